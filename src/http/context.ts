@@ -1,0 +1,21 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import type { Readable } from 'node:stream';
+import type { FastifyBaseLogger } from 'fastify';
+
+/** A binary body: whole, or as it is being produced. */
+export type AudioBody = Uint8Array | Readable;
+
+/** What an operation may know of the request beyond what the contract declares for it. */
+export interface OperationContext {
+  /** UUID of this request, also sent as `x-trace-id`. */
+  readonly traceId: string;
+  /** The client's address: the socket's, or what a trusted proxy says (R39). */
+  readonly ip: string;
+  /** All headers, for checks that span flows (R36). */
+  readonly headers: IncomingHttpHeaders;
+  /** The media types that the caller prefers pages in, rather than JSON (R15). */
+  readonly prefersHtml: boolean;
+  readonly log: FastifyBaseLogger;
+  /** Adds a header to the response whatever its status, for headers that the contract marks `x-set-by: edge`. */
+  setHeader(name: string, value: string): void;
+}
