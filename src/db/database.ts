@@ -1,0 +1,60 @@
+import { Kysely, PostgresDialect } from 'kysely';
+import pg from 'pg';
+import type { DB } from '../../db/types.ts';
+
+export type Database = Kysely<DB>;
+
+/** How long a caller waits for a connection, and for one statement, before the database counts as unavailable. */
+const CONNECT_TIMEOUT_MS = 5_000;
+const STATEMENT_TIMEOUT_MS = 10_000;
+
+/** int8 and int8[] become bigint: an amount never passes through a floating-point number. */
+const types: pg.CustomTypesConfig = {
+  getTypeParser: (oid, format) =>
+    Number(oid) === pg.types.builtins.INT8 && format !== 'binary' ? BigInt : pg.types.getTypeParser(oid, format),
+};
+
+/** A client whose statements are all prepared once per connection and then called by name. */
+class PreparingClient extends pg.Client {
+  static readonly #names = new Map<string, string>();
+
+  // @ts-expect-error pg overloads query; Kysely calls it with text and values, pg's own internals with a config object.
+  override query(text: string | pg.QueryConfig, values?: unknown[], ...rest: unknown[]) {
+    if (typeof text !== 'string' || !values?.length) {
+      return super.query(text as string, values as never, ...(rest as []));
+    }
+    let name = PreparingClient.#names.get(text);
+    if (name === undefined) {
+      name = `q${PreparingClient.#names.size}`;
+      PreparingClient.#names.set(text, name);
+    }
+    return super.query({ name, text, values });
+  }
+}
+
+/**
+ * Opens a pool on the PostgreSQL database that the URL names. Connections are made when they are needed, so this
+ * succeeds while the database is down; statements then fail within seconds (see isUnavailable). A statement timeout of 0
+ * lets statements run as long as they need.
+ */
+export function openDatabase(
+  url: string,
+  options: { maxConnections?: number; statementTimeoutMs?: number } = {},
+): Database {
+  const statementTimeout = options.statementTimeoutMs ?? STATEMENT_TIMEOUT_MS;
+  const pool = new pg.Pool({
+    connectionString: url,
+    max: options.maxConnections ?? 20,
+    Client: PreparingClient as never,
+    types,
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    statement_timeout: statementTimeout,
+    query_timeout: statementTimeout && statementTimeout + 2_000,
+    idle_in_transaction_session_timeout: statementTimeout,
+    keepAlive: true,
+    application_name: 'speechgate',
+  });
+  // An idle connection that breaks is replaced on the next use; without a listener it would end the process.
+  pool.on('error', () => {});
+  return new Kysely<DB>({ dialect: new PostgresDialect({ pool }) });
+}

@@ -1,0 +1,49 @@
+import { readdir, readFile } from 'node:fs/promises';
+import { type Kysely, type Migration, type MigrationProvider, Migrator, sql } from 'kysely';
+import { openDatabase } from './database.ts';
+
+const MIGRATIONS = new URL('../../db/migrations/', import.meta.url);
+
+const provider: MigrationProvider = {
+  async getMigrations() {
+    const migrations: Record<string, Migration> = {};
+    for (const file of (await readdir(MIGRATIONS)).filter((name) => name.endsWith('.sql'))) {
+      const text = await readFile(new URL(file, MIGRATIONS), 'utf8');
+      migrations[file.slice(0, -'.sql'.length)] = {
+        up: async (db) => {
+          await sql.raw(text).execute(db);
+        },
+      };
+    }
+    return migrations;
+  },
+};
+
+const migrator = <T>(db: Kysely<T>) =>
+  new Migrator({
+    db,
+    provider,
+    migrationTableName: 'schema_migration',
+    migrationLockTableName: 'schema_migration_lock',
+  });
+
+/**
+ * Brings the database to the current schema and tells the names of the migrations that this call applied. Several
+ * processes may call it at once: they take turns.
+ */
+export async function migrate(databaseUrl: string): Promise<string[]> {
+  const db = openDatabase(databaseUrl, { maxConnections: 2, statementTimeoutMs: 0 });
+  try {
+    const { error, results } = await migrator(db).migrateToLatest();
+    if (error) throw error;
+    return (results ?? []).map((result) => result.migrationName);
+  } finally {
+    await db.destroy();
+  }
+}
+
+/** Names of the migrations that the database still lacks; empty when its schema is current. */
+export async function pendingMigrations<T>(db: Kysely<T>): Promise<string[]> {
+  const known = await migrator(db).getMigrations();
+  return known.filter((migration) => migration.executedAt === undefined).map((migration) => migration.name);
+}

@@ -1,0 +1,91 @@
+import { type RawBuilder, sql } from 'kysely';
+import type { Database } from '../db/database.ts';
+
+export interface Invariant {
+  /** The rule, as a sentence that holds for a sound ledger. */
+  readonly rule: string;
+  /** Selects the rows that break the rule. */
+  readonly breaches: RawBuilder<Record<string, unknown>>;
+}
+
+/** A dead process's hold is voided by the reconciler some time after its lease has passed; later than this is a breach. */
+const RECONCILER_GRACE_SECONDS = 120;
+
+/** What holds in the ledger at any moment. All amounts are in micro-USD. */
+export const invariants: readonly Invariant[] = [
+  {
+    rule: "the card accounts' balances are the posted top-ups less the pending and posted charges",
+    breaches: sql`
+      with totals as (
+        select (select coalesce(sum(balance_micro_usd), 0) from account where kind = 'card') as balances,
+               (select coalesce(sum(amount_micro_usd), 0) from transfer where kind = 'top_up' and state = 'posted')
+                 as top_ups,
+               (select coalesce(sum(amount_micro_usd), 0) from transfer where kind = 'charge' and state <> 'voided')
+                 as charges
+      )
+      select * from totals where balances <> top_ups - charges`,
+  },
+  {
+    rule: "an account's balance is the sum of its own transfers",
+    breaches: sql`
+      with movement as (
+        select credit_account_id as account_id, amount_micro_usd as amount from transfer where state = 'posted'
+        union all
+        select debit_account_id, -amount_micro_usd from transfer where state <> 'voided'
+      ), expected as (
+        select account_id, sum(amount) as amount from movement group by account_id
+      )
+      select account.id, account.balance_micro_usd as balance, coalesce(expected.amount, 0) as transfers
+      from account left join expected on expected.account_id = account.id
+      where account.kind <> 'contra' and account.balance_micro_usd <> coalesce(expected.amount, 0)`,
+  },
+  {
+    rule: 'no balance is negative',
+    breaches: sql`select id, balance_micro_usd as balance from account where balance_micro_usd < 0`,
+  },
+  {
+    rule: 'both accounts of a transfer exist',
+    breaches: sql`
+      select id, debit_account_id, credit_account_id from transfer
+      where not exists (select from account where account.id = transfer.debit_account_id)
+         or not exists (select from account where account.id = transfer.credit_account_id)`,
+  },
+  {
+    rule: 'a checkout session is credited at most once, and only as a credited top-up of that amount',
+    breaches: sql`
+      select coalesce(transfer.reference, top_up.session_id) as session, count(transfer.id) as credits,
+             sum(transfer.amount_micro_usd) as credited, max(top_up.amount_cents) as cents
+      from transfer full join top_up on top_up.session_id = transfer.reference
+      where transfer.kind = 'top_up' or top_up.state = 'credited'
+      group by 1
+      having count(transfer.id) <> 1 or bool_or(top_up.state is distinct from 'credited')
+          or sum(transfer.amount_micro_usd) is distinct from max(top_up.amount_cents) * 10000::numeric`,
+  },
+  {
+    rule: 'a hold has ended or is within its lease',
+    breaches: sql`
+      select id, amount_micro_usd as amount, created_at, lease_until from transfer
+      where state = 'pending'
+        and (lease_until is null or lease_until < now() - make_interval(secs => ${RECONCILER_GRACE_SECONDS}))`,
+  },
+];
+
+export interface AuditFinding {
+  readonly rule: string;
+  readonly breaches: readonly Record<string, unknown>[];
+}
+
+/** Checks every invariant on one snapshot of the database; each finding holds the rows that break its rule. */
+export async function audit(db: Database): Promise<AuditFinding[]> {
+  return db
+    .transaction()
+    .setIsolationLevel('repeatable read')
+    .execute(async (snapshot) => {
+      const findings: AuditFinding[] = [];
+      for (const { rule, breaches } of invariants) {
+        const { rows } = await breaches.execute(snapshot);
+        if (rows.length > 0) findings.push({ rule, breaches: rows });
+      }
+      return findings;
+    });
+}

@@ -1,0 +1,7 @@
+/** The other sides of users' entries. They hold no balance and are only ever summed. */
+export const contra = {
+  /** Money received by card. */
+  cardClearing: '00000000-0000-4000-8000-000000000001',
+  /** Charges paid from card credit. */
+  cardRevenue: '00000000-0000-4000-8000-000000000002',
+} as const;

@@ -1,0 +1,120 @@
+import { sql } from 'kysely';
+import type { Database } from '../db/database.ts';
+import { isAccountId } from './accounts.ts';
+import { contra } from './contra.ts';
+
+/**
+ * A pending transfer: its amount has left the user's balance, and exactly one of capture and void ends it.
+ *
+ *     (none) -- placeHold --> pending -- captureHold --> posted
+ *                             pending -- voidHold, or the lease passes --> voided
+ *
+ * The fence names the hold's present owner. Whoever takes a hold over raises it, and the former owner's capture or void
+ * then finds nothing to end.
+ */
+export interface Hold {
+  readonly id: bigint;
+  readonly fence: number;
+  readonly accountId: string;
+  readonly amountMicroUsd: bigint;
+  /** What remained in the account once this amount had left it. */
+  readonly balanceMicroUsd: bigint;
+}
+
+export type HoldResult =
+  | { readonly outcome: 'held'; readonly hold: Hold }
+  | { readonly outcome: 'unknown_account' }
+  | { readonly outcome: 'insufficient_funds'; readonly balanceMicroUsd: bigint };
+
+/**
+ * Holds the amount on a card account for a charge. One statement: the account's row is locked, debited when it can pay,
+ * and the hold is written, or nothing is.
+ * @param leaseSeconds how long the hold stands when nobody ends it, by the database's clock; it must outlast the
+ *   deadline of the synthesis. Null for a hold that is owned by a job and has no lease.
+ */
+export async function placeHold(
+  db: Database,
+  accountId: string,
+  amountMicroUsd: bigint,
+  leaseSeconds: number | null,
+): Promise<HoldResult> {
+  if (!isAccountId(accountId)) return { outcome: 'unknown_account' };
+  const { rows } = await sql<{ id: string; balance: bigint; remaining: bigint | null; hold_id: bigint; fence: number }>`
+    with payer as materialized (
+      select id, balance_micro_usd from account where id = ${accountId} and kind = 'card' for update
+    ), debit as (
+      update account set balance_micro_usd = account.balance_micro_usd - ${amountMicroUsd}
+      from payer where account.id = payer.id and payer.balance_micro_usd >= ${amountMicroUsd}
+      returning account.id, account.balance_micro_usd
+    ), hold as (
+      insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, lease_until)
+      select 'charge', 'pending', id, ${contra.cardRevenue}, ${amountMicroUsd},
+             now() + make_interval(secs => ${leaseSeconds}::double precision)
+      from debit
+      returning id, fence
+    )
+    select payer.id, payer.balance_micro_usd as balance, debit.balance_micro_usd as remaining,
+           hold.id as hold_id, hold.fence
+    from payer left join debit on true left join hold on true`.execute(db);
+  const row = rows[0];
+  if (!row) return { outcome: 'unknown_account' };
+  if (row.remaining === null) return { outcome: 'insufficient_funds', balanceMicroUsd: row.balance };
+  return {
+    outcome: 'held',
+    hold: { id: row.hold_id, fence: row.fence, accountId: row.id, amountMicroUsd, balanceMicroUsd: row.remaining },
+  };
+}
+
+/**
+ * Posts the hold: the amount is earned. Tells whether it is posted now; false means that the hold was voided or taken
+ * over, and what was made for it must not be delivered. Safe to repeat after a lost answer.
+ */
+export async function captureHold(db: Database, hold: Hold): Promise<boolean> {
+  const { rows } = await sql<{ captured: boolean }>`
+    with capture as (
+      update transfer set state = 'posted', ended_at = now()
+      where id = ${hold.id} and fence = ${hold.fence} and state = 'pending'
+      returning id
+    )
+    select exists (select from capture)
+        or exists (select from transfer where id = ${hold.id} and fence = ${hold.fence} and state = 'posted')
+        as captured`.execute(db);
+  return rows[0]?.captured ?? false;
+}
+
+/**
+ * Voids the hold: the amount returns to the account, once. Tells the balance after that, or undefined when the hold had
+ * ended before.
+ */
+export async function voidHold(db: Database, hold: Hold): Promise<bigint | undefined> {
+  const { rows } = await sql<{ balance: bigint }>`
+    with voided as (
+      update transfer set state = 'voided', ended_at = now()
+      where id = ${hold.id} and fence = ${hold.fence} and state = 'pending'
+      returning debit_account_id, amount_micro_usd
+    )
+    update account set balance_micro_usd = balance_micro_usd + voided.amount_micro_usd
+    from voided where account.id = voided.debit_account_id
+    returning balance_micro_usd as balance`.execute(db);
+  return rows[0]?.balance;
+}
+
+/** Voids every hold whose lease has passed: its process died or lost the database. Tells how many there were. */
+export async function voidExpiredHolds(db: Database): Promise<number> {
+  const { rows } = await sql<{ voided: bigint }>`
+    with voided as (
+      update transfer set state = 'voided', ended_at = now()
+      where id in (
+        select id from transfer where state = 'pending' and lease_until < now()
+        order by lease_until limit 1000 for update skip locked
+      ) and state = 'pending'
+      returning debit_account_id, amount_micro_usd
+    ), refund as (
+      select debit_account_id, sum(amount_micro_usd)::bigint as amount from voided group by debit_account_id
+    ), refunded as (
+      update account set balance_micro_usd = balance_micro_usd + refund.amount
+      from refund where account.id = refund.debit_account_id
+    )
+    select count(*) as voided from voided`.execute(db);
+  return Number(rows[0]?.voided ?? 0n);
+}
