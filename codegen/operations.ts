@@ -1,0 +1,174 @@
+import {
+  type Contract,
+  isJson,
+  type Media,
+  type Operation,
+  type Parameter,
+  type Response,
+  type Schema,
+} from './contract.ts';
+import { key, literal } from './print.ts';
+
+const GENERAL = `/** The most general result, to which each operation's own is assignable. */
+export interface OperationResult {
+  status: number;
+  /** Media type of the body, where the contract declares several for the status. */
+  type?: string;
+  headers?: Record<string, string | number | bigint | boolean | undefined>;
+  body?: unknown;
+}
+`;
+
+/** `top-up` → `topUp`: what a tag's operations are called in the aggregate. */
+export function tagKey(tag: string): string {
+  return tag.replaceAll(/-(\w)/g, (_match, letter: string) => letter.toUpperCase());
+}
+
+/**
+ * `operations.ts`: an interface per tag with a method per operation, and `Operations` that holds all of them. An
+ * operation can only answer with a status, header, body and error code that the contract declares for it.
+ */
+export function generateOperations(contract: Contract): string {
+  const printer = new Printer();
+  const requests = contract.operations.map((operation) => printer.request(operation) + printer.result(operation));
+  const interfaces = contract.tags.map(({ name, description }) => {
+    const methods = contract.operations.filter(({ tag }) => tag === name).map(method);
+    const doc = description === undefined ? '' : `${docs(description)}\n`;
+    return `${doc}export interface ${pascal(tagKey(name))}Operations {\n${methods.join('\n')}}\n`;
+  });
+  const members = contract.tags.map(({ name }) => `  ${tagKey(name)}: ${pascal(tagKey(name))}Operations;\n`);
+  const codes = new Set(
+    [...contract.operations.flatMap(({ responses }) => responses), ...contract.edgeResponses].flatMap(
+      ({ errorCodes }) => errorCodes,
+    ),
+  );
+  const edge = contract.edgeResponses.filter(({ errorCodes }) => errorCodes.length > 0);
+  const sections = [
+    printer.imports(),
+    ...interfaces,
+    `/** Every operation of the contract, by tag. */\nexport interface Operations {\n${members.join('')}}\n`,
+    GENERAL,
+    `/** Every error code that the contract declares. */\nexport type DeclaredErrorCode =${union([...codes].sort().map(literal))};\n`,
+    `/** An error that the edge may answer where no operation has the request. */\nexport type EdgeError =${union(
+      edge.map(({ status, errorCodes }) => `{ status: ${status}; code: ${errorCodes.map(literal).join(' | ')} }`),
+    )};\n`,
+    ...requests,
+  ];
+  return sections.join('\n');
+}
+
+function method({ id, method, path, summary }: Operation): string {
+  const name = pascal(id);
+  return `  /** ${method} ${path} — ${summary} */
+  ${id}(request: ${name}Request, context: OperationContext): Promise<${name}Result>;
+`;
+}
+
+/** Prints the types of requests and results, and remembers which names they need. */
+class Printer {
+  private readonly schemas = new Set<string>();
+  private paths = false;
+  private audio = false;
+
+  imports(): string {
+    const context = [...(this.audio ? ['AudioBody'] : []), 'OperationContext'];
+    const types = [...this.schemas].sort();
+    if (this.paths) types.push('operations');
+    const own =
+      types.length === 0 ? '' : `import type {\n${types.map((type) => `  ${type},\n`).join('')}} from './types.ts';\n`;
+    return `import type { ${context.join(', ')} } from '../http/context.ts';\n${own}`;
+  }
+
+  request(operation: Operation): string {
+    const groups: string[] = [];
+    for (const [group, place] of [
+      ['params', 'path'],
+      ['query', 'query'],
+      ['headers', 'header'],
+    ] as const) {
+      const members = operation.parameters.filter((parameter) => parameter.in === place);
+      if (members.length > 0) groups.push(`  ${group}: {\n${members.map(member).join('')}  };\n`);
+    }
+    const { body } = operation;
+    if (body !== undefined) {
+      const base = `operations['${operation.id}']['requestBody']`;
+      const path = (media: Media) => `${body.required ? base : `NonNullable<${base}>`}['content']['${media.type}']`;
+      const types = body.content.map((media) => this.value(media, path(media)));
+      const values =
+        types.length === 1
+          ? types
+          : body.content.map((media, index) => `{ type: ${literal(media.type)}; value: ${types[index]} }`);
+      groups.push(`  body: ${[...values, ...(body.required ? [] : ['undefined'])].join(' | ')};\n`);
+    }
+    const name = `${pascal(operation.id)}Request`;
+    if (groups.length === 0) return `export type ${name} = Record<never, never>;\n\n`;
+    return `export interface ${name} {\n${groups.join('')}}\n\n`;
+  }
+
+  result(operation: Operation): string {
+    const results = operation.responses.flatMap((response) => this.responses(operation.id, response));
+    return `export type ${pascal(operation.id)}Result =${union(results)};\n`;
+  }
+
+  /** The results for one status: media types that carry the same type share one. */
+  private responses(id: string, response: Response): string[] {
+    const headers = response.headers.filter(({ setByEdge }) => !setByEdge);
+    const fields = headers.map(({ name, required, schema }) => {
+      return `${key(name)}${required ? '' : '?'}: ${scalarType(schema)}`;
+    });
+    const optional = headers.some(({ required }) => required) ? '' : '?';
+    const start = [
+      `status: ${response.status}`,
+      ...(fields.length > 0 ? [`headers${optional}: { ${fields.join('; ')} }`] : []),
+    ];
+    if (response.content.length === 0) return [`{ ${start.join('; ')} }`];
+    const byBody = new Map<string, string[]>();
+    for (const media of response.content) {
+      const path = `operations['${id}']['responses'][${response.status}]['content']['${media.type}']`;
+      const body = this.value(media, path);
+      byBody.set(body, [...(byBody.get(body) ?? []), media.type]);
+    }
+    return [...byBody].map(([body, types]) => {
+      const type = response.content.length > 1 ? [`type: ${types.map(literal).join(' | ')}`] : [];
+      return `{ ${[...start, ...type, `body: ${body}`].join('; ')} }`;
+    });
+  }
+
+  private value(media: Media, path: string): string {
+    if (media.schema.format === 'binary' || media.type.startsWith('audio/')) {
+      this.audio = true;
+      return 'AudioBody';
+    }
+    if (!isJson(media.type) && media.schema.type === 'string') return 'string';
+    if (media.name !== undefined) {
+      this.schemas.add(media.name);
+      return media.name;
+    }
+    this.paths = true;
+    return path;
+  }
+}
+
+function member({ name, required, description, schema }: Parameter): string {
+  const doc = description === undefined ? '' : `    ${docs(description)}\n`;
+  return `${doc}    ${key(name)}${required ? '' : '?'}: ${scalarType(schema)};\n`;
+}
+
+function scalarType(schema: Schema): string {
+  if (schema.enum !== undefined) return schema.enum.map((value) => literal(value)).join(' | ');
+  if (schema.type === 'integer' && schema.format === 'int64') return 'bigint';
+  return schema.type === 'integer' ? 'number' : (schema.type ?? 'unknown');
+}
+
+function union(members: string[]): string {
+  if (members.length === 0) return ' never';
+  return members.map((type) => `\n  | ${type}`).join('');
+}
+
+function docs(text: string): string {
+  return `/** ${text.trim().replaceAll(/\s+/g, ' ').replaceAll('*/', '*\\/')} */`;
+}
+
+function pascal(name: string): string {
+  return name.charAt(0).toUpperCase() + name.slice(1);
+}

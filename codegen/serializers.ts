@@ -1,0 +1,152 @@
+import build from 'fast-json-stringify';
+import { type Contract, ContractError, isJson, type Response, type Schema } from './contract.ts';
+
+/** How a value is written. Without a type: as JSON.stringify writes it. `integer` may be a bigint. */
+export interface Written {
+  type?: 'string' | 'number' | 'integer' | 'boolean' | 'array' | 'object';
+  nullable?: true;
+  properties?: Record<string, Written>;
+  required?: string[];
+  additionalProperties?: boolean | Written;
+  items?: Written;
+}
+
+/** What the serializer of a JSON response is called in `serializers.js`; undefined if the response is no JSON. */
+export function serializerName(operationId: string, response: Response): string | undefined {
+  return response.content.some(({ type }) => isJson(type)) ? `${operationId}${response.status}` : undefined;
+}
+
+/**
+ * `serializers.js` and its declarations: a serializer for each JSON response. It writes the declared members as
+ * JSON.stringify would, `integer` of format `int64` also from a bigint, and leaves undeclared members out.
+ */
+export function generateSerializers(contract: Contract): { js: string; dts: string } {
+  const bodies = new Map<string, string>();
+  const names = new Map<string, string>();
+  for (const { id, responses } of contract.operations) {
+    for (const response of responses) {
+      const name = serializerName(id, response);
+      const media = response.content.find(({ type }) => isJson(type));
+      if (name === undefined || media === undefined) continue;
+      const code = serializer(written(media.schema));
+      const body = bodies.get(code) ?? `body${bodies.size + 1}`;
+      bodies.set(code, body);
+      names.set(name, body);
+    }
+  }
+  const definitions = [...bodies].map(([code, body]) => `const ${body} = ${code};\n`);
+  const exports = [...names].map(([name, body]) => `export const ${name} = ${body};\n`);
+  const declarations = [...names.keys()].map((name) => `export declare const ${name}: Serialize;\n`);
+  return {
+    js: `import Serializer from 'fast-json-stringify/lib/serializer.js';
+
+const serializer = new Serializer();
+
+${definitions.join('\n')}
+${exports.join('')}`,
+    dts: `/** Writes a body as JSON. */
+export type Serialize = (body: unknown) => string;
+
+${declarations.join('')}`,
+  };
+}
+
+/** An expression for the function that writes a value. */
+function serializer(schema: Written): string {
+  if (schema.type === undefined) return 'JSON.stringify';
+  const debug = build(schema as Parameters<typeof build>[0], { mode: 'debug' }) as unknown as { code: string };
+  return `(() => {\n${debug.code.replaceAll(/\n\s*(?=\n)/g, '')}\n})()`;
+}
+
+/**
+ * Reduces a schema to how its values are written. The parts of allOf and the alternatives of anyOf and oneOf become one
+ * object with the members of all, so that none is lost and nothing has to be validated in order to be written.
+ */
+export function written(schema: Schema): Written {
+  const alternatives = [schema.anyOf, schema.oneOf].filter((list) => list !== undefined);
+  const parts = [
+    own(schema),
+    ...(schema.allOf ?? []).map(written),
+    ...alternatives.map((list) => list.map(written).reduce(either)),
+  ];
+  const whole = parts.reduce(both);
+  return schema.nullable === true && whole.type !== undefined ? { ...whole, nullable: true } : whole;
+}
+
+function own(schema: Schema): Written {
+  const properties = schema.properties ?? {};
+  const declared = Object.keys(properties).length > 0;
+  const composed = schema.allOf !== undefined || schema.anyOf !== undefined || schema.oneOf !== undefined;
+  if (declared || typeof schema.additionalProperties === 'object') {
+    const { additionalProperties = false } = schema;
+    return {
+      type: 'object',
+      properties: mapValues(properties, written),
+      required: schema.required ?? [],
+      additionalProperties:
+        typeof additionalProperties === 'object' ? written(additionalProperties) : additionalProperties,
+    };
+  }
+  switch (schema.type) {
+    case 'array': {
+      const items = written(schema.items ?? {});
+      return items.type === undefined ? {} : { type: 'array', items };
+    }
+    case 'integer':
+      return { type: schema.format === 'int64' ? 'integer' : 'number' };
+    case 'object':
+      return composed || schema.additionalProperties === false ? { type: 'object', properties: {}, required: [] } : {};
+    case undefined:
+      return {};
+    default:
+      return { type: schema.type };
+  }
+}
+
+/** A value that is written both ways: {} says nothing. */
+function both(a: Written, b: Written): Written {
+  if (a.type === undefined) return b;
+  if (b.type === undefined) return a;
+  const required = [...new Set([...(a.required ?? []), ...(b.required ?? [])])];
+  return combine(a, b, both, required, a.nullable === true && b.nullable === true);
+}
+
+/** A value that is written one way or the other: {} admits anything. */
+function either(a: Written, b: Written): Written {
+  if (a.type !== b.type) {
+    if (hasBigint(a) || hasBigint(b))
+      throw new ContractError(['int64 is not supported in alternatives of other types']);
+    return {};
+  }
+  const required = a.required?.filter((name) => b.required?.includes(name)) ?? [];
+  return combine(a, b, either, required, a.nullable === true || b.nullable === true);
+}
+
+function combine(a: Written, b: Written, merge: typeof both, required: string[], nullable: boolean): Written {
+  if (a.type !== b.type) throw new ContractError([`allOf joins a value of type ${a.type} with one of type ${b.type}`]);
+  const result: Written = { ...a };
+  delete result.nullable;
+  if (nullable) result.nullable = true;
+  if (a.items !== undefined && b.items !== undefined) result.items = merge(a.items, b.items);
+  if (a.type === 'object') {
+    result.properties = { ...a.properties };
+    for (const [name, property] of Object.entries(b.properties ?? {})) {
+      const other = a.properties?.[name];
+      result.properties[name] = other === undefined ? property : merge(other, property);
+    }
+    result.required = required;
+    result.additionalProperties = a.additionalProperties || b.additionalProperties || false;
+  }
+  return result;
+}
+
+function hasBigint(written: Written): boolean {
+  const { additionalProperties, items, properties = {} } = written;
+  const parts = [...Object.values(properties), ...(items ? [items] : [])];
+  if (typeof additionalProperties === 'object') parts.push(additionalProperties);
+  return written.type === 'integer' || parts.some(hasBigint);
+}
+
+function mapValues<T, U>(object: Record<string, T>, map: (value: T) => U): Record<string, U> {
+  return Object.fromEntries(Object.entries(object).map(([key, value]) => [key, map(value)]));
+}

@@ -1,0 +1,174 @@
+import { Ajv } from 'ajv';
+import standalone from 'ajv/dist/standalone/index.js';
+import addFormats from 'ajv-formats';
+import { type Contract, isJson, type Media, type Operation, type Response, type Schema } from './contract.ts';
+import { toJsonSchema } from './json-schema.ts';
+import { coerce, text } from './keywords.ts';
+
+type JsonSchema = Record<string, unknown>;
+
+const DECLARATIONS = `import type { ErrorObject } from 'ajv';
+
+/** Answers whether \`data\` is valid; if not, \`errors\` says why until the next call. */
+export interface Validator {
+  (data: unknown): boolean;
+  errors?: ErrorObject[] | null;
+}
+`;
+
+/** Names of an operation's validators in `validators.js`, by what they check. */
+export interface ValidatorNames {
+  params?: string;
+  query?: string;
+  headers?: string;
+  /** by media type */
+  body?: Record<string, string>;
+}
+
+/** What the validators of an operation's request are called. */
+export function validatorNames(operation: Operation): ValidatorNames {
+  const has = (place: string) => operation.parameters.some((parameter) => parameter.in === place);
+  return {
+    ...(has('path') && { params: `${operation.id}Params` }),
+    ...(has('query') && { query: `${operation.id}Query` }),
+    ...(has('header') && { headers: `${operation.id}Headers` }),
+    ...(operation.body !== undefined && {
+      body: Object.fromEntries(operation.body.content.map(({ type }) => [type, `${operation.id}${bodyName(type)}`])),
+    }),
+  };
+}
+
+function bodyName(mediaType: string): string {
+  if (isJson(mediaType)) return 'JsonBody';
+  if (mediaType === 'application/x-www-form-urlencoded') return 'FormBody';
+  if (mediaType === 'text/plain') return 'TextBody';
+  throw new Error(`Request bodies of type ${mediaType} are not supported`);
+}
+
+/** `validators.js` and its declarations: one validator for each part of each operation's request. */
+export function generateValidators(contract: Contract): { js: string; dts: string } {
+  const schemas: Record<string, JsonSchema> = {};
+  for (const operation of contract.operations) {
+    const names = validatorNames(operation);
+    for (const [group, place] of [
+      ['params', 'path'],
+      ['query', 'query'],
+      ['headers', 'header'],
+    ] as const) {
+      const name = names[group];
+      if (name !== undefined) schemas[name] = textMembers(operation.parameters.filter(({ in: at }) => at === place));
+    }
+    for (const { type, schema } of operation.body?.content ?? []) {
+      const name = names.body?.[type] as string;
+      schemas[name] = type === 'application/x-www-form-urlencoded' ? form(schema) : toJsonSchema(schema);
+    }
+  }
+  const declared = Object.keys(schemas).map((name) => `export declare const ${name}: Validator;\n`);
+  return { js: compile(schemas, true), dts: `${DECLARATIONS}\n${declared.join('')}` };
+}
+
+/**
+ * `response-validators.js` and its declarations, for tests: by operation and status the validators of the declared
+ * headers (lower case, as received) and of the JSON or text body by media type.
+ */
+export function generateResponseValidators(contract: Contract): { js: string; dts: string } {
+  const schemas: Record<string, JsonSchema> = {};
+  const table = (prefix: string, responses: Response[], indent: string) => {
+    const lines = responses.map((response) => {
+      const name = `${prefix}${response.status}`;
+      const members: string[] = [];
+      if (response.headers.length > 0) {
+        schemas[`${name}Headers`] = textMembers(response.headers);
+        members.push(`headers: ${name}Headers`);
+      }
+      const bodies = response.content.filter(isText).map(({ type, schema }, index) => {
+        schemas[`${name}Body${index}`] = toJsonSchema(schema);
+        return `'${type}': ${name}Body${index}`;
+      });
+      members.push(`body: { ${bodies.join(', ')} }`);
+      return `${indent}${response.status}: { ${members.join(', ')} },\n`;
+    });
+    return lines.join('');
+  };
+  const operations = contract.operations.map(
+    ({ id, responses }) => `  ${id}: {\n${table(id, responses, '    ')}  },\n`,
+  );
+  const edge = table('edge', contract.edgeResponses, '  ');
+  const js = `${compile(schemas, false)}
+export const responseValidators = {\n${operations.join('')}};
+export const edgeResponseValidators = {\n${edge}};
+`;
+  const dts = `import type { Validator } from './validators.js';
+
+export interface ResponseValidators {
+  /** Validator of the received headers (lower-case names); converts numbers and booleans in the object it is given. */
+  headers?: Validator;
+  /** By media type; audio has none. */
+  body: Record<string, Validator>;
+}
+
+/** By operationId and status. */
+export declare const responseValidators: Record<string, Record<number, ResponseValidators>>;
+
+/** By status, for answers that belong to no operation. */
+export declare const edgeResponseValidators: Record<number, ResponseValidators>;
+`;
+  return { js, dts };
+}
+
+function isText({ type, schema }: Media): boolean {
+  return schema.format !== 'binary' && (isJson(type) || type.startsWith('text/'));
+}
+
+/** An object whose members arrive as strings: declared ones are checked, others ignored (R51). */
+function textMembers(members: { name: string; required: boolean; schema: Schema }[]): JsonSchema {
+  const coerced = members.flatMap(({ name, schema }) => {
+    if (schema.type === 'number' || schema.type === 'integer') return [[name, 'number']];
+    return schema.type === 'boolean' ? [[name, 'boolean']] : [];
+  });
+  return {
+    type: 'object',
+    ...(coerced.length > 0 && { coerce: Object.fromEntries(coerced) }),
+    required: members.filter(({ required }) => required).map(({ name }) => name),
+    properties: Object.fromEntries(members.map(({ name, schema }) => [name, toJsonSchema(schema)])),
+  };
+}
+
+function form(schema: Schema): JsonSchema {
+  const required = new Set(schema.required ?? []);
+  return textMembers(
+    Object.entries(schema.properties ?? {}).map(([name, property]) => {
+      return { name, required: required.has(name), schema: property };
+    }),
+  );
+}
+
+/**
+ * Compiles the schemas into one ES module that exports a validator under each one's key; equal schemas share one.
+ * With `verbose`, errors hold the violated schema, from which `violation` reads the error code and the limits.
+ */
+function compile(schemas: Record<string, JsonSchema>, verbose: boolean): string {
+  const ajv = new Ajv({
+    strict: true,
+    strictRequired: false,
+    allowUnionTypes: true,
+    verbose,
+    code: { source: true, esm: true, lines: true },
+  });
+  addFormats.default(ajv);
+  ajv.addKeyword(text);
+  ajv.addKeyword(coerce);
+  ajv.addVocabulary(['x-error-code', 'x-error-hint']);
+  const ids = new Map<string, string>();
+  const exported: Record<string, string> = {};
+  for (const [name, schema] of Object.entries(schemas)) {
+    const text = JSON.stringify(schema);
+    const id = ids.get(text) ?? name;
+    if (id === name) ajv.addSchema(schema, id);
+    ids.set(text, id);
+    exported[name] = id;
+  }
+  const code = standalone.default(ajv, exported).replace('"use strict";', '');
+  // AJV's ES modules still `require` its run-time helpers.
+  return `import { createRequire } from 'node:module';\n\nconst require = createRequire(import.meta.url);\n${code}`;
+}
