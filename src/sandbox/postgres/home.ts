@@ -1,0 +1,114 @@
+import {
+  access,
+  chmod,
+  chown,
+  constants,
+  lstat,
+  mkdir,
+  mkdtemp,
+  readdir,
+  realpath,
+  rename,
+  rm,
+  stat,
+  symlink,
+} from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { type Account, obstacle } from './account.ts';
+import { hasCode } from './system-error.ts';
+
+/** Where a database goes that must live outside DATA_DIR: kept across reboots, and not swept by age as /tmp is. */
+const OUTSIDE = ['/var/lib', '/var/tmp'];
+
+/**
+ * The directory that holds everything of the embedded database; it belongs to the server's account alone. It is
+ * DATA_DIR/postgres, or what that symbolic link points to: as root, with a DATA_DIR that `nobody` can't reach (under a
+ * home of mode 0700, say), the database lives in /var/lib/speechgate and DATA_DIR/postgres links there.
+ */
+export async function databaseHome(
+  dataDir: string,
+  account: Account,
+  onProgress: (message: string) => void,
+): Promise<string> {
+  await mkdir(dataDir, { recursive: true, mode: 0o700 });
+  const entry = join(await realpath(dataDir), 'postgres');
+  const known = await lstat(entry).catch((error) => {
+    if (hasCode(error, 'ENOENT')) return undefined;
+    throw error;
+  });
+  if (!known) await createHome(entry, account, onProgress);
+
+  const home = await realpath(entry).catch((error) => {
+    if (!hasCode(error, 'ENOENT')) throw error;
+    throw new Error(`${entry} links to a directory that is gone. Remove the link to start with an empty database.`);
+  });
+  const { uid } = await stat(home);
+  if (uid !== account.uid) {
+    throw new Error(
+      `The database in ${home} belongs to user id ${uid}, and this process would run it as user id ${account.uid} ` +
+        '(root runs it as nobody). Start as the former user, or choose another DATA_DIR.',
+    );
+  }
+  const wall = await obstacle(home, account);
+  if (wall) {
+    throw new Error(
+      `The user nobody, who runs the database, can't enter ${wall} any more: allow it (chmod o+x), or choose another DATA_DIR.`,
+    );
+  }
+  return home;
+}
+
+async function createHome(entry: string, account: Account, onProgress: (message: string) => void): Promise<void> {
+  if (await admit(dirname(entry), account)) {
+    const fresh = await mkdtemp(`${entry}.new-`);
+    await chown(fresh, account.uid, account.gid);
+    await unlessTaken(rename(fresh, entry), fresh);
+    return;
+  }
+  const parent = join(await firstWritable(OUTSIDE), 'speechgate');
+  await mkdir(parent, { recursive: true, mode: 0o755 });
+  const fresh = await mkdtemp(join(parent, 'postgres-'));
+  await chown(fresh, account.uid, account.gid);
+  await unlessTaken(symlink(fresh, entry), fresh);
+  onProgress(`The user nobody can't reach ${dirname(entry)}: the database lives in ${fresh}`);
+}
+
+/**
+ * Whether the account gets into the directory. When nothing but a directory that is still empty stands in its way,
+ * as with a fresh `mktemp -d`, the account's group is let through it.
+ */
+async function admit(directory: string, account: Account): Promise<boolean> {
+  const wall = await obstacle(directory, account);
+  if (wall === undefined) return true;
+  if (wall !== directory || (await obstacle(dirname(directory), account)) || (await readdir(directory)).length > 0) {
+    return false;
+  }
+  const { uid, mode } = await stat(directory);
+  if (mode & 0o070) return false;
+  await chown(directory, uid, account.gid);
+  await chmod(directory, (mode & 0o7777) | 0o010);
+  return true;
+}
+
+async function firstWritable(directories: string[]): Promise<string> {
+  for (const directory of directories) {
+    const writable = await access(directory, constants.W_OK).then(
+      () => true,
+      () => false,
+    );
+    if (writable) return directory;
+  }
+  throw new Error(
+    `None of ${directories.join(', ')} can be written to: choose a DATA_DIR that the user nobody can reach.`,
+  );
+}
+
+/** Another process may have put the same thing in place first: then its version stays, and ours goes. */
+export async function unlessTaken(publication: Promise<void>, fresh: string): Promise<void> {
+  try {
+    await publication;
+  } catch (error) {
+    await rm(fresh, { recursive: true, force: true });
+    if (!hasCode(error, 'EEXIST', 'ENOTEMPTY', 'ENOTDIR')) throw error;
+  }
+}
