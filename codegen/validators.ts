@@ -159,16 +159,20 @@ function compile(schemas: Record<string, JsonSchema>, verbose: boolean): string 
   ajv.addKeyword(text);
   ajv.addKeyword(coerce);
   ajv.addVocabulary(['x-error-code', 'x-error-hint']);
-  const ids = new Map<string, string>();
-  const exported: Record<string, string> = {};
+  const first = new Map<string, string>();
+  const aliases: string[] = [];
   for (const [name, schema] of Object.entries(schemas)) {
     const text = JSON.stringify(schema);
-    const id = ids.get(text) ?? name;
-    if (id === name) ajv.addSchema(schema, id);
-    ids.set(text, id);
-    exported[name] = id;
+    const equal = first.get(text);
+    if (equal !== undefined) {
+      aliases.push(`export const ${name} = ${equal};\n`);
+    } else {
+      first.set(text, name);
+      ajv.addSchema(schema, name);
+    }
   }
+  const exported = Object.fromEntries([...first.values()].map((name) => [name, name]));
   const code = standalone.default(ajv, exported).replace('"use strict";', '');
   // AJV's ES modules still `require` its run-time helpers.
-  return `import { createRequire } from 'node:module';\n\nconst require = createRequire(import.meta.url);\n${code}`;
+  return `import { createRequire } from 'node:module';\n\nconst require = createRequire(import.meta.url);\n${code}\n${aliases.join('')}`;
 }

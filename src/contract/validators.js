@@ -386,71 +386,6 @@ validate13.errors = vErrors;
 return errors === 0;
 }
 
-export const createSpeechHeaders = validate12;
-
-function validate12(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-if(errors === 0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-if(data["idempotency-key"] !== undefined){
-let data0 = data["idempotency-key"];
-const _errs1 = errors;
-if(errors === _errs1){
-if(typeof data0 === "string"){
-if(func2(data0) > 512){
-validate12.errors = [{instancePath:instancePath+"/idempotency-key",schemaPath:"#/properties/idempotency-key/maxLength",keyword:"maxLength",params:{limit: 512},message:"must NOT have more than 512 characters",schema:512,parentSchema:schema13.properties["idempotency-key"],data:data0}];
-return false;
-}
-else {
-if(func2(data0) < 1){
-validate12.errors = [{instancePath:instancePath+"/idempotency-key",schemaPath:"#/properties/idempotency-key/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema13.properties["idempotency-key"],data:data0}];
-return false;
-}
-}
-}
-else {
-validate12.errors = [{instancePath:instancePath+"/idempotency-key",schemaPath:"#/properties/idempotency-key/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema13.properties["idempotency-key"].type,parentSchema:schema13.properties["idempotency-key"],data:data0}];
-return false;
-}
-}
-var valid0 = _errs1 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-credit-account"] !== undefined){
-let data1 = data["x-credit-account"];
-const _errs3 = errors;
-if(errors === _errs3){
-if(typeof data1 === "string"){
-if(func2(data1) > 128){
-validate12.errors = [{instancePath:instancePath+"/x-credit-account",schemaPath:"#/properties/x-credit-account/maxLength",keyword:"maxLength",params:{limit: 128},message:"must NOT have more than 128 characters",schema:128,parentSchema:schema13.properties["x-credit-account"],data:data1}];
-return false;
-}
-}
-else {
-validate12.errors = [{instancePath:instancePath+"/x-credit-account",schemaPath:"#/properties/x-credit-account/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema13.properties["x-credit-account"].type,parentSchema:schema13.properties["x-credit-account"],data:data1}];
-return false;
-}
-}
-var valid0 = _errs3 === errors;
-}
-else {
-var valid0 = true;
-}
-}
-}
-else {
-validate12.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema13.type,parentSchema:schema13,data}];
-return false;
-}
-}
-validate12.errors = vErrors;
-return errors === 0;
-}
-
 export const createSpeechJsonBody = validate14;
 const schema15 = {"type":"object","required":["text"],"properties":{"text":{"type":"string","x-text":{"minLength":1}},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"},"storeAudio":{"type":"boolean"}}};
 
@@ -906,3 +841,5 @@ return false;
 validate20.errors = vErrors;
 return errors === 0;
 }
+
+export const createSpeechHeaders = getSpeechHeaders;
