@@ -129,7 +129,8 @@ export function readContract(yaml: string): Contract {
   }
   const tags = (resolved.tags ?? []) as Contract['tags'];
   for (const tag of new Set(operations.map((operation) => operation.tag))) {
-    if (!tags.some(({ name }) => name === tag)) problems.push(`tag ${tag} is not declared in the list of tags`);
+    if (tag !== '' && !tags.some(({ name }) => name === tag))
+      problems.push(`tag ${tag} is not declared in the list of tags`);
   }
   if (problems.length > 0) throw new ContractError(problems);
   return {

@@ -55,7 +55,7 @@ ${declarations.join('')}`,
 function serializer(schema: Written): string {
   if (schema.type === undefined) return 'JSON.stringify';
   const debug = build(schema as Parameters<typeof build>[0], { mode: 'debug' }) as unknown as { code: string };
-  return `(() => {\n${debug.code.replaceAll(/\n\s*(?=\n)/g, '')}\n})()`;
+  return `((validator) => {\n${debug.code.replaceAll(/\n\s*(?=\n)/g, '')}\n})(null)`;
 }
 
 /**

@@ -4,7 +4,7 @@ import Serializer from 'fast-json-stringify/lib/serializer.js';
 
 const serializer = new Serializer();
 
-const body1 = (() => {
+const body1 = ((validator) => {
 validator
 serializer
 const {
@@ -171,9 +171,9 @@ return json + JSON_STR_END_OBJECT
     const main = anonymous0
     return main
     
-})();
+})(null);
 
-const body2 = (() => {
+const body2 = ((validator) => {
 validator
 serializer
 const {
@@ -271,9 +271,9 @@ return json + JSON_STR_END_OBJECT
     const main = anonymous0
     return main
     
-})();
+})(null);
 
-const body3 = (() => {
+const body3 = ((validator) => {
 validator
 serializer
 const {
@@ -541,9 +541,9 @@ return json + JSON_STR_END_OBJECT
     const main = anonymous0
     return main
     
-})();
+})(null);
 
-const body4 = (() => {
+const body4 = ((validator) => {
 validator
 serializer
 const {
@@ -682,9 +682,9 @@ return json + JSON_STR_END_OBJECT
     const main = anonymous0
     return main
     
-})();
+})(null);
 
-const body5 = (() => {
+const body5 = ((validator) => {
 validator
 serializer
 const {
@@ -1161,9 +1161,9 @@ return json + JSON_STR_END_OBJECT
     const main = anonymous0
     return main
     
-})();
+})(null);
 
-const body6 = (() => {
+const body6 = ((validator) => {
 validator
 serializer
 const {
@@ -1465,9 +1465,9 @@ return json + JSON_STR_END_OBJECT
     const main = anonymous0
     return main
     
-})();
+})(null);
 
-const body7 = (() => {
+const body7 = ((validator) => {
 validator
 serializer
 const {
@@ -1849,9 +1849,9 @@ return json + JSON_STR_END_OBJECT
     const main = anonymous0
     return main
     
-})();
+})(null);
 
-const body8 = (() => {
+const body8 = ((validator) => {
 validator
 serializer
 const {
@@ -2105,9 +2105,9 @@ return json + JSON_STR_END_OBJECT
     const main = anonymous0
     return main
     
-})();
+})(null);
 
-const body9 = (() => {
+const body9 = ((validator) => {
 validator
 serializer
 const {
@@ -2260,9 +2260,9 @@ return json + JSON_STR_END_OBJECT
     const main = anonymous0
     return main
     
-})();
+})(null);
 
-const body10 = (() => {
+const body10 = ((validator) => {
 validator
 serializer
 const {
@@ -2363,7 +2363,7 @@ return json + JSON_STR_END_OBJECT
     const main = anonymous0
     return main
     
-})();
+})(null);
 
 export const getHealth200 = body1;
 export const getHealth429 = body2;
