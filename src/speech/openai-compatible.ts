@@ -1,0 +1,52 @@
+import { Pool } from 'undici';
+import type { SpeechProvider } from './provider.ts';
+import { StaleSocketRetryClient } from './stale-socket-retry.ts';
+import { exchange } from './upstream-exchange.ts';
+
+/** Where an OpenAI-compatible speech service is, and how to use it. */
+export interface OpenAiCompatibleOptions {
+  /** Absolute http or https URL that ends in `/v1`; speech is asked for at `{baseUrl}/audio/speech`. */
+  baseUrl: string;
+  /** Sent as a bearer token when set. */
+  apiKey?: string;
+  /** Longest wait for the first bytes of audio, the wait for a connection included. Default 30,000 ms. */
+  firstByteTimeoutMs?: number;
+}
+
+const FIRST_BYTE_TIMEOUT_MS = 30_000;
+const CONNECT_TIMEOUT_MS = 5_000;
+/** Beyond it requests queue, which counts towards their first-byte timeout. */
+const MAX_CONNECTIONS = 1024;
+
+/**
+ * A provider that speaks OpenAI's `POST /audio/speech`, over kept-alive HTTP/1.1 connections to one origin.
+ *
+ * @throws TypeError when baseUrl is no URL
+ */
+export function openAiCompatible(options: OpenAiCompatibleOptions): SpeechProvider {
+  const base = new URL(options.baseUrl);
+  const path = `${base.pathname.replace(/\/+$/, '')}/audio/speech${base.search}`;
+  const headers = ['content-type', 'application/json', 'user-agent', 'speechgate'];
+  if (options.apiKey) headers.push('authorization', `Bearer ${options.apiKey}`);
+  const firstByteTimeoutMs = options.firstByteTimeoutMs ?? FIRST_BYTE_TIMEOUT_MS;
+  const pool = new Pool(base.origin, {
+    connections: MAX_CONNECTIONS,
+    connectTimeout: CONNECT_TIMEOUT_MS,
+    // An exchange has timeouts of its own, which are exact and include the time until a connection is there.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    factory: (origin, clientOptions) => new StaleSocketRetryClient(origin, clientOptions),
+  });
+  let closing: Promise<void> | undefined;
+
+  return {
+    synthesize({ text, model, voice, speed }, signal) {
+      const body = JSON.stringify({ model, input: text, voice, speed, response_format: 'mp3' });
+      return exchange(pool, { method: 'POST', path, headers, body }, { signal, firstByteTimeoutMs });
+    },
+    close() {
+      closing ??= pool.close();
+      return closing;
+    },
+  };
+}

@@ -1,0 +1,58 @@
+import { errors } from 'undici';
+import { SpeechError } from './provider.ts';
+
+const RETRY_AFTER_MIN_SECONDS = 1;
+const RETRY_AFTER_MAX_SECONDS = 3600;
+
+/** undici's errors for an answer that is not valid HTTP: the provider was reached. */
+const NOT_HTTP = [errors.HTTPParserError, errors.HeadersOverflowError, errors.ResponseContentLengthMismatchError];
+/** How undici words an unsolicited 100 or 101, for which it has no code of their own. */
+const BAD_INTERIM_RESPONSE = /^bad (response|upgrade)$/;
+
+/**
+ * Seconds to wait by a Retry-After header: a number of seconds or an HTTP date (RFC 9110, 10.2.3), clamped to between
+ * a second and an hour. Undefined when absent or neither.
+ */
+export function retryAfterSeconds(value: string | undefined, now: number): number | undefined {
+  if (value === undefined) return undefined;
+  const isDate = /^[A-Z][a-z]+,? .* GMT$/.test(value);
+  const seconds = /^\d+$/.test(value)
+    ? Number(value)
+    : isDate
+      ? Math.ceil((Date.parse(value) - now) / 1000)
+      : Number.NaN;
+  if (Number.isNaN(seconds)) return undefined;
+  return Math.min(Math.max(seconds, RETRY_AFTER_MIN_SECONDS), RETRY_AFTER_MAX_SECONDS);
+}
+
+/** The error of a status other than 2xx with a body (R9). */
+export function statusError(status: number, retryAfter: string | undefined): SpeechError {
+  if (status === 429 || status === 503) {
+    const message = `The speech provider is overloaded (status ${status}).`;
+    return new SpeechError('TTS_UNAVAILABLE', message, true, retryAfterSeconds(retryAfter, Date.now()));
+  }
+  return new SpeechError('TTS_UPSTREAM_ERROR', `The speech provider answered with status ${status}.`, status >= 500);
+}
+
+/** The error of a request that ended before the header of a final response had arrived (R9). */
+export function connectionError(error: Error): SpeechError {
+  const isAnswer = NOT_HTTP.some((type) => error instanceof type) || BAD_INTERIM_RESPONSE.test(error.message);
+  return isAnswer
+    ? new SpeechError('TTS_UPSTREAM_ERROR', 'The speech provider did not answer with valid HTTP.', false)
+    : new SpeechError('TTS_UNAVAILABLE', 'The speech provider could not be reached.', true);
+}
+
+export const brokenOff = () =>
+  new SpeechError('TTS_UPSTREAM_ERROR', 'The speech provider broke off before the audio was complete.', true);
+
+export const notAudio = () =>
+  new SpeechError('TTS_UPSTREAM_ERROR', 'The speech provider did not answer with audio.', false);
+
+export const tooLarge = () =>
+  new SpeechError('TTS_UPSTREAM_ERROR', 'The speech provider answered with more audio than is accepted.', false);
+
+export const firstByteTimeout = () =>
+  new SpeechError('TTS_UNAVAILABLE', 'The speech provider did not start to answer in time.', true);
+
+export const deadlineExceeded = () =>
+  new SpeechError('TTS_UNAVAILABLE', 'The speech provider did not finish in time.', true);

@@ -1,0 +1,265 @@
+import { EventEmitter, once } from 'node:events';
+import { createServer, type IncomingHttpHeaders, type RequestListener, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
+import type { AddressInfo, Socket } from 'node:net';
+import { silentMp3, silentWav } from './silent-audio.ts';
+
+export { silentMp3, silentWav } from './silent-audio.ts';
+
+/** A request as the stub got it. */
+export interface RecordedRequest {
+  method: string;
+  path: string;
+  headers: IncomingHttpHeaders;
+  /** The parsed JSON body; undefined when it is no JSON. */
+  body: Record<string, unknown> | undefined;
+  /** Number of the connection that carried it, from 1 on: equal numbers mean the same socket. */
+  connection: number;
+  /** Resolves when the answer is over: sent completely, or cut by either side. */
+  closed: Promise<'complete' | 'aborted'>;
+}
+
+/** What the stub does with a speech request. */
+export type Mode = (request: RecordedRequest, response: ServerResponse) => void;
+
+export interface StubUpstream {
+  /** Ends in `/v1`. */
+  readonly url: string;
+  readonly requests: RecordedRequest[];
+  /** How the next requests are answered; may be changed at any time. First: a second of MP3. */
+  mode: Mode;
+  /** Connections that are open now. */
+  readonly openConnections: number;
+  /** Resolves once at least this many requests have arrived since the start. */
+  waitForRequests(count: number): Promise<void>;
+  /** Resolves once no connection is open. */
+  waitForNoConnection(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** How the end of a body is told: by Content-Length, by the last chunk, or by closing the connection. */
+export type Framing = 'length' | 'chunked' | 'close';
+
+export interface BodyOptions {
+  status?: number;
+  contentType?: string;
+  headers?: Record<string, string>;
+  framing?: Framing;
+}
+
+/** Answers with these bytes. Default: 200, `audio/mpeg`, with a Content-Length. */
+export function body(bytes: Uint8Array | string, options: BodyOptions = {}): Mode {
+  return (_request, response) => {
+    start(response, { ...options, length: Buffer.byteLength(bytes) });
+    response.end(bytes);
+  };
+}
+
+function start(response: ServerResponse, options: BodyOptions & { length: number }): void {
+  const framing = options.framing ?? 'length';
+  if (framing === 'length') response.setHeader('content-length', options.length);
+  if (framing === 'close') {
+    response.shouldKeepAlive = false;
+    response.useChunkedEncodingByDefault = false;
+    response.removeHeader('transfer-encoding');
+  }
+  response.writeHead(options.status ?? 200, {
+    'content-type': options.contentType ?? 'audio/mpeg',
+    ...options.headers,
+  });
+}
+
+/** A second of MP3, or `ms` milliseconds. */
+export const mp3 = (ms = 1000, options: BodyOptions = {}): Mode => body(silentMp3(ms), options);
+
+/** A second of WAV, or `ms` milliseconds. */
+export const wav = (ms = 1000, options: BodyOptions = {}): Mode =>
+  body(silentWav(ms), { contentType: 'audio/wav', ...options });
+
+/** An error in OpenAI's shape with this status; its message names `canary`, so that a leak can be found. */
+export const openAiError = (status: number, canary = 'upstream detail', headers: Record<string, string> = {}): Mode =>
+  json({ error: { message: canary, type: 'server_error', param: null, code: null } }, status, headers);
+
+/** A 422 as FastAPI services send it, which repeats the request's input. */
+export const fastApiError = (): Mode => (request, response) => {
+  const detail = [{ type: 'value_error', loc: ['body', 'voice'], msg: 'unknown voice', input: request.body }];
+  json({ detail }, 422)(request, response);
+};
+
+export const json = (value: unknown, status = 200, headers: Record<string, string> = {}): Mode =>
+  body(JSON.stringify(value), { status, contentType: 'application/json', headers });
+
+/** 429 with `Retry-After` when given: seconds or an HTTP date. */
+export const tooManyRequests = (retryAfter?: string): Mode =>
+  openAiError(429, 'rate limit', retryAfter === undefined ? {} : { 'retry-after': retryAfter });
+
+export const html = (status = 200): Mode =>
+  body('<!doctype html><title>Bad gateway</title>', { status, contentType: 'text/html; charset=utf-8' });
+
+/** Bytes that are labelled as audio and are none. */
+export const garbage = (contentType = 'audio/mpeg'): Mode => body(Buffer.alloc(2000, 0x5a), { contentType });
+
+export const empty = (options: BodyOptions = {}): Mode => body('', options);
+
+export const redirect = (location: string, status = 302): Mode =>
+  body('', { status, headers: { location }, contentType: 'text/plain' });
+
+/** Never answers; ends when the client goes away. */
+export const hangBeforeHeaders = (): Mode => () => {};
+
+/** Sends headers and these bytes, and then nothing more. */
+export const hangInBody = (bytes: Uint8Array = silentMp3(480), options: BodyOptions = {}): Mode =>
+  partial(bytes, options, () => {});
+
+/** Cuts the connection (TCP reset) without answering. */
+export const resetBeforeHeaders = (): Mode => (_request, response) => {
+  response.socket?.resetAndDestroy();
+};
+
+/** Closes the connection in an orderly way (FIN) without answering. */
+export const closeBeforeHeaders = (): Mode => (_request, response) => {
+  response.socket?.end();
+};
+
+/** Sends headers and these bytes, then cuts the connection (TCP reset). */
+export const resetInBody = (bytes: Uint8Array = silentMp3(480), options: BodyOptions = {}): Mode =>
+  partial(bytes, options, (socket) => socket.resetAndDestroy());
+
+/** Announces more by Content-Length than the bytes it sends, then closes in an orderly way. */
+export const contentLengthTooLarge = (bytes: Uint8Array = silentMp3(480)): Mode =>
+  partial(bytes, {}, (socket) => socket.end());
+
+/** Sends these bytes chunked and closes in an orderly way before the last chunk. */
+export const cutChunked = (bytes: Uint8Array = silentMp3(480)): Mode =>
+  partial(bytes, { framing: 'chunked' }, (socket) => socket.end());
+
+/** Half of a longer answer: the rest never comes. */
+function partial(bytes: Uint8Array, options: BodyOptions, then: (socket: Socket) => void): Mode {
+  return (_request, response) => {
+    start(response, { ...options, length: bytes.length + 1000 });
+    const { socket } = response;
+    response.write(bytes, () => socket && then(socket));
+  };
+}
+
+/** Writes these bytes to the connection as they are, instead of an HTTP answer, and closes it. */
+export const raw = (bytes: Uint8Array | string): Mode => {
+  return (_request, response) => {
+    response.socket?.end(bytes);
+  };
+};
+
+/**
+ * An answer that a test pours out piece by piece: `stub.mode = drip.mode`, `await drip.opened`, `await
+ * drip.write(bytes)`, `drip.end()`. Serves one request.
+ */
+export class Drip {
+  readonly opened: Promise<void>;
+  #response: ServerResponse | undefined;
+  #open!: () => void;
+  readonly #options: BodyOptions;
+
+  constructor(options: BodyOptions = {}) {
+    this.#options = { framing: 'chunked', ...options };
+    this.opened = new Promise((resolve) => {
+      this.#open = resolve;
+    });
+  }
+
+  readonly mode: Mode = (_request, response) => {
+    this.#response = response;
+    start(response, { ...this.#options, length: 0 });
+    response.flushHeaders();
+    this.#open();
+  };
+
+  /** Resolves when the bytes have been handed to the operating system. */
+  async write(bytes: Uint8Array): Promise<void> {
+    await new Promise<void>((resolve, reject) => {
+      this.#opened().write(bytes, (error) => (error ? reject(error) : resolve()));
+    });
+  }
+
+  end(): void {
+    this.#opened().end();
+  }
+
+  /** TCP reset. */
+  reset(): void {
+    this.#opened().socket?.resetAndDestroy();
+  }
+
+  #opened(): ServerResponse {
+    if (!this.#response) throw new Error('no request has arrived yet: await drip.opened');
+    return this.#response;
+  }
+}
+
+/** Starts a speech service in OpenAI's shape on 127.0.0.1: `POST {url}/audio/speech`, anything else is 404. */
+export async function startStubUpstream(
+  options: { mode?: Mode; tls?: { key: string; cert: string } } = {},
+): Promise<StubUpstream> {
+  const requests: RecordedRequest[] = [];
+  const sockets = new Map<Socket, number>();
+  const events = new EventEmitter().setMaxListeners(0);
+  let connections = 0;
+
+  const onRequest: RequestListener = async (incoming, response) => {
+    const closed = once(response, 'close').then(() => (response.writableFinished ? 'complete' : 'aborted'));
+    const connection = sockets.get(incoming.socket) ?? 0;
+    const chunks: Buffer[] = [];
+    try {
+      for await (const chunk of incoming) chunks.push(chunk);
+    } catch {
+      return;
+    }
+    const { method = '', url: path = '', headers } = incoming;
+    const request = { method, path, headers, body: parse(Buffer.concat(chunks)), connection, closed } as const;
+    requests.push(request as RecordedRequest);
+    const isSpeech = method === 'POST' && /\/v1\/audio\/speech(\?|$)/.test(path);
+    const mode = isSpeech ? stub.mode : openAiError(404);
+    mode(request as RecordedRequest, response);
+    events.emit('change');
+  };
+  const server = options.tls ? createTlsServer(options.tls, onRequest) : createServer(onRequest);
+  server.on(options.tls ? 'secureConnection' : 'connection', (socket: Socket) => {
+    sockets.set(socket, ++connections);
+    socket.on('error', () => {});
+    socket.once('close', () => {
+      sockets.delete(socket);
+      events.emit('change');
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+
+  const until = async (isTrue: () => boolean) => {
+    while (!isTrue()) await once(events, 'change');
+  };
+  const stub: StubUpstream = {
+    url: `${options.tls ? 'https' : 'http'}://127.0.0.1:${port}/v1`,
+    requests,
+    mode: options.mode ?? mp3(),
+    get openConnections() {
+      return sockets.size;
+    },
+    waitForRequests: (count) => until(() => requests.length >= count),
+    waitForNoConnection: () => until(() => sockets.size === 0),
+    async close() {
+      const closed = once(server, 'close');
+      server.close();
+      server.closeAllConnections();
+      await closed;
+    },
+  };
+  return stub;
+}
+
+function parse(bytes: Buffer): Record<string, unknown> | undefined {
+  try {
+    return JSON.parse(bytes.toString());
+  } catch {
+    return undefined;
+  }
+}
