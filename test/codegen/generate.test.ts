@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { generate, HEADING } from '../../codegen/generate.ts';
+import { fixture, load } from './fixture.ts';
+
+test('the same contract gives the same text, under the heading', async () => {
+  const yaml = JSON.stringify(fixture());
+  const [first, second] = [await generate(yaml), await generate(yaml)];
+  assert.deepEqual([...first.keys()].sort(), [...second.keys()].sort());
+  for (const [name, text] of first) {
+    assert.equal(second.get(name), text, name);
+    assert.ok(text.startsWith(HEADING), name);
+  }
+});
+
+test('types: int64 is a bigint, binary is bytes, free-form objects are JSON, null stays', async () => {
+  const types = (await generate(JSON.stringify(fixture()))).get('types.ts') ?? '';
+  for (const line of [
+    'balance: bigint;',
+    'owed?: bigint | null;',
+    '"audio/mpeg": Uint8Array;',
+    'details: JsonObject | null;',
+    'endedAt: string | null;',
+    'speed?: number;',
+  ]) {
+    assert.ok(types.includes(line), line);
+  }
+});
+
+test('a route tells the edge all it needs', async () => {
+  const [{ routes }, validators, serializers] = await load(
+    { after },
+    fixture(),
+    'routes.ts',
+    'validators.js',
+    'serializers.js',
+  );
+  assert.deepEqual(routes[0], {
+    operationId: 'getNote',
+    tag: 'notes',
+    method: 'GET',
+    path: '/notes/:noteId',
+    openapiPath: '/notes/{noteId}',
+    listed: 1,
+    noHead: true,
+    flow: 'card',
+    query: ['text', 'speed', 'count', 'flag', 'kind'],
+    headers: ['x-key', 'x-expiry'],
+    consumes: [],
+    bodyRequired: false,
+    validate: {
+      params: validators.getNoteParams,
+      query: validators.getNoteQuery,
+      headers: validators.getNoteHeaders,
+    },
+    serialize: { 200: serializers.getNote200, 400: serializers.getNote400, 404: serializers.getNote404 },
+    produces: { 200: ['application/json'], 400: ['application/json'], 404: ['application/json'] },
+    errorCodes: { 400: ['INVALID_REQUEST', 'INVALID_SPEED'], 404: ['NOT_FOUND'] },
+  });
+  assert.deepEqual(routes[1].validate, {
+    body: { 'application/json': validators.createNoteJsonBody, 'text/plain': validators.createNoteTextBody },
+  });
+  assert.equal(routes[1].bodyLimit, 1024);
+  assert.deepEqual(routes[1].produces[200], ['audio/mpeg', 'audio/wav']);
+  assert.equal(routes[2].tag, 'orderForms');
+  assert.equal(routes[2].bodyRequired, false);
+  assert.deepEqual(routes[2].produces[303], []);
+});
+
+test('the document is the contract as it is written', async () => {
+  const [{ document }] = await load({ after }, fixture(), 'document.ts');
+  assert.deepEqual(document, JSON.parse(JSON.stringify(fixture())));
+});
