@@ -1,0 +1,67 @@
+import type { FastifyInstance } from 'fastify';
+import type { Logger } from 'pino';
+import { createAdminServer } from './admin/server.ts';
+import type { Config } from './config.ts';
+import { openDatabase } from './db/database.ts';
+import { createServer } from './http/server.ts';
+import { catalogOperations } from './operations/catalog.ts';
+import { creditsOperations } from './operations/credits.ts';
+import { serviceOperations } from './operations/service.ts';
+import { speechOperations } from './operations/speech.ts';
+import { topUpOperations } from './operations/top-up.ts';
+import { CardCredits } from './payments/card-credits.ts';
+import { RunningWork } from './running-work.ts';
+import { openProvider } from './speech/open-provider.ts';
+import { Processor } from './top-up/processor.ts';
+import { Purchases } from './top-up/purchase.ts';
+
+export interface App {
+  readonly server: FastifyInstance;
+  readonly admin: FastifyInstance;
+  /** Stops accepting, finishes what runs, and gives everything up. */
+  close(): Promise<void>;
+}
+
+/** Composes the gateway. Nothing listens yet, and nothing is connected before it is needed. */
+export async function createApp(config: Config, log: Logger): Promise<App> {
+  const { baseUrl, serviceName, catalog } = config;
+  const db = openDatabase(config.databaseUrl);
+  const work = new RunningWork();
+
+  const speech = config.speech && {
+    provider: await openProvider(config.speech),
+    timeoutMs: config.speech.timeoutMs,
+  };
+  const card = config.card && {
+    credits: new CardCredits(db, config.speech?.timeoutMs ?? 0, log),
+    purchases: new Purchases(db, new Processor(config.card.secretKey, config.card.apiBase), { baseUrl, serviceName }),
+    checkoutOrigin: config.card.checkoutOrigin,
+    maxCents: config.card.topUpMaxCents,
+  };
+  if (!speech) log.warn('no speech provider: SPEECH_BASE_URL is unset, speech answers 503');
+  if (!card) log.warn('card credits are off: STRIPE_SECRET_KEY is unset, their endpoints answer 503');
+
+  const server = createServer(
+    {
+      service: serviceOperations({ serviceName, baseUrl }),
+      catalog: catalogOperations(catalog),
+      speech: speechOperations({ baseUrl, serviceName, catalog, speech, cardCredits: card?.credits, work }),
+      topUp: topUpOperations(db, { baseUrl, serviceName, card }),
+      credits: creditsOperations(db),
+    },
+    { logger: log, trustProxy: config.trustProxy, work },
+  );
+  const admin = createAdminServer(db);
+
+  return {
+    server,
+    admin,
+    close: async () => {
+      await server.close();
+      await work.idle();
+      await admin.close();
+      await speech?.provider.close();
+      await db.destroy();
+    },
+  };
+}

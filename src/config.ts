@@ -1,0 +1,191 @@
+import { isIP } from 'node:net';
+import { resolve } from 'node:path';
+import { type Catalog, CatalogError, loadCatalog } from './speech/catalog.ts';
+
+export interface CardConfig {
+  readonly secretKey: string;
+  /** Origin of a compatible server; the processor's own when undefined. */
+  readonly apiBase: string | undefined;
+  readonly checkoutOrigin: string;
+  readonly topUpMaxCents: number;
+}
+
+export interface SpeechConfig {
+  /** `embedded:` or the base of an OpenAI-compatible API. */
+  readonly baseUrl: string;
+  readonly apiKey: string | undefined;
+  readonly timeoutMs: number;
+}
+
+export interface Config {
+  readonly host: string;
+  readonly port: number;
+  /** Public origin, without a trailing slash. */
+  readonly baseUrl: string;
+  readonly serviceName: string;
+  readonly databaseUrl: string;
+  readonly dataDir: string;
+  readonly catalog: Catalog;
+  readonly speech: SpeechConfig | undefined;
+  readonly card: CardConfig | undefined;
+  /** Addresses and networks (CIDR) of the proxies in front. */
+  readonly trustProxy: readonly string[];
+  readonly edgeRateLimitMax: number;
+  readonly reconcileIntervalMs: number;
+  readonly adminPort: number | undefined;
+  readonly logLevel: string;
+}
+
+/** A setting that is missing or invalid, and what to do about it. */
+export interface ConfigFault {
+  readonly name: string;
+  readonly problem: string;
+  readonly fix: string;
+}
+
+export type ConfigResult = { readonly config: Config } | { readonly faults: readonly ConfigFault[] };
+
+const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'];
+
+/** Reads the environment into one validated object, or names every fault at once (R47). Blank counts as absent. */
+export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
+  const faults: ConfigFault[] = [];
+  const fault = (name: string, problem: string, fix: string): undefined => {
+    faults.push({ name, problem, fix });
+  };
+
+  const text = (name: string): string | undefined => env[name]?.trim() || undefined;
+
+  const required = (name: string, fix: string): string => text(name) ?? fault(name, 'is not set', fix) ?? '';
+
+  const integer = (name: string, min: number, max: number): number | undefined => {
+    const value = text(name);
+    if (value === undefined) return undefined;
+    const number = /^\d{1,15}$/.test(value) ? Number(value) : Number.NaN;
+    if (number >= min && number <= max) return number;
+    return fault(name, 'is not a whole number in its range', `Set it to a whole number from ${min} to ${max}.`);
+  };
+
+  const url = (name: string, value: string | undefined, protocols: string[], example: string): URL | undefined => {
+    if (value === undefined) return undefined;
+    const parsed = URL.canParse(value) ? new URL(value) : undefined;
+    if (parsed && protocols.includes(parsed.protocol)) return parsed;
+    return fault(name, 'is not a valid URL', `Set it to a URL such as ${example}.`);
+  };
+
+  const origin = (name: string, example: string): string | undefined => {
+    const parsed = url(name, text(name), ['http:', 'https:'], example);
+    if (!parsed) return undefined;
+    if (parsed.pathname === '/' && !parsed.search && !parsed.hash && !parsed.username) return parsed.origin;
+    return fault(name, 'is more than an origin', `Give scheme, host and port only, such as ${example}.`);
+  };
+
+  const host = text('HOST') ?? '127.0.0.1';
+  const port = integer('PORT', 1, 65535) ?? 8080;
+
+  const databaseUrl = required('DATABASE_URL', 'Set it to postgres://user:password@host:5432/database.');
+  if (databaseUrl)
+    url('DATABASE_URL', databaseUrl, ['postgres:', 'postgresql:'], 'postgres://user:password@host/database');
+
+  const catalog = readCatalog();
+  const speech = readSpeech();
+  const card = readCard();
+
+  const trustProxy = (text('TRUST_PROXY') ?? '')
+    .split(',')
+    .map((entry) => entry.trim())
+    .filter(Boolean);
+  if (!trustProxy.every(isNetwork)) {
+    fault('TRUST_PROXY', 'holds something that is no address or network', 'List CIDRs, such as 10.0.0.0/8,192.0.2.7.');
+  }
+
+  const serviceName = text('SERVICE_NAME') ?? 'speechgate';
+  if (!/^[\x20-\x7e]{1,100}$/.test(serviceName) || /["\\]/.test(serviceName)) {
+    fault('SERVICE_NAME', 'is not plain text', 'Use up to 100 ASCII characters without quotes and backslashes.');
+  }
+
+  const logLevel = text('LOG_LEVEL') ?? 'info';
+  if (!LOG_LEVELS.includes(logLevel)) {
+    fault('LOG_LEVEL', 'is no log level', `Use one of ${LOG_LEVELS.join(', ')}.`);
+  }
+
+  const config: Config = {
+    host,
+    port,
+    baseUrl: origin('BASE_URL', 'https://speech.example') ?? `http://${isIP(host) === 6 ? `[${host}]` : host}:${port}`,
+    serviceName,
+    databaseUrl,
+    dataDir: resolve(text('DATA_DIR') ?? './data'),
+    catalog: catalog as Catalog,
+    speech,
+    card,
+    trustProxy,
+    edgeRateLimitMax: integer('EDGE_RATE_LIMIT_MAX', 1, 1_000_000_000) ?? 600,
+    reconcileIntervalMs: integer('RECONCILE_INTERVAL_MS', 100, 86_400_000) ?? 15_000,
+    adminPort: integer('ADMIN_PORT', 1, 65535),
+    logLevel,
+  };
+  return faults.length > 0 ? { faults } : { config };
+
+  function readCatalog(): Catalog | undefined {
+    try {
+      return loadCatalog(text('CATALOG_FILE'));
+    } catch (error) {
+      if (!(error instanceof CatalogError)) throw error;
+      return fault(
+        'CATALOG_FILE',
+        `can't be used: ${error.message}`,
+        'Correct the file, or unset it for the built-in one.',
+      );
+    }
+  }
+
+  function readSpeech(): SpeechConfig | undefined {
+    const baseUrl = text('SPEECH_BASE_URL');
+    const apiKey = text('SPEECH_API_KEY');
+    const timeoutMs = integer('SPEECH_TIMEOUT_MS', 100, 600_000) ?? 45_000;
+    if (baseUrl === undefined) {
+      if (apiKey)
+        fault('SPEECH_BASE_URL', 'is not set, but SPEECH_API_KEY is', 'Set it to the base of the speech API.');
+      return undefined;
+    }
+    if (baseUrl === 'embedded:') return { baseUrl, apiKey: undefined, timeoutMs };
+    const parsed = url('SPEECH_BASE_URL', baseUrl, ['http:', 'https:'], 'https://speech.internal/v1, or embedded:');
+    if (parsed && !/\/v1\/?$/.test(parsed.pathname)) {
+      fault('SPEECH_BASE_URL', 'does not end in /v1', 'Give the base of the API, such as https://speech.internal/v1.');
+    }
+    return { baseUrl: baseUrl.replace(/\/$/, ''), apiKey, timeoutMs };
+  }
+
+  function readCard(): CardConfig | undefined {
+    const secretKey = text('STRIPE_SECRET_KEY');
+    const apiBase = origin('STRIPE_API_BASE', 'http://127.0.0.1:12111');
+    const checkoutOrigin = origin('CHECKOUT_ORIGIN', 'https://checkout.stripe.com') ?? 'https://checkout.stripe.com';
+    const topUpMaxCents = integer('TOP_UP_MAX_CENTS', 500, 99_999_999) ?? 100_000;
+    if (secretKey === undefined) {
+      if (apiBase)
+        fault('STRIPE_SECRET_KEY', 'is not set, but STRIPE_API_BASE is', 'Set the secret key, or unset the base.');
+      return undefined;
+    }
+    if (!/^(sk|rk)_(test|live)_\S+$/.test(secretKey)) {
+      fault(
+        'STRIPE_SECRET_KEY',
+        'is no secret key',
+        'Use a key that starts with sk_test_, sk_live_, rk_test_ or rk_live_.',
+      );
+    }
+    return { secretKey, apiBase, checkoutOrigin, topUpMaxCents };
+  }
+}
+
+function isNetwork(entry: string): boolean {
+  const [address = '', bits, ...rest] = entry.split('/');
+  const version = isIP(address);
+  if (version === 0 || rest.length > 0) return false;
+  return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (version === 4 ? 32 : 128));
+}
+
+/** The faults as the text that a start which can't go on prints. */
+export function describeFaults(faults: readonly ConfigFault[]): string {
+  return faults.map(({ name, problem, fix }) => `${name} ${problem}. ${fix}`).join('\n');
+}

@@ -1,0 +1,75 @@
+import { type ErrorCode, type Failure, failure } from './errors.ts';
+
+/** The media type and charset of a content-type header, both in lower case. */
+export function readContentType(header: string | undefined): { type: string; charset: string | undefined } {
+  const [type = '', ...parameters] = (header ?? '').split(';');
+  const charset = parameters
+    .map((parameter) => /^\s*charset\s*=\s*"?([^"\s]+)"?\s*$/i.exec(parameter)?.[1])
+    .find((value) => value !== undefined);
+  return { type: type.trim().toLowerCase(), charset: charset?.toLowerCase() };
+}
+
+/** Refuses a body whose type, charset or coding the operation does not read (R51); undefined when it can be read. */
+export function refuseContentType(headers: Record<string, unknown>, consumes: readonly string[]) {
+  const { type, charset } = readContentType(headers['content-type'] as string | undefined);
+  const coding = headers['content-encoding'];
+  const details = { field: 'content-type', rule: 'enum', allowed: [...consumes], charset: 'utf-8' };
+  if (!consumes.includes(type)) {
+    return failure('UNSUPPORTED_CONTENT_TYPE', `content-type must be ${consumes.join(' or ')}.`, details);
+  }
+  if (charset !== undefined && charset !== 'utf-8' && charset !== 'utf8') {
+    return failure('UNSUPPORTED_CONTENT_TYPE', 'The charset of the body must be UTF-8.', details);
+  }
+  if (coding !== undefined && coding !== 'identity') {
+    return failure('UNSUPPORTED_CONTENT_TYPE', 'The body must be sent without a content-encoding.', {
+      field: 'content-encoding',
+      rule: 'enum',
+      allowed: ['identity'],
+    });
+  }
+  return undefined;
+}
+
+const utf8 = new TextDecoder('utf-8', { fatal: true });
+
+/**
+ * Decodes a body of one of the types that operations consume: JSON as its value, a form as an object of strings (a list
+ * where a field is repeated), text as a string.
+ */
+export function decodeBody(type: string, bytes: Buffer): { value: unknown } | { failure: Failure<ErrorCode> } {
+  let text: string;
+  try {
+    text = utf8.decode(bytes);
+  } catch {
+    const code = type === 'application/json' ? 'INVALID_JSON' : 'INVALID_REQUEST';
+    return { failure: failure(code, 'The body is not valid UTF-8.', { field: 'body', rule: 'utf-8' }) };
+  }
+  if (type === 'application/json') {
+    try {
+      return { value: JSON.parse(text) };
+    } catch {
+      return { failure: failure('INVALID_JSON', 'The body is not valid JSON.', { field: 'body', rule: 'json' }) };
+    }
+  }
+  return type === 'application/x-www-form-urlencoded' ? decodeForm(text) : { value: text };
+}
+
+function decodeForm(text: string) {
+  if (!isPercentEncoded(text)) {
+    const details = { field: 'body', rule: 'percent-encoding' };
+    return { failure: failure('INVALID_REQUEST', 'The form is not valid percent-encoded UTF-8.', details) };
+  }
+  const form = new URLSearchParams(text);
+  const once = ([name, value]: [string, string]) => [name, form.getAll(name).length > 1 ? form.getAll(name) : value];
+  return { value: Object.fromEntries([...form].map(once)) };
+}
+
+/** True when every percent-encoded sequence of the text decodes to UTF-8. */
+export function isPercentEncoded(text: string): boolean {
+  try {
+    decodeURIComponent(text);
+    return true;
+  } catch {
+    return false;
+  }
+}

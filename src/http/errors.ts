@@ -1,0 +1,66 @@
+import type { components, JsonObject } from '../contract/types.ts';
+
+export type ErrorCode = components['schemas']['ErrorCode'];
+export type ErrorDetails = JsonObject | null;
+
+/** The status that goes with each code: the specification's table and readings.md "Statuses of the codes". */
+export const statusOf = {
+  INVALID_JSON: 400,
+  INVALID_REQUEST: 400,
+  UNKNOWN_TTS_MODEL: 400,
+  INVALID_VOICE: 400,
+  INVALID_SPEED: 400,
+  INVALID_PAYMENT_PAYLOAD: 400,
+  INVALID_QUOTE: 400,
+  QUOTE_EXPIRED: 400,
+  QUOTE_BODY_MISMATCH: 400,
+  FEEDBACK_CHALLENGE_INVALID: 400,
+  FEEDBACK_CHALLENGE_EXPIRED: 400,
+  FEEDBACK_PAYLOAD_MISMATCH: 400,
+  FEEDBACK_SIGNATURE_INVALID: 401,
+  UNAUTHORIZED: 401,
+  PAYMENT_REQUIRED: 402,
+  NOT_FOUND: 404,
+  PAYMENT_IDENTIFIER_CONFLICT: 409,
+  PAYMENT_REPLAY_PENDING: 409,
+  PAYMENT_OUTCOME_UNKNOWN: 409,
+  PREPAID_NONCE_REPLAYED: 409,
+  FEEDBACK_CHALLENGE_REPLAYED: 409,
+  JOB_NOT_READY: 409,
+  AUDIO_NOT_STORED: 410,
+  TEXT_TOO_LONG: 413,
+  REQUEST_TOO_LARGE: 413,
+  UNSUPPORTED_CONTENT_TYPE: 415,
+  RATE_LIMITED: 429,
+  FEEDBACK_RATE_LIMITED: 429,
+  INTERNAL_ERROR: 500,
+  TTS_UPSTREAM_ERROR: 502,
+  PAYMENT_ERROR: 502,
+  CONFIG_ERROR: 503,
+  TTS_PROVIDER_NOT_CONFIGURED: 503,
+  TTS_UNAVAILABLE: 503,
+  REPLAY_CACHE_UNAVAILABLE: 503,
+} as const satisfies Record<ErrorCode, number>;
+
+export interface ErrorBody<Code extends ErrorCode = ErrorCode> {
+  error: { code: Code; message: string; details: ErrorDetails };
+}
+
+/** An operation's result that is a structured error, one member of the union for each code. */
+export type Failure<Code extends ErrorCode> = Code extends ErrorCode
+  ? { status: (typeof statusOf)[Code]; type: 'application/json'; body: ErrorBody<Code> }
+  : never;
+
+export const errorBody = <Code extends ErrorCode>(
+  code: Code,
+  message: string,
+  details: ErrorDetails = null,
+): ErrorBody<Code> => ({ error: { code, message, details } });
+
+/** A structured error with the status of its code. Message and details are shown to the caller. */
+export const failure = <Code extends ErrorCode>(
+  code: Code,
+  message: string,
+  details: ErrorDetails = null,
+): Failure<Code> =>
+  ({ status: statusOf[code], type: 'application/json', body: errorBody(code, message, details) }) as Failure<Code>;

@@ -1,0 +1,49 @@
+import type { Readable } from 'node:stream';
+import type { FastifyReply } from 'fastify';
+import type { OperationResult } from '../contract/operations.ts';
+import type { Route } from '../contract/routes.ts';
+import type { ErrorCode, Failure } from './errors.ts';
+import { pageContentSecurityPolicy, renderErrorPage } from './page.ts';
+
+const JSON_TYPE = 'application/json; charset=utf-8';
+const HTML_TYPE = 'text/html; charset=utf-8';
+
+/** Sends what an operation returned, in the media type that the contract declares for its status. */
+export function sendResult(route: Route, result: OperationResult, reply: FastifyReply): FastifyReply {
+  reply.code(result.status);
+  for (const [name, value] of Object.entries(result.headers ?? {})) {
+    if (value !== undefined) reply.header(name, String(value));
+  }
+  const type = result.type ?? route.produces[result.status]?.[0];
+  if (type === undefined) return reply.send();
+  if (type === 'text/html') {
+    if (!result.headers?.['content-security-policy']) {
+      reply.header('content-security-policy', pageContentSecurityPolicy());
+    }
+    return reply.type(HTML_TYPE).send(result.body);
+  }
+  if (type !== 'application/json') return reply.type(type).send(result.body as Uint8Array | Readable);
+  const serialize = route.serialize[result.status] ?? JSON.stringify;
+  return reply.type(JSON_TYPE).send(serialize(result.body));
+}
+
+/**
+ * Sends a structured error that the edge found, as a page where the operation declares a page for that status and the
+ * caller prefers one or nothing else is declared.
+ */
+export function sendFailure(
+  route: Route | undefined,
+  failure: Failure<ErrorCode>,
+  reply: FastifyReply,
+  prefersHtml: boolean,
+): FastifyReply {
+  const produces = route?.produces[failure.status] ?? ['application/json'];
+  reply.code(failure.status);
+  if (produces.includes('text/html') && (prefersHtml || !produces.includes('application/json'))) {
+    return reply
+      .header('content-security-policy', pageContentSecurityPolicy())
+      .type(HTML_TYPE)
+      .send(renderErrorPage(failure.body.error.message));
+  }
+  return reply.type(JSON_TYPE).send(JSON.stringify(failure.body));
+}

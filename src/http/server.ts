@@ -1,0 +1,179 @@
+import { randomUUID } from 'node:crypto';
+import Fastify, { type FastifyBaseLogger, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import type { OperationResult, Operations } from '../contract/operations.ts';
+import { type Route, routes } from '../contract/routes.ts';
+import type { RunningWork } from '../running-work.ts';
+import { prefersHtml } from './accept.ts';
+import { decodeBody, isPercentEncoded, readContentType, refuseContentType } from './body.ts';
+import { answerClientError, answerExpectations } from './client-errors.ts';
+import type { OperationContext } from './context.ts';
+import { handleError } from './error-handler.ts';
+import { type ErrorCode, type Failure, failure } from './errors.ts';
+import { EDGE_HEADERS } from './headers.ts';
+import { createNotFoundHandler } from './not-found.ts';
+import { sendFailure, sendResult } from './reply.ts';
+import { violation } from './validation.ts';
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    contract?: Route;
+  }
+}
+
+/** The largest request line with headers: 1500 CJK characters in a query, and a payment beside them (R5). */
+const MAX_HEADER_BYTES = 65_536;
+const DEFAULT_BODY_LIMIT = 65_536;
+const HEADERS_TIMEOUT_MS = 20_000;
+const REQUEST_TIMEOUT_MS = 30_000;
+const KEEP_ALIVE_TIMEOUT_MS = 75_000;
+
+export interface ServerOptions {
+  readonly logger: FastifyBaseLogger;
+  /** Addresses and networks whose X-Forwarded-For is believed (R39). */
+  readonly trustProxy: readonly string[];
+  /** Every operation that runs is added to it. */
+  readonly work: RunningWork;
+}
+
+type Operation = (request: unknown, context: OperationContext) => Promise<OperationResult>;
+
+/** The HTTP edge: serves each operation of the contract, and refuses everything else with a declared answer. */
+export function createServer(operations: Operations, options: ServerOptions): FastifyInstance {
+  const app = Fastify({
+    loggerInstance: options.logger,
+    disableRequestLogging: true,
+    genReqId: () => randomUUID(),
+    requestIdHeader: false,
+    requestIdLogLabel: 'traceId',
+    trustProxy: options.trustProxy.length > 0 ? [...options.trustProxy] : false,
+    bodyLimit: DEFAULT_BODY_LIMIT,
+    routerOptions: { maxParamLength: MAX_HEADER_BYTES },
+    http: { maxHeaderSize: MAX_HEADER_BYTES, requireHostHeader: false, headersTimeout: HEADERS_TIMEOUT_MS },
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
+    forceCloseConnections: 'idle',
+    return503OnClosing: false,
+    clientErrorHandler: answerClientError,
+    frameworkErrors: (error, request, reply) => {
+      reply.headers({ ...EDGE_HEADERS, 'x-trace-id': request.id });
+      return handleError(error, request, reply);
+    },
+  });
+  answerExpectations(app.server);
+  app.setErrorHandler(handleError);
+  app.setNotFoundHandler(createNotFoundHandler(routes));
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
+
+  addHooks(app, options);
+  for (const route of routes) {
+    const group = operations[route.tag as keyof Operations] as unknown as Record<string, Operation>;
+    const operation = group[route.operationId]?.bind(group) as Operation;
+    app.route({
+      method: route.method,
+      url: route.path,
+      config: { contract: route },
+      exposeHeadRoute: route.method === 'GET' && !route.noHead,
+      ...(route.bodyLimit && { bodyLimit: route.bodyLimit }),
+      handler: (request, reply) => options.work.add(serve(route, operation, request, reply)),
+    });
+  }
+  return app;
+}
+
+function addHooks(app: FastifyInstance, options: ServerOptions): void {
+  let warned = options.trustProxy.length > 0;
+  app.addHook('onRequest', async (request, reply) => {
+    reply.headers(EDGE_HEADERS).header('x-trace-id', request.id);
+    if (!warned && request.headers['x-forwarded-for'] !== undefined) {
+      warned = true;
+      request.log.warn('X-Forwarded-For arrived, but TRUST_PROXY is unset: every client has the address of the proxy');
+    }
+    const route = request.routeOptions.config?.contract;
+    const refuse = (refusal: Failure<ErrorCode>) =>
+      sendFailure(route, refusal, reply, prefersHtml(request.headers.accept));
+    if (request.raw.httpVersion === '1.1' && request.headers.host === undefined) {
+      return refuse(failure('INVALID_REQUEST', 'The host header is missing.', { field: 'host', rule: 'required' }));
+    }
+    if (!route) return;
+    const query = request.raw.url?.split('?', 2)[1] ?? '';
+    if (route.query.length > 0 && !isPercentEncoded(query)) {
+      const details = { field: 'query', rule: 'percent-encoding' };
+      return refuse(failure('INVALID_REQUEST', 'The query is not valid percent-encoded UTF-8.', details));
+    }
+    if (route.consumes.length > 0 && hasBody(request)) {
+      const refusal = refuseContentType(request.headers, route.consumes);
+      if (refusal) return refuse(refusal);
+    }
+  });
+  app.addHook('onResponse', async (request, reply) => {
+    request.log.info(
+      {
+        method: request.method,
+        route: request.routeOptions.url ?? null,
+        status: reply.statusCode,
+        ms: Math.round(reply.elapsedTime * 10) / 10,
+      },
+      'request',
+    );
+  });
+}
+
+const hasBody = (request: FastifyRequest): boolean =>
+  request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length'] ?? 0) > 0;
+
+async function serve(route: Route, operation: Operation, request: FastifyRequest, reply: FastifyReply) {
+  const read = readRequest(route, request);
+  if ('failure' in read) return sendFailure(route, read.failure, reply, prefersHtml(request.headers.accept));
+  return sendResult(route, await operation(read.request, contextOf(request, reply)), reply);
+}
+
+function contextOf(request: FastifyRequest, reply: FastifyReply): OperationContext {
+  return {
+    traceId: request.id,
+    ip: request.ip,
+    headers: request.headers,
+    prefersHtml: prefersHtml(request.headers.accept),
+    log: request.log,
+    setHeader: (name, value) => void reply.header(name, value),
+  };
+}
+
+/** Decodes and validates in the order of R7; nothing has been touched when a rule is broken. */
+function readRequest(route: Route, request: FastifyRequest): { request: unknown } | { failure: Failure<ErrorCode> } {
+  const body = readBody(route, request);
+  if ('failure' in body) return body;
+  const query = request.query as Record<string, unknown>;
+  const { validate } = route;
+  const parts = [
+    ['path', validate.params, request.params],
+    ['query', validate.query, query],
+    ['header', validate.headers, request.headers],
+    ['body', validate.body?.[body.type], body.value],
+  ] as const;
+  for (const [location, validator, value] of parts) {
+    if (!validator || (location === 'body' && value === undefined)) continue;
+    if (!validator(value)) {
+      const { code, message, details } = violation(validator.errors ?? [], location);
+      return { failure: failure(code, message, details) };
+    }
+  }
+  const value = route.consumes.length > 1 ? { type: body.type, value: body.value } : body.value;
+  return { request: { params: request.params, query, headers: request.headers, body: value } };
+}
+
+function readBody(
+  route: Route,
+  request: FastifyRequest,
+): { type: string; value: unknown } | { failure: Failure<ErrorCode> } {
+  const bytes = request.body;
+  const { type } = readContentType(request.headers['content-type']);
+  if (route.consumes.length === 0) return { type, value: undefined };
+  if (Buffer.isBuffer(bytes) && route.consumes.includes(type)) {
+    const decoded = decodeBody(type, bytes);
+    return 'failure' in decoded ? decoded : { type, value: decoded.value };
+  }
+  if (!route.bodyRequired) return { type, value: undefined };
+  const details = { field: 'body', rule: 'required', allowed: [...route.consumes] };
+  return { failure: failure('INVALID_REQUEST', `A body of type ${route.consumes.join(' or ')} is required.`, details) };
+}

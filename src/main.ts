@@ -1,0 +1,27 @@
+import closeWithGrace from 'close-with-grace';
+import { createApp } from './app.ts';
+import { describeFaults, readConfig } from './config.ts';
+import { createLogger } from './logger.ts';
+
+/** EX_CONFIG of sysexits(3): the settings can't be used (R47). */
+const EXIT_CONFIG = 78;
+/** What stopping may take beyond the slowest synthesis, before the process ends all the same. */
+const STOP_RESERVE_MS = 30_000;
+
+const result = readConfig(process.env);
+if ('faults' in result) {
+  console.error(`speechgate can't start:\n${describeFaults(result.faults)}`);
+  process.exit(EXIT_CONFIG);
+}
+
+const { config } = result;
+const log = createLogger(config.logLevel);
+const app = await createApp(config, log);
+closeWithGrace({ delay: (config.speech?.timeoutMs ?? 0) + STOP_RESERVE_MS, logger: log }, async ({ err }) => {
+  if (err) log.fatal({ err }, 'stopping after an unexpected error');
+  await app.close();
+});
+
+await app.server.listen({ host: config.host, port: config.port });
+if (config.adminPort !== undefined) await app.admin.listen({ host: '127.0.0.1', port: config.adminPort });
+console.log(`${config.serviceName} listens on ${config.baseUrl} (${config.host}:${config.port})`);

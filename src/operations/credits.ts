@@ -1,0 +1,19 @@
+import type { CreditsOperations } from '../contract/operations.ts';
+import type { Database } from '../db/database.ts';
+import { failure } from '../http/errors.ts';
+import { PRIVATE } from '../http/headers.ts';
+import { findCardAccount } from '../ledger/accounts.ts';
+import { creditAccountBody } from './credit-account.ts';
+
+/** The credit account, keyed by its bearer id. */
+export function creditsOperations(db: Database): CreditsOperations {
+  return {
+    getCredits: async ({ params }) => {
+      const account = await findCardAccount(db, params.accountId);
+      if (!account) {
+        return failure('NOT_FOUND', 'There is no such credit account. A top-up makes one.', { field: 'accountId' });
+      }
+      return { status: 200, headers: { 'cache-control': PRIVATE }, body: creditAccountBody(account) };
+    },
+  };
+}

@@ -1,0 +1,45 @@
+import { document } from '../contract/document.ts';
+import { routes } from '../contract/routes.ts';
+import { statusOf } from '../http/errors.ts';
+import { MIN_TOP_UP_CENTS } from '../top-up/amount.ts';
+
+/** The machine-readable guide of GET /docs (R41). `/openapi.json` is the canonical contract. */
+export function guide({ serviceName, baseUrl }: { serviceName: string; baseUrl: string }) {
+  return {
+    service: serviceName,
+    version: document.info.version,
+    description: 'Text to speech over HTTP, paid per request. Send text and a means of payment, get an MP3.',
+    documentation: '/docs',
+    openapi: { version: '3.0.3' as const, url: `${baseUrl}/openapi.json`, status: 'canonical' as const },
+    limits: {
+      maxTextLength: 4096,
+      getTtsMaxTextLength: 1500,
+      characters: 'UTF-16 code units of the trimmed text',
+      speed: { min: 0.5, max: 2, default: 1 },
+      idempotencyKeyMaxLength: 512,
+      minTopUpCents: MIN_TOP_UP_CENTS,
+    },
+    payment: {
+      cardCredits: {
+        endpoints: ['POST /tts', 'GET /tts'],
+        identity: 'The bearer id of a prepaid credit account in header x-credit-account.',
+        price: "Characters x the model's ratePerCharUsd, rounded up to a whole micro-USD (0.000001 USD).",
+        funding: `${baseUrl}/top-up`,
+        refunds: 'A request that fails after it was debited is refunded to the account.',
+      },
+    },
+    endpoints: routes.map(({ method, path, operationId }) => ({ method, path, operationId })),
+    errorCodes: Object.keys(statusOf),
+    agentGuide: {
+      privacy:
+        'Text sent before payment is neither logged nor stored nor forwarded. It reaches the speech provider once the ' +
+        'request is paid, and is not kept after that.',
+      cardCredits: [
+        'GET /tts/models and pick a model and one of its voices.',
+        'POST /tts with {"text": …} and x-credit-account. Without credit the answer is 402 with topUpUrl.',
+        'Let the account holder open topUpUrl and pay; the page shown after payment holds the account id.',
+        'Repeat the request with x-credit-account; the answer is the audio, and x-credit-balance what remains.',
+      ],
+    },
+  };
+}

@@ -1,0 +1,34 @@
+import { document } from '../contract/document.ts';
+import type { ServiceOperations } from '../contract/operations.ts';
+import { routes } from '../contract/routes.ts';
+import { guide } from './guide.ts';
+
+export interface ServiceOptions {
+  readonly serviceName: string;
+  readonly baseUrl: string;
+}
+
+/** The service's own pages: health, guide and contract. All of them are fixed for the life of the process. */
+export function serviceOperations(options: ServiceOptions): ServiceOperations {
+  const health = {
+    service: options.serviceName,
+    status: 'ok' as const,
+    documentation: '/docs' as const,
+    openapi: '/openapi.json' as const,
+    endpoints: listedEndpoints(),
+  };
+  const contract = { ...document, servers: [{ url: options.baseUrl }] };
+  const guideBody = guide(options);
+  return {
+    getHealth: async () => ({ status: 200, body: health }),
+    getGuide: async () => ({ status: 200, body: guideBody }),
+    getContract: async () => ({ status: 200, body: contract }),
+  };
+}
+
+/** The operations that the contract marks as listed, in its order. */
+const listedEndpoints = (): string[] =>
+  routes
+    .filter((route) => route.listed !== undefined)
+    .sort((a, b) => (a.listed ?? 0) - (b.listed ?? 0))
+    .map((route) => `${route.method} ${route.path}`);

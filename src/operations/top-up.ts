@@ -1,0 +1,105 @@
+import type { TopUpOperations } from '../contract/operations.ts';
+import type { Database } from '../db/database.ts';
+import { failure } from '../http/errors.ts';
+import { PRIVATE } from '../http/headers.ts';
+import { pageContentSecurityPolicy, renderErrorPage } from '../http/page.ts';
+import { findCardAccount } from '../ledger/accounts.ts';
+import { topUpAmount } from '../top-up/amount.ts';
+import * as pages from '../top-up/pages.ts';
+import type { Purchases } from '../top-up/purchase.ts';
+import { creditAccountBody } from './credit-account.ts';
+
+export interface TopUpOptions {
+  readonly baseUrl: string;
+  readonly serviceName: string;
+  /** Undefined while payment by card is off (R47). */
+  readonly card:
+    | { readonly purchases: Purchases; readonly checkoutOrigin: string; readonly maxCents: number }
+    | undefined;
+}
+
+const OFF = 'Payment by card is not set up here.';
+
+/** Buying credit: the launcher, the way to the hosted checkout and back. */
+export function topUpOperations(db: Database, { baseUrl, serviceName, card }: TopUpOptions): TopUpOperations {
+  const headers = { 'content-security-policy': pageContentSecurityPolicy(card ? [card.checkoutOrigin] : []) };
+  return {
+    showTopUp: async ({ query }) => {
+      if (!card) return { status: 200, headers, body: pages.cardPaymentOffPage() };
+      const fields = {
+        amountCents: topUpAmount(query.amount, card.maxCents),
+        account: query.account?.trim() || undefined,
+        challenge: query.challenge?.trim() || undefined,
+      };
+      return {
+        status: 200,
+        headers: { ...headers, 'cache-control': PRIVATE },
+        body: pages.launcherPage(serviceName, fields),
+      };
+    },
+
+    startTopUp: async ({ body = {} }, context) => {
+      if (!card) return failure('CONFIG_ERROR', OFF, { setting: 'STRIPE_SECRET_KEY' });
+      const result = await card.purchases.start({
+        amountCents: topUpAmount(body.amount, card.maxCents),
+        accountId: body.accountId?.trim() || undefined,
+        challengeId: body.challengeId?.trim() || undefined,
+      });
+      switch (result.outcome) {
+        case 'open':
+          return { status: 303, headers: { location: result.checkoutUrl } };
+        case 'unknown_account': {
+          const message = 'accountId names no existing account. Leave it empty to make a new one.';
+          if (context.prefersHtml) return { status: 400, type: 'text/html', body: renderErrorPage(message) };
+          return failure('INVALID_REQUEST', message, { field: 'accountId', rule: 'exists' });
+        }
+        case 'processor_failed':
+          context.log.error({ err: result.error }, 'no checkout could be opened');
+          return failure(
+            'PAYMENT_ERROR',
+            'The card processor did not open a checkout. Nothing was charged; try again.',
+          );
+      }
+    },
+
+    completeTopUp: async ({ query }, context) => {
+      if (!query.session_id) {
+        return { status: 400, body: renderErrorPage('The address lacks session_id. Return here from the checkout.') };
+      }
+      if (!card) return { status: 503, body: renderErrorPage(OFF) };
+      const result = await card.purchases.complete(query.session_id);
+      switch (result.outcome) {
+        case 'credited':
+          return {
+            status: 200,
+            headers: { 'cache-control': PRIVATE },
+            body: pages.creditedPage(baseUrl, result.credit, result.amountCents),
+          };
+        case 'unpaid':
+          return { status: 402, body: pages.unpaidPage() };
+        case 'foreign_session':
+          return { status: 502, body: pages.foreignSessionPage() };
+        case 'processor_failed':
+          context.log.error({ err: result.error }, 'a checkout session could not be read');
+          return { status: 502, body: pages.processorFailedPage() };
+      }
+    },
+
+    getTopUpStatus: async ({ query }) => {
+      const account = await findCardAccount(db, query.account.trim());
+      if (!account) {
+        const body = creditAccountBody({ id: query.account, balanceMicroUsd: 0n });
+        return { status: 404, headers: { 'cache-control': PRIVATE }, body: { ...body, status: 'not_found' } };
+      }
+      return {
+        status: 200,
+        headers: { 'cache-control': PRIVATE },
+        body: {
+          ...creditAccountBody(account),
+          status: 'active',
+          links: { credits: `${baseUrl}/credits/${account.id}` },
+        },
+      };
+    },
+  };
+}

@@ -1,0 +1,16 @@
+/**
+ * What a payment flow answers when it is asked to authorize a price: a hold that is ended by exactly one of capture and
+ * void, or a refusal that says what to pay.
+ */
+export type Authorization<Refusal> =
+  | { readonly outcome: 'held'; readonly hold: PaymentHold }
+  | { readonly outcome: 'refused'; readonly refusal: Refusal };
+
+export interface PaymentHold {
+  /** What the payer has left, in micro-USD. */
+  readonly balanceMicroUsd: bigint;
+  /** Takes the money. False means that the hold is lost, and what was made for it must not be delivered. */
+  capture(): Promise<boolean>;
+  /** Gives the money back. */
+  void(): Promise<void>;
+}

@@ -1,0 +1,16 @@
+/** Work that outlives the request that began it. Stopping waits for it, since it may hold money (R55). */
+export class RunningWork {
+  readonly #running = new Set<Promise<unknown>>();
+
+  add<T>(work: Promise<T>): Promise<T> {
+    this.#running.add(work);
+    const forget = () => this.#running.delete(work);
+    work.then(forget, forget);
+    return work;
+  }
+
+  /** Resolves when nothing runs any more. */
+  async idle(): Promise<void> {
+    while (this.#running.size > 0) await Promise.allSettled(this.#running);
+  }
+}

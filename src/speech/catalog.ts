@@ -1,0 +1,176 @@
+import { readFileSync } from 'node:fs';
+import { Ajv, type ErrorObject } from 'ajv';
+
+export interface Voice {
+  /** `<provider>_<slug>` */
+  readonly id: string;
+  readonly slug: string;
+  readonly name: string;
+  readonly upstreamVoice: string;
+}
+
+export interface Model {
+  /** Provider-qualified, `<provider>/<name>`. */
+  readonly id: string;
+  readonly provider: string;
+  readonly name: string;
+  readonly description: string;
+  readonly upstreamModel: string;
+  /** What a character costs the caller, markup included, in 10^-12 USD (R3). */
+  readonly ratePicoUsd: bigint;
+  /** What a character costs upstream, in 10^-12 USD. */
+  readonly baseRatePicoUsd: bigint;
+  readonly maxInputCharacters: number;
+  readonly defaultVoice: Voice;
+  readonly voices: readonly Voice[];
+  readonly available: boolean;
+}
+
+export interface Catalog {
+  readonly defaultModel: Model;
+  readonly models: readonly Model[];
+}
+
+/** The catalog can't be used; the message names every fault in it. */
+export class CatalogError extends Error {}
+
+interface CatalogFile {
+  markupPercent: number;
+  defaultModel: string;
+  models: {
+    id: string;
+    provider: string;
+    name: string;
+    description: string;
+    upstreamModel: string;
+    baseRatePicoUsdPerCharacter: number;
+    maxInputCharacters: number;
+    defaultVoice: string;
+    available: boolean;
+    voices: { voice: string; name: string; upstreamVoice: string }[];
+  }[];
+}
+
+const text = { type: 'string', minLength: 1, maxLength: 1000 };
+const name = { type: 'string', minLength: 1, maxLength: 100 };
+const slug = { type: 'string', pattern: '^[a-z0-9-]+$', maxLength: 60 };
+
+const validate = new Ajv({ allErrors: true }).compile<CatalogFile>({
+  type: 'object',
+  required: ['markupPercent', 'defaultModel', 'models'],
+  additionalProperties: false,
+  properties: {
+    markupPercent: { type: 'integer', minimum: 100, maximum: 10_000 },
+    defaultModel: name,
+    models: {
+      type: 'array',
+      minItems: 1,
+      items: {
+        type: 'object',
+        required: [
+          ...['id', 'provider', 'name', 'description', 'upstreamModel', 'baseRatePicoUsdPerCharacter'],
+          ...['maxInputCharacters', 'defaultVoice', 'available', 'voices'],
+        ],
+        additionalProperties: false,
+        properties: {
+          id: name,
+          provider: { type: 'string', pattern: '^[a-z0-9]+(-[a-z0-9]+)*$', maxLength: 39 },
+          name,
+          description: text,
+          upstreamModel: name,
+          baseRatePicoUsdPerCharacter: { type: 'integer', minimum: 1, maximum: 1_000_000_000_000 },
+          maxInputCharacters: { type: 'integer', minimum: 1, maximum: 60_000 },
+          defaultVoice: slug,
+          available: { type: 'boolean' },
+          voices: {
+            type: 'array',
+            minItems: 1,
+            items: {
+              type: 'object',
+              required: ['voice', 'name', 'upstreamVoice'],
+              additionalProperties: false,
+              properties: { voice: slug, name, upstreamVoice: name },
+            },
+          },
+        },
+      },
+    },
+  },
+});
+
+const BUILT_IN = new URL('catalog-default.json', import.meta.url);
+
+/**
+ * Reads the catalog of models, voices and rates, the built-in one when no file is named.
+ * @throws CatalogError that names the file and each fault in it
+ */
+export function loadCatalog(file?: string): Catalog {
+  const where = file ?? 'the built-in catalog';
+  let data: unknown;
+  try {
+    data = JSON.parse(readFileSync(file ?? BUILT_IN, 'utf8'));
+  } catch (error) {
+    throw new CatalogError(`${where} can't be read as JSON: ${error instanceof Error ? error.message : error}`);
+  }
+  if (!validate(data)) throw new CatalogError(`${where}: ${(validate.errors ?? []).map(describe).join('; ')}`);
+  const faults = inconsistencies(data);
+  if (faults.length > 0) throw new CatalogError(`${where}: ${faults.join('; ')}`);
+  return build(data);
+}
+
+const describe = (error: ErrorObject): string =>
+  `${error.instancePath.slice(1).replaceAll('/', '.') || 'the file'} ${error.message}` +
+  (error.keyword === 'additionalProperties' ? ` (${error.params.additionalProperty})` : '');
+
+/** What the schema can't say: references, uniqueness, and rates that stay whole numbers with the markup. */
+function inconsistencies({ markupPercent, defaultModel, models }: CatalogFile): string[] {
+  const faults: string[] = [];
+  if (!models.some((model) => model.id === defaultModel)) faults.push(`defaultModel ${defaultModel} is not in models`);
+  const ids = models.map((model) => model.id);
+  for (const id of new Set(ids.filter((id, at) => ids.indexOf(id) !== at))) faults.push(`model ${id} is listed twice`);
+  for (const model of models) {
+    if (
+      !model.id.startsWith(`${model.provider}/`) ||
+      !/^[a-z0-9.-]+$/.test(model.id.slice(model.provider.length + 1))
+    ) {
+      faults.push(`model ${model.id} is not of the form ${model.provider}/<name>`);
+    }
+    if ((BigInt(model.baseRatePicoUsdPerCharacter) * BigInt(markupPercent)) % 100n !== 0n) {
+      faults.push(`model ${model.id}: baseRatePicoUsdPerCharacter with the markup is no whole number`);
+    }
+    const slugs = model.voices.map((voice) => voice.voice);
+    if (new Set(slugs).size !== slugs.length) faults.push(`model ${model.id} lists a voice twice`);
+    if (!slugs.includes(model.defaultVoice)) {
+      faults.push(`model ${model.id}: defaultVoice ${model.defaultVoice} is not in its voices`);
+    }
+  }
+  return faults;
+}
+
+function build(file: CatalogFile): Catalog {
+  const models = file.models.map((model): Model => {
+    const voices = model.voices.map(
+      (voice): Voice => ({
+        id: `${model.provider}_${voice.voice}`,
+        slug: voice.voice,
+        name: voice.name,
+        upstreamVoice: voice.upstreamVoice,
+      }),
+    );
+    const baseRatePicoUsd = BigInt(model.baseRatePicoUsdPerCharacter);
+    return {
+      id: model.id,
+      provider: model.provider,
+      name: model.name,
+      description: model.description,
+      upstreamModel: model.upstreamModel,
+      ratePicoUsd: (baseRatePicoUsd * BigInt(file.markupPercent)) / 100n,
+      baseRatePicoUsd,
+      maxInputCharacters: model.maxInputCharacters,
+      defaultVoice: voices.find((voice) => voice.slug === model.defaultVoice) as Voice,
+      voices,
+      available: model.available,
+    };
+  });
+  return { models, defaultModel: models.find((model) => model.id === file.defaultModel) as Model };
+}

@@ -1,0 +1,106 @@
+import type { Catalog, Model, Voice } from './catalog.ts';
+import { priceMicroUsd } from './price.ts';
+
+export const SPEED = { min: 0.5, max: 2, default: 1 } as const;
+
+/** A text that is to be spoken: validated and priced, with nothing touched yet. */
+export interface Order {
+  /** Trimmed (R2). */
+  readonly text: string;
+  /** UTF-16 code units of the trimmed text (R1). */
+  readonly characters: number;
+  readonly model: Model;
+  readonly voice: Voice;
+  readonly speed: number;
+  readonly priceMicroUsd: bigint;
+}
+
+export interface OrderRequest {
+  readonly text: string;
+  readonly model?: string | undefined;
+  readonly voice?: string | undefined;
+  /** A plain decimal when it is text, as in a query. */
+  readonly speed?: number | string | undefined;
+}
+
+export interface OrderRefusal {
+  readonly code: 'INVALID_REQUEST' | 'UNKNOWN_TTS_MODEL' | 'INVALID_VOICE' | 'INVALID_SPEED' | 'TEXT_TOO_LONG';
+  readonly message: string;
+  readonly details: Record<string, string | number | string[]>;
+}
+
+export type OrderResult = { readonly order: Order } | { readonly refusal: OrderRefusal };
+
+/** Finds the model by its provider-qualified id; the catalog's default when none is named. */
+export function findModel(catalog: Catalog, id: string | undefined): Model | undefined {
+  return id === undefined ? catalog.defaultModel : catalog.models.find((model) => model.id === id);
+}
+
+export function unknownModel(catalog: Catalog): OrderRefusal & { code: 'UNKNOWN_TTS_MODEL' } {
+  return {
+    code: 'UNKNOWN_TTS_MODEL',
+    message: 'model is not in the catalog. GET /tts/models lists the models.',
+    details: { field: 'model', rule: 'enum', allowed: catalog.models.map((model) => model.id) },
+  };
+}
+
+/** Validates what the contract can't (model, voice, speed, the model's cap, in this order, R7) and prices it. */
+export function placeOrder(catalog: Catalog, request: OrderRequest): OrderResult {
+  const model = findModel(catalog, request.model);
+  if (!model?.available) return { refusal: unknownModel(catalog) };
+
+  const voice =
+    request.voice === undefined ? model.defaultVoice : model.voices.find((candidate) => candidate.id === request.voice);
+  if (!voice) {
+    return {
+      refusal: {
+        code: 'INVALID_VOICE',
+        message: `voice is not a voice of ${model.id}. GET /tts/voices?model=${model.id} lists its voices.`,
+        details: { field: 'voice', rule: 'enum', allowed: model.voices.map((candidate) => candidate.id) },
+      },
+    };
+  }
+
+  const speed = readSpeed(request.speed);
+  if (speed === undefined) {
+    return {
+      refusal: {
+        code: 'INVALID_SPEED',
+        message: `speed must be a plain decimal from ${SPEED.min} to ${SPEED.max}.`,
+        details: { field: 'speed', rule: 'range', minimum: SPEED.min, maximum: SPEED.max },
+      },
+    };
+  }
+
+  const text = request.text.trim();
+  if (text.length > model.maxInputCharacters) {
+    return {
+      refusal: {
+        code: 'TEXT_TOO_LONG',
+        message: `text has ${text.length} characters; ${model.id} takes up to ${model.maxInputCharacters}. Split it.`,
+        details: {
+          field: 'text',
+          rule: 'maxLength',
+          maximum: model.maxInputCharacters,
+          characters: text.length,
+        },
+      },
+    };
+  }
+  return {
+    order: {
+      text,
+      characters: text.length,
+      model,
+      voice,
+      speed,
+      priceMicroUsd: priceMicroUsd(text.length, model.ratePicoUsd),
+    },
+  };
+}
+
+function readSpeed(value: number | string | undefined): number | undefined {
+  if (value === undefined) return SPEED.default;
+  const speed = typeof value === 'number' || /^\d+(\.\d+)?$/.test(value) ? Number(value) : Number.NaN;
+  return speed >= SPEED.min && speed <= SPEED.max ? speed : undefined;
+}
