@@ -52,7 +52,7 @@ export async function startPostgres(options: PostgresOptions): Promise<RunningPo
   const account = await serverAccount();
   const home = await databaseHome(options.dataDir, account, onProgress);
   const binaries = await serverBinaries(home, account, onProgress);
-  const cluster = await openCluster(home, binaries, account, onProgress);
+  const cluster = await openCluster(home, binaries, account, options.durable !== false, onProgress);
 
   const { client, port } = await attach(
     { account, binaries, cluster, home, logFile: join(home, 'server.log') },
@@ -77,22 +77,21 @@ export async function startPostgres(options: PostgresOptions): Promise<RunningPo
 /** Joins the server that runs, or starts one and joins that. */
 async function attach(place: Place, options: PostgresOptions): Promise<{ client: pg.Client; port: number }> {
   const deadline = performance.now() + PATIENCE_MS;
-  for (;;) {
+  while (performance.now() < deadline) {
     const running = await findPostmaster(place.cluster.data);
-    if (!running) {
+    if (running) {
+      const client = await joinServer(place.cluster, running, options);
+      if (client) return { client, port: running.port };
+      await sleep(POLL_MS);
+    } else {
       await startServer(place, options);
-      continue;
     }
-    const client = await joinServer(place.cluster, running, options);
-    if (client) return { client, port: running.port };
-    if (performance.now() > deadline) {
-      throw new Error(
-        `PostgreSQL (process ${running.pid}) runs on ${place.cluster.data} and does not let this process in. ` +
-          `See its log ${place.logFile}, or stop it (kill -INT ${running.pid}) and start again.`,
-      );
-    }
-    await sleep(POLL_MS);
   }
+  const holder = await findPostmaster(place.cluster.data);
+  throw new Error(
+    `The embedded PostgreSQL${holder ? ` (process ${holder.pid})` : ''} did not get ready within ${PATIENCE_MS / 1000} s. ` +
+      `See its log, ${place.logFile}; ${holder ? `stop it (kill -INT ${holder.pid})` : 'end its old processes'} and start again.`,
+  );
 }
 
 /** Undefined when the server is not ready, is just being stopped, or was stopped here because its settings don't fit. */

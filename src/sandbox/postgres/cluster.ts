@@ -1,12 +1,11 @@
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { chown, mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { chown, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import type { Account } from './account.ts';
 import type { Binaries } from './binaries.ts';
-import { unlessTaken } from './home.ts';
-import { processExists } from './process.ts';
+import { createWhole } from './staging.ts';
 import { hasCode } from './system-error.ts';
 
 /** A database cluster on disk. */
@@ -20,13 +19,14 @@ export interface Cluster {
 export const ROLE = 'speechgate';
 
 /**
- * The cluster in `home`, which is created when there is none. It is made under another name and renamed when it is
- * complete, password included, so that a process killed meanwhile leaves nothing that the next one could mistake for it.
+ * The cluster in `home`, which is created when there is none. Its password lives beside its data, so that one can't be
+ * lost without the other.
  */
 export async function openCluster(
   home: string,
   binaries: Binaries,
   account: Account,
+  durable: boolean,
   onProgress: (message: string) => void,
 ): Promise<Cluster> {
   const directory = join(home, 'cluster');
@@ -34,7 +34,7 @@ export async function openCluster(
   let version = await versionOf(data);
   if (version === undefined) {
     onProgress('Creating the embedded database');
-    await createCluster(directory, binaries, account);
+    await createWhole(directory, (fresh) => fillCluster(fresh, binaries, account, durable));
     version = await versionOf(data);
   }
   if (version !== binaries.majorVersion) {
@@ -55,14 +55,12 @@ async function versionOf(data: string): Promise<string | undefined> {
   }
 }
 
-async function createCluster(directory: string, binaries: Binaries, account: Account): Promise<void> {
-  await removeAbandoned(directory);
-  const fresh = await mkdtemp(`${directory}.new-${process.pid}-`);
-  const passwordFile = join(fresh, 'password');
-  const data = join(fresh, 'data');
+async function fillCluster(directory: string, binaries: Binaries, account: Account, durable: boolean): Promise<void> {
+  const passwordFile = join(directory, 'password');
+  const data = join(directory, 'data');
   await writeFile(passwordFile, randomBytes(24).toString('base64url'), { mode: 0o600 });
   await mkdir(data, { mode: 0o700 });
-  for (const path of [fresh, passwordFile, data]) await chown(path, account.uid, account.gid);
+  for (const path of [directory, passwordFile, data]) await chown(path, account.uid, account.gid);
 
   await run(
     binaries.initdb,
@@ -76,19 +74,10 @@ async function createCluster(directory: string, binaries: Binaries, account: Acc
       '--locale-provider=builtin',
       '--builtin-locale=C.UTF-8',
       '--no-instructions',
+      ...(durable ? [] : ['--no-sync']),
     ],
     account,
   );
-  await unlessTaken(rename(fresh, directory), fresh);
-}
-
-/** What processes that no longer exist began. */
-async function removeAbandoned(directory: string): Promise<void> {
-  const parent = join(directory, '..');
-  for (const name of await readdir(parent)) {
-    const creator = /^cluster\.new-(\d+)-/.exec(name)?.[1];
-    if (creator && !processExists(Number(creator))) await rm(join(parent, name), { recursive: true, force: true });
-  }
 }
 
 /** An environment without the PG* variables and the secrets of this process. */
@@ -100,7 +89,6 @@ async function run(program: string, parameters: string[], account: Account): Pro
     cwd: '/',
     env: SERVER_ENVIRONMENT,
     stdio: ['ignore', 'ignore', 'pipe'],
-    detached: true,
   });
   const ended = new Promise<number | null>((resolve, reject) => {
     child.once('error', (error) => reject(cannotRun(program, error)));

@@ -8,13 +8,13 @@ import {
   mkdtemp,
   readdir,
   realpath,
-  rename,
   rm,
   stat,
   symlink,
 } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { type Account, obstacle } from './account.ts';
+import { createWhole } from './staging.ts';
 import { hasCode } from './system-error.ts';
 
 /** Where a database goes that must live outside DATA_DIR: kept across reboots, and not swept by age as /tmp is. */
@@ -34,7 +34,8 @@ export async function databaseHome(
   const entry = join(await realpath(dataDir), 'postgres');
   const known = await lstat(entry).catch((error) => {
     if (hasCode(error, 'ENOENT')) return undefined;
-    throw error;
+    if (!hasCode(error, 'EACCES')) throw error;
+    throw new Error(`This user can't enter ${dataDir}: start as its owner, or choose another DATA_DIR.`);
   });
   if (!known) await createHome(entry, account, onProgress);
 
@@ -60,17 +61,21 @@ export async function databaseHome(
 
 async function createHome(entry: string, account: Account, onProgress: (message: string) => void): Promise<void> {
   if (await admit(dirname(entry), account)) {
-    const fresh = await mkdtemp(`${entry}.new-`);
-    await chown(fresh, account.uid, account.gid);
-    await unlessTaken(rename(fresh, entry), fresh);
+    await createWhole(entry, (directory) => chown(directory, account.uid, account.gid));
     return;
   }
   const parent = join(await firstWritable(OUTSIDE), 'speechgate');
-  await mkdir(parent, { recursive: true, mode: 0o755 });
-  const fresh = await mkdtemp(join(parent, 'postgres-'));
-  await chown(fresh, account.uid, account.gid);
-  await unlessTaken(symlink(fresh, entry), fresh);
-  onProgress(`The user nobody can't reach ${dirname(entry)}: the database lives in ${fresh}`);
+  if (await mkdir(parent, { recursive: true })) await chmod(parent, 0o755);
+  const outside = await mkdtemp(join(parent, 'postgres-'));
+  await chown(outside, account.uid, account.gid);
+  try {
+    await symlink(outside, entry);
+  } catch (error) {
+    await rm(outside, { recursive: true });
+    if (hasCode(error, 'EEXIST')) return;
+    throw error;
+  }
+  onProgress(`The user nobody can't reach ${dirname(entry)}: the database lives in ${outside}`);
 }
 
 /**
@@ -101,14 +106,4 @@ async function firstWritable(directories: string[]): Promise<string> {
   throw new Error(
     `None of ${directories.join(', ')} can be written to: choose a DATA_DIR that the user nobody can reach.`,
   );
-}
-
-/** Another process may have put the same thing in place first: then its version stays, and ours goes. */
-export async function unlessTaken(publication: Promise<void>, fresh: string): Promise<void> {
-  try {
-    await publication;
-  } catch (error) {
-    await rm(fresh, { recursive: true, force: true });
-    if (!hasCode(error, 'EEXIST', 'ENOTEMPTY', 'ENOTDIR')) throw error;
-  }
 }
