@@ -113,7 +113,7 @@ const SCALARS = new Set(['string', 'number', 'integer', 'boolean']);
  * @throws ContractError naming every mistake at once.
  */
 export function readContract(yaml: string): Contract {
-  const document = parse(yaml) as Record<string, unknown>;
+  const document = parseYaml(yaml);
   const problems: string[] = [];
   if (document.openapi !== '3.0.3') problems.push(`openapi must be 3.0.3`);
   checkExtensions(document, '#', problems);
@@ -139,6 +139,14 @@ export function readContract(yaml: string): Contract {
     operations,
     edgeResponses,
   };
+}
+
+function parseYaml(yaml: string): Record<string, unknown> {
+  try {
+    return parse(yaml);
+  } catch (error) {
+    throw new ContractError([(error as Error).message]);
+  }
 }
 
 // biome-ignore lint/suspicious/noExplicitAny: the shape of a parsed document is not known before it is checked

@@ -4,6 +4,10 @@ import { parseArgs } from 'node:util';
 import { ContractError } from './contract.ts';
 import { generate, HEADING } from './generate.ts';
 
+/**
+ * `npm run codegen` writes what the contract says and removes what it once wrote and no longer says; with `--check` it
+ * only prints which files differ, and exits 1 if any does.
+ */
 const { values } = parseArgs({
   options: {
     check: { type: 'boolean', default: false },
@@ -12,7 +16,7 @@ const { values } = parseArgs({
   },
 });
 
-/** Files in the output directory that this program once wrote, with their text. */
+/** The files of a directory, by name. */
 async function present(directory: string): Promise<Map<string, string>> {
   const names = await readdir(directory).catch(() => []);
   const files = new Map<string, string>();

@@ -59,7 +59,7 @@ export function generateOperations(contract: Contract): string {
 
 function method({ id, method, path, summary }: Operation): string {
   const name = pascal(id);
-  return `  /** ${method} ${path} — ${summary} */
+  return `  ${docs(`${method} ${path} — ${summary}`)}
   ${id}(request: ${name}Request, context: OperationContext): Promise<${name}Result>;
 `;
 }
@@ -119,9 +119,9 @@ class Printer {
     const optional = headers.some(({ required }) => required) ? '' : '?';
     const start = [
       `status: ${response.status}`,
-      ...(fields.length > 0 ? [`headers${optional}: { ${fields.join('; ')} }`] : []),
+      ...(fields.length > 0 ? [`headers${optional}: ${object(fields, '      ')}`] : []),
     ];
-    if (response.content.length === 0) return [`{ ${start.join('; ')} }`];
+    if (response.content.length === 0) return [object(start, '    ')];
     const byBody = new Map<string, string[]>();
     for (const media of response.content) {
       const path = `operations['${id}']['responses'][${response.status}]['content']['${media.type}']`;
@@ -130,7 +130,7 @@ class Printer {
     }
     return [...byBody].map(([body, types]) => {
       const type = response.content.length > 1 ? [`type: ${types.map(literal).join(' | ')}`] : [];
-      return `{ ${[...start, ...type, `body: ${body}`].join('; ')} }`;
+      return object([...start, ...type, `body: ${body}`], '    ');
     });
   }
 
@@ -163,6 +163,13 @@ function scalarType(schema: Schema): string {
 function union(members: string[]): string {
   if (members.length === 0) return ' never';
   return members.map((type) => `\n  | ${type}`).join('');
+}
+
+/** An object type, on one line where it fits. */
+function object(members: string[], indent: string): string {
+  const line = `{ ${members.join('; ')} }`;
+  if (indent.length + line.length <= 110 && !line.includes('\n')) return line;
+  return `{\n${members.map((member) => `${indent}  ${member};\n`).join('')}${indent}}`;
 }
 
 function docs(text: string): string {

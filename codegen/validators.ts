@@ -1,7 +1,15 @@
 import { Ajv } from 'ajv';
 import standalone from 'ajv/dist/standalone/index.js';
 import addFormats from 'ajv-formats';
-import { type Contract, isJson, type Media, type Operation, type Response, type Schema } from './contract.ts';
+import {
+  type Contract,
+  ContractError,
+  isJson,
+  type Media,
+  type Operation,
+  type Response,
+  type Schema,
+} from './contract.ts';
 import { toJsonSchema } from './json-schema.ts';
 import { coerce, text } from './keywords.ts';
 
@@ -42,7 +50,7 @@ function bodyName(mediaType: string): string {
   if (isJson(mediaType)) return 'JsonBody';
   if (mediaType === 'application/x-www-form-urlencoded') return 'FormBody';
   if (mediaType === 'text/plain') return 'TextBody';
-  throw new Error(`Request bodies of type ${mediaType} are not supported`);
+  throw new ContractError([`request bodies of type ${mediaType} are not supported`]);
 }
 
 /** `validators.js` and its declarations: one validator for each part of each operation's request. */
@@ -143,6 +151,14 @@ function form(schema: Schema): JsonSchema {
   );
 }
 
+function add(ajv: Ajv, name: string, schema: JsonSchema): void {
+  try {
+    ajv.addSchema(schema, name).getSchema(name);
+  } catch (error) {
+    throw new ContractError([`${name}: ${(error as Error).message}`]);
+  }
+}
+
 /**
  * Compiles the schemas into one ES module that exports a validator under each one's key; equal schemas share one.
  * With `verbose`, errors hold the violated schema, from which `violation` reads the error code and the limits.
@@ -168,7 +184,7 @@ function compile(schemas: Record<string, JsonSchema>, verbose: boolean): string 
       aliases.push(`export const ${name} = ${equal};\n`);
     } else {
       first.set(text, name);
-      ajv.addSchema(schema, name);
+      add(ajv, name, schema);
     }
   }
   const exported = Object.fromEntries([...first.values()].map((name) => [name, name]));

@@ -194,10 +194,23 @@ export interface GetSpeechRequest {
 }
 
 export type GetSpeechResult =
-  | { status: 200; headers: { 'x-credit-account': string; 'x-credit-balance': bigint; 'cache-control': string }; type: 'audio/mpeg' | 'audio/wav'; body: AudioBody }
-  | { status: 202; headers: { 'x-credit-account': string; 'x-credit-balance': bigint; 'cache-control': string }; body: TtsJob }
+  | {
+      status: 200;
+      headers: { 'x-credit-account': string; 'x-credit-balance': bigint; 'cache-control': string };
+      type: 'audio/mpeg' | 'audio/wav';
+      body: AudioBody;
+    }
+  | {
+      status: 202;
+      headers: { 'x-credit-account': string; 'x-credit-balance': bigint; 'cache-control': string };
+      body: TtsJob;
+    }
   | { status: 400; body: InvalidSpeechRequestError }
-  | { status: 402; headers: { 'cache-control': string; 'payment-required': string; 'www-authenticate': string }; body: CreditRequired }
+  | {
+      status: 402;
+      headers: { 'cache-control': string; 'payment-required': string; 'www-authenticate': string };
+      body: CreditRequired;
+    }
   | { status: 413; body: TextTooLongError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
   | { status: 500; body: InternalError }
@@ -227,10 +240,23 @@ export interface CreateSpeechRequest {
 }
 
 export type CreateSpeechResult =
-  | { status: 200; headers: { 'x-credit-account': string; 'x-credit-balance': bigint; 'cache-control': string }; type: 'audio/mpeg' | 'audio/wav'; body: AudioBody }
-  | { status: 202; headers: { 'x-credit-account': string; 'x-credit-balance': bigint; 'cache-control': string }; body: TtsJob }
+  | {
+      status: 200;
+      headers: { 'x-credit-account': string; 'x-credit-balance': bigint; 'cache-control': string };
+      type: 'audio/mpeg' | 'audio/wav';
+      body: AudioBody;
+    }
+  | {
+      status: 202;
+      headers: { 'x-credit-account': string; 'x-credit-balance': bigint; 'cache-control': string };
+      body: TtsJob;
+    }
   | { status: 400; body: InvalidSpeechRequestError }
-  | { status: 402; headers: { 'cache-control': string; 'payment-required': string; 'www-authenticate': string }; body: CreditRequired }
+  | {
+      status: 402;
+      headers: { 'cache-control': string; 'payment-required': string; 'www-authenticate': string };
+      body: CreditRequired;
+    }
   | { status: 413; body: TextTooLongError }
   | { status: 415; body: UnsupportedContentTypeError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }

@@ -123,3 +123,7 @@ test('names all mistakes at once', () => {
   getNote(document)['x-other'] = 1;
   assert.throws(() => readContract(JSON.stringify(document)), /2 mistake.*x-other.*exactly one tag/s);
 });
+
+test('tells where the YAML is malformed', () => {
+  assert.throws(() => readContract('openapi: [3.0.3\npaths: {}'), /line 2/);
+});

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import fc from 'fast-check';
 import type { Schema } from '../../codegen/contract.ts';
 import { written } from '../../codegen/serializers.ts';
 import { fixture, load } from './fixture.ts';
@@ -26,6 +27,27 @@ test('writes what JSON.stringify writes, members of every part of an allOf inclu
   assert.deepEqual(JSON.parse(serializers.getNote200?.(note) ?? ''), note);
   const few = { id: 'a', balance: 1, endedAt: null, state: null, details: null, result: null };
   assert.deepEqual(JSON.parse(serializers.getNote200?.(few) ?? ''), few, 'null stays null, absent stays absent');
+});
+
+test('writes any note as JSON.stringify does', () => {
+  const record = fc.record(
+    {
+      id: fc.string({ unit: 'binary' }),
+      balance: fc.maxSafeInteger(),
+      endedAt: fc.option(fc.date({ noInvalidDate: true }).map((date) => date.toISOString())),
+      state: fc.constantFrom('open', 'closed', null),
+      owed: fc.option(fc.maxSafeInteger()),
+      details: fc.option(fc.dictionary(fc.string(), fc.jsonValue())),
+      tags: fc.array(fc.string({ unit: 'binary' }), { maxLength: 200 }),
+      rate: fc.double({ noNaN: true, noDefaultInfinity: true }),
+    },
+    { requiredKeys: ['id', 'balance', 'endedAt', 'state', 'details'] },
+  );
+  fc.assert(
+    fc.property(record, (value) => {
+      assert.deepEqual(JSON.parse(serializers.getNote200?.(value) ?? ''), JSON.parse(JSON.stringify(value)));
+    }),
+  );
 });
 
 test('writes an int64 from a bigint without loss', () => {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
+import { generate } from '../../codegen/generate.ts';
 import type { Validator } from '../../src/contract/validators.js';
 import { fixture, load } from './fixture.ts';
 
@@ -129,4 +130,10 @@ test('responses are checked by status: headers as received, body by media type',
   assert.equal(edge?.[404]?.body['application/json']?.({ error: { ...error.error, code: 'OTHER' } }), false);
   assert.deepEqual(Object.keys(responses.createNote?.[200]?.body ?? {}), [], 'audio is not validated');
   assert.deepEqual(Object.keys(responses.orderForm?.[400]?.body ?? {}), ['text/html', 'application/json']);
+});
+
+test('a schema that the strict mode refuses is named', async () => {
+  const document = fixture();
+  document.paths['/notes/{noteId}'].get.parameters[2].schema.format = 'warp';
+  await assert.rejects(generate(JSON.stringify(document)), /getNoteQuery: unknown format "warp"/);
 });
