@@ -1,5 +1,11 @@
 import { randomUUID } from 'node:crypto';
-import Fastify, { type FastifyBaseLogger, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import Fastify, {
+  type FastifyBaseLogger,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  LogController,
+} from 'fastify';
 import type { OperationResult, Operations } from '../contract/operations.ts';
 import { type Route, routes } from '../contract/routes.ts';
 import type { RunningWork } from '../running-work.ts';
@@ -41,10 +47,9 @@ type Operation = (request: unknown, context: OperationContext) => Promise<Operat
 export function createServer(operations: Operations, options: ServerOptions): FastifyInstance {
   const app = Fastify({
     loggerInstance: options.logger,
-    disableRequestLogging: true,
+    logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'traceId' }),
     genReqId: () => randomUUID(),
     requestIdHeader: false,
-    requestIdLogLabel: 'traceId',
     trustProxy: options.trustProxy.length > 0 ? [...options.trustProxy] : false,
     bodyLimit: DEFAULT_BODY_LIMIT,
     routerOptions: { maxParamLength: MAX_HEADER_BYTES },

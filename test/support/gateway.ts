@@ -1,0 +1,157 @@
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { request as httpRequest, type IncomingMessage, type OutgoingHttpHeaders } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { TestContext } from 'node:test';
+import { type App, createApp } from '../../src/app.ts';
+import { type Config, describeFaults, readConfig } from '../../src/config.ts';
+import { type Database, openDatabase } from '../../src/db/database.ts';
+import { creditTopUp } from '../../src/ledger/credit-top-up.ts';
+import { createLogger } from '../../src/logger.ts';
+import { assertContract } from './contract.ts';
+import { testDatabase } from './database.ts';
+
+export const BASE_URL = 'http://speechgate.test';
+
+export interface Call {
+  readonly method?: string;
+  readonly headers?: OutgoingHttpHeaders;
+  readonly body?: string | Buffer;
+  /** Sent as JSON. */
+  readonly json?: unknown;
+}
+
+export interface Reply {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly bytes: Buffer;
+  readonly text: string;
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into whatever came back; its shape was held against the contract.
+  readonly json: any;
+}
+
+export interface Gateway {
+  readonly app: App;
+  readonly config: Config;
+  /** Where it listens; links in answers use BASE_URL. */
+  readonly url: string;
+  readonly db: Database;
+  readonly databaseUrl: string;
+  /** Sends a request, and holds the answer against the contract. */
+  call(path: string, call?: Call): Promise<Reply>;
+  /** A credit account that holds the cents. */
+  fund(cents: number): Promise<string>;
+  balance(accountId: string): Promise<bigint>;
+}
+
+/**
+ * A gateway in this process with a database of its own. `env` is what `npm start` would read; settings that are not
+ * given are those of a gateway whose flows are on but whose outside parts can't be reached.
+ */
+export async function startGateway(
+  t: TestContext,
+  env: Record<string, string> = {},
+  options: { databaseUrl?: string } = {},
+): Promise<Gateway> {
+  const databaseUrl = options.databaseUrl ?? (await testDatabase(t)).url;
+  const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-test-'));
+  const result = readConfig({
+    BASE_URL,
+    DATABASE_URL: databaseUrl,
+    DATA_DIR: dataDir,
+    LOG_LEVEL: process.env.LOG_LEVEL ?? 'silent',
+    STRIPE_SECRET_KEY: 'sk_test_gateway',
+    STRIPE_API_BASE: 'http://127.0.0.1:1',
+    SPEECH_BASE_URL: 'http://127.0.0.1:1/v1',
+    EDGE_RATE_LIMIT_MAX: '1000000',
+    ...env,
+  });
+  if ('faults' in result) throw new Error(describeFaults(result.faults));
+  const { config } = result;
+  const app = await createApp(config, createLogger(config.logLevel));
+  await app.server.listen({ host: '127.0.0.1', port: 0 });
+  const { port } = app.server.server.address() as AddressInfo;
+  const url = `http://127.0.0.1:${port}`;
+  const db = openDatabase(databaseUrl, { maxConnections: 4 });
+  t.after(async () => {
+    await app.close();
+    await db.destroy();
+    await rm(dataDir, { recursive: true, force: true });
+  });
+  return {
+    app,
+    config,
+    url,
+    db,
+    databaseUrl,
+    call: (path, call) => send(url, path, call),
+    fund: (cents) => fund(db, cents),
+    balance: async (id) => {
+      const row = await db
+        .selectFrom('account')
+        .select('balance_micro_usd')
+        .where('id', '=', id)
+        .executeTakeFirstOrThrow();
+      return row.balance_micro_usd ?? 0n;
+    },
+  };
+}
+
+/** Sends a request as it is given, without a client's own corrections, and holds the answer against the contract. */
+export async function send(
+  url: string,
+  path: string,
+  { method = 'GET', headers = {}, body, json }: Call = {},
+): Promise<Reply> {
+  const payload = json === undefined ? body : JSON.stringify(json);
+  const { hostname, port } = new URL(url);
+  const outgoing = httpRequest({
+    hostname,
+    port,
+    method,
+    path,
+    headers: {
+      ...(json !== undefined && { 'content-type': 'application/json' }),
+      ...(payload !== undefined && { 'content-length': Buffer.byteLength(payload) }),
+      ...headers,
+    },
+  });
+  outgoing.end(payload);
+  const [incoming] = (await once(outgoing, 'response')) as [IncomingMessage];
+  const chunks: Buffer[] = [];
+  for await (const chunk of incoming) chunks.push(chunk);
+  const bytes = Buffer.concat(chunks);
+  const reply = {
+    status: incoming.statusCode ?? 0,
+    headers: toHeaders(incoming),
+    bytes,
+    get text() {
+      return bytes.toString();
+    },
+    get json() {
+      return JSON.parse(bytes.toString());
+    },
+  };
+  assertContract(method, path, reply);
+  return reply;
+}
+
+function toHeaders(incoming: IncomingMessage): Headers {
+  const headers = new Headers();
+  for (const [name, value] of Object.entries(incoming.headers)) headers.set(name, String(value));
+  return headers;
+}
+
+async function fund(db: Database, cents: number): Promise<string> {
+  const { accountId } = await creditTopUp(db, {
+    topUpId: randomUUID(),
+    sessionId: `cs_test_${randomUUID()}`,
+    accountId: randomUUID(),
+    amountCents: cents,
+    challengeId: null,
+  });
+  return accountId;
+}
