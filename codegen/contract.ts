@@ -1,109 +1,19 @@
 import { parse } from 'yaml';
+import { ContractError } from './contract-error.ts';
+import { admitted, codesIn, hasMember } from './error-codes.ts';
+import { checkExtensions } from './extensions.ts';
+import {
+  type Contract,
+  type Header,
+  isJson,
+  type Media,
+  type Operation,
+  type Parameter,
+  type Response,
+  type Schema,
+} from './model.ts';
+import { dereference, type Raw } from './references.ts';
 
-/** A dereferenced OpenAPI 3.0 schema object; only the keywords the compiler reads are named. */
-export interface Schema {
-  type?: 'string' | 'number' | 'integer' | 'boolean' | 'array' | 'object';
-  format?: string;
-  nullable?: boolean;
-  enum?: unknown[];
-  properties?: Record<string, Schema>;
-  required?: string[];
-  additionalProperties?: boolean | Schema;
-  items?: Schema;
-  allOf?: Schema[];
-  anyOf?: Schema[];
-  oneOf?: Schema[];
-  [keyword: string]: unknown;
-}
-
-export interface Parameter {
-  name: string;
-  in: 'path' | 'query' | 'header';
-  required: boolean;
-  description?: string;
-  schema: Schema;
-}
-
-/** One representation of a body. `name` is its component schema's, if the contract refers to one. */
-export interface Media {
-  type: string;
-  schema: Schema;
-  name?: string;
-}
-
-export interface Header {
-  name: string;
-  required: boolean;
-  /** `x-set-by: edge`: the HTTP edge gives it, so no operation does. */
-  setByEdge: boolean;
-  schema: Schema;
-}
-
-export interface Response {
-  status: number;
-  headers: Header[];
-  content: Media[];
-  /** Values of `error.code` that the JSON body admits; empty when the body is no structured error. */
-  errorCodes: string[];
-}
-
-export interface Operation {
-  id: string;
-  tag: string;
-  method: string;
-  path: string;
-  summary: string;
-  parameters: Parameter[];
-  body?: { required: boolean; limit?: number; content: Media[] };
-  responses: Response[];
-  listed?: number;
-  noHead: boolean;
-  flow?: string;
-}
-
-export interface Contract {
-  document: Record<string, unknown>;
-  tags: { name: string; description?: string }[];
-  operations: Operation[];
-  /** `x-edge-responses`: answers that belong to no operation. */
-  edgeResponses: Response[];
-}
-
-/** The contract has mistakes; all of them are listed, one a line. */
-export class ContractError extends Error {
-  constructor(problems: string[]) {
-    super(`The contract has ${problems.length} mistake(s):\n${problems.map((problem) => `  - ${problem}`).join('\n')}`);
-  }
-}
-
-/** Each known extension, with the member that an object must have beside it to be a place where it is read. */
-const EXTENSIONS: Record<string, string[]> = {
-  'x-edge-headers': ['openapi'],
-  'x-edge-responses': ['openapi'],
-  'x-listed': ['operationId'],
-  'x-no-head': ['operationId'],
-  'x-flow': ['operationId'],
-  'x-body-limit': ['content'],
-  'x-set-by': ['schema'],
-  'x-text': ['type'],
-  'x-error-code': ['type', 'allOf', 'anyOf', 'oneOf'],
-  'x-error-hint': ['type', 'allOf', 'anyOf', 'oneOf'],
-};
-
-/** Members whose keys are chosen by the contract's author, so that a key `x-…` in them is a name and no extension. */
-const NAME_MAPS = new Set([
-  'properties',
-  'headers',
-  'schemas',
-  'parameters',
-  'responses',
-  'requestBodies',
-  'securitySchemes',
-  'paths',
-  'content',
-  'x-edge-responses',
-]);
-const DATA = new Set(['example', 'examples', 'default', 'enum', 'x-text', 'x-error-code']);
 const METHODS = ['get', 'post', 'put', 'patch', 'delete'];
 const SCALARS = new Set(['string', 'number', 'integer', 'boolean']);
 
@@ -147,60 +57,6 @@ function parseYaml(yaml: string): Record<string, unknown> {
   } catch (error) {
     throw new ContractError([(error as Error).message]);
   }
-}
-
-// biome-ignore lint/suspicious/noExplicitAny: the shape of a parsed document is not known before it is checked
-type Raw = Record<string, any>;
-
-function checkExtensions(node: unknown, path: string, problems: string[], keysAreNames = false): void {
-  if (typeof node !== 'object' || node === null) return;
-  for (const [key, value] of Object.entries(node)) {
-    const here = `${path}/${key}`;
-    if (!keysAreNames && key.startsWith('x-')) {
-      const places = EXTENSIONS[key];
-      if (places === undefined) {
-        problems.push(`${here}: unknown extension; known are ${Object.keys(EXTENSIONS).join(', ')}`);
-      } else if (!places.some((place) => place in node) || 'in' in node) {
-        problems.push(`${here}: ${key} is only read beside ${places.join(' or ')}, and not in a parameter object`);
-      }
-    }
-    if (keysAreNames || !DATA.has(key)) {
-      const namesBelow = !keysAreNames && NAME_MAPS.has(key) && !Array.isArray(value);
-      checkExtensions(value, here, problems, namesBelow);
-    }
-  }
-}
-
-/** Replaces every local `$ref` by what it names; `names` learns the names of component schemas. */
-function dereference(root: Raw, names: WeakMap<object, string>): unknown {
-  const resolved = new Map<string, unknown>();
-  const open = new Set<string>();
-
-  function target(ref: string): unknown {
-    if (resolved.has(ref)) return resolved.get(ref);
-    if (open.has(ref)) throw new ContractError([`${ref} contains itself; recursive schemas are not supported`]);
-    let node: unknown = root;
-    for (const part of ref.replace(/^#\//, '').split('/')) {
-      node = (node as Raw | undefined)?.[part.replaceAll('~1', '/').replaceAll('~0', '~')];
-    }
-    if (typeof node !== 'object' || node === null) throw new ContractError([`$ref ${ref} names nothing`]);
-    open.add(ref);
-    const value = visit(node);
-    open.delete(ref);
-    resolved.set(ref, value);
-    const name = /^#\/components\/schemas\/([A-Za-z_]\w*)$/.exec(ref)?.[1];
-    if (name !== undefined && !names.has(value as object)) names.set(value as object, name);
-    return value;
-  }
-
-  function visit(node: unknown): unknown {
-    if (typeof node !== 'object' || node === null) return node;
-    if (Array.isArray(node)) return node.map(visit);
-    if ('$ref' in node && typeof node.$ref === 'string') return target(node.$ref);
-    return Object.fromEntries(Object.entries(node).map(([key, value]) => [key, visit(value)]));
-  }
-
-  return visit(root);
 }
 
 class Reader {
@@ -351,39 +207,4 @@ class Reader {
       seen.add(value);
     }
   }
-}
-
-/** Whether a media type carries JSON. */
-export function isJson(mediaType: string): boolean {
-  return mediaType === 'application/json' || mediaType.endsWith('+json');
-}
-
-function parts(schema: Schema): Schema[] {
-  return [...(schema.allOf ?? []), ...(schema.anyOf ?? []), ...(schema.oneOf ?? [])];
-}
-
-function hasMember(schema: Schema, name: string): boolean {
-  return schema.properties?.[name] !== undefined || parts(schema).some((part) => hasMember(part, name));
-}
-
-/** The strings that the enums along `path` admit, or undefined if they admit any. */
-function admitted(schema: Schema, path: string[]): string[] | undefined {
-  const [name, ...rest] = path;
-  const member = name === undefined ? undefined : schema.properties?.[name];
-  const own = name === undefined ? (schema.enum as string[] | undefined) : member && admitted(member, rest);
-  const all = [own, ...(schema.allOf ?? []).map((part) => admitted(part, path))];
-  for (const alternatives of [schema.anyOf, schema.oneOf]) {
-    const each = alternatives?.map((part) => admitted(part, path));
-    if (each?.every((codes) => codes !== undefined)) all.push([...new Set(each.flat())]);
-  }
-  const restricted = all.filter((codes) => codes !== undefined);
-  return restricted.length === 0 ? undefined : restricted.reduce((a, b) => a.filter((code) => b.includes(code)));
-}
-
-function* codesIn(schema: Schema): Generator<string> {
-  const code = schema['x-error-code'];
-  if (typeof code === 'string') yield code;
-  else if (code !== undefined) yield* Object.values(code as Record<string, string>);
-  for (const child of [...Object.values(schema.properties ?? {}), ...parts(schema)]) yield* codesIn(child);
-  if (schema.items !== undefined) yield* codesIn(schema.items);
 }

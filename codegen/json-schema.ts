@@ -1,4 +1,4 @@
-import type { Schema } from './contract.ts';
+import type { Schema } from './model.ts';
 
 type JsonSchema = Record<string, unknown>;
 

@@ -1,7 +1,7 @@
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { ContractError } from './contract.ts';
+import { ContractError } from './contract-error.ts';
 import { generate, HEADING } from './generate.ts';
 
 /**

@@ -6,7 +6,7 @@ import {
   type Parameter,
   type Response,
   type Schema,
-} from './contract.ts';
+} from './model.ts';
 import { key, literal } from './print.ts';
 
 const GENERAL = `/** The most general result, to which each operation's own is assignable. */

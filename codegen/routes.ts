@@ -1,4 +1,4 @@
-import type { Contract, Operation, Response } from './contract.ts';
+import type { Contract, Operation, Response } from './model.ts';
 import { tagKey } from './operations.ts';
 import { Code, print } from './print.ts';
 import { serializerName } from './serializers.ts';

@@ -1,5 +1,6 @@
 import build from 'fast-json-stringify';
-import { type Contract, ContractError, isJson, type Response, type Schema } from './contract.ts';
+import { ContractError } from './contract-error.ts';
+import { type Contract, isJson, type Response, type Schema } from './model.ts';
 
 /** How a value is written. Without a type: as JSON.stringify writes it. `integer` may be a bigint. */
 export interface Written {

@@ -1,6 +1,6 @@
 import openapiTS, { astToString, type OpenAPI3, type SchemaObject } from 'openapi-typescript';
 import ts from 'typescript';
-import type { Contract } from './contract.ts';
+import type { Contract } from './model.ts';
 
 const JSON_TYPES = `
 /** What JSON can say; members that are undefined are left out. Amounts are no bigint here: write them as strings. */

@@ -1,17 +1,10 @@
 import { Ajv } from 'ajv';
 import standalone from 'ajv/dist/standalone/index.js';
 import addFormats from 'ajv-formats';
-import {
-  type Contract,
-  ContractError,
-  isJson,
-  type Media,
-  type Operation,
-  type Response,
-  type Schema,
-} from './contract.ts';
+import { ContractError } from './contract-error.ts';
 import { toJsonSchema } from './json-schema.ts';
 import { coerce, text } from './keywords.ts';
+import { type Contract, isJson, type Media, type Operation, type Response, type Schema } from './model.ts';
 
 type JsonSchema = Record<string, unknown>;
 
@@ -143,9 +136,10 @@ function textMembers(members: { name: string; required: boolean; schema: Schema 
 }
 
 function form(schema: Schema): JsonSchema {
+  if (schema.properties === undefined) throw new ContractError(['a form must declare its fields in properties']);
   const required = new Set(schema.required ?? []);
   return textMembers(
-    Object.entries(schema.properties ?? {}).map(([name, property]) => {
+    Object.entries(schema.properties).map(([name, property]) => {
       return { name, required: required.has(name), schema: property };
     }),
   );
@@ -178,12 +172,12 @@ function compile(schemas: Record<string, JsonSchema>, verbose: boolean): string 
   const first = new Map<string, string>();
   const aliases: string[] = [];
   for (const [name, schema] of Object.entries(schemas)) {
-    const text = JSON.stringify(schema);
-    const equal = first.get(text);
+    const json = JSON.stringify(schema);
+    const equal = first.get(json);
     if (equal !== undefined) {
       aliases.push(`export const ${name} = ${equal};\n`);
     } else {
-      first.set(text, name);
+      first.set(json, name);
       add(ajv, name, schema);
     }
   }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Schema } from '../../codegen/contract.ts';
 import { toJsonSchema } from '../../codegen/json-schema.ts';
+import type { Schema } from '../../codegen/model.ts';
 
 const cases: [string, Schema, object][] = [
   ['nullable becomes a type', { type: 'string', nullable: true }, { type: ['string', 'null'] }],

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import fc from 'fast-check';
-import type { Schema } from '../../codegen/contract.ts';
+import type { Schema } from '../../codegen/model.ts';
 import { written } from '../../codegen/serializers.ts';
 import { fixture, load } from './fixture.ts';
 
