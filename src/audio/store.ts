@@ -50,3 +50,12 @@ const KEY = /^[A-Za-z0-9/_-]{1,200}$/;
 export function checkKey(key: string): void {
   if (!KEY.test(key) || key.split('/').includes('')) throw new TypeError('not a valid audio key');
 }
+
+/**
+ * Holds a part against the size of its object. An end past the object's is allowed and means the object's.
+ * @throws RangeError
+ */
+export function checkRange({ start, end }: ByteRange, size: number): void {
+  const valid = Number.isSafeInteger(start) && Number.isSafeInteger(end) && start >= 0 && start <= end;
+  if (!valid || start >= size) throw new RangeError('The part does not lie inside the object.');
+}
