@@ -55,7 +55,11 @@ export async function runJob(
 
 async function attempt(claim: Claim, options: JobRunnerOptions, signal: AbortSignal): Promise<Outcome> {
   if (claim.attempt > MAX_ATTEMPTS) {
-    return { kind: 'failed', code: 'INTERNAL_ERROR', message: 'The job was interrupted too often. It was not charged.' };
+    return {
+      kind: 'failed',
+      code: 'INTERNAL_ERROR',
+      message: 'The job was interrupted too often. It was not charged.',
+    };
   }
   const startedAt = performance.now();
   const deadline = new AbortController();

@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
-import { DEAD_AFTER_SECONDS } from './heartbeat.ts';
 import { TASK } from './enqueue.ts';
+import { DEAD_AFTER_SECONDS } from './heartbeat.ts';
 
 /** A queue entry that nobody takes for so long after its job was due has been lost. */
 const OVERDUE_SECONDS = 10;
@@ -25,7 +25,9 @@ export async function takeOverJobs(db: Database): Promise<number> {
       from lost where job.id = lost.id
       returning job.id
     )
-    select graphile_worker.add_job(${TASK}, json_build_object('jobId', id), job_key => id::text) from queued`.execute(db);
+    select graphile_worker.add_job(${TASK}, json_build_object('jobId', id), job_key => id::text) from queued`.execute(
+    db,
+  );
   return rows.length;
 }
 
