@@ -34,6 +34,7 @@ export class JobWorker {
   readonly #stopped = new AbortController();
   #queue: WorkerPool | undefined;
   #loop: Promise<void> | undefined;
+  #stop: Promise<void> | undefined;
   #isStopping = false;
   #isAway = false;
 
@@ -48,7 +49,12 @@ export class JobWorker {
   }
 
   /** Takes no more jobs, lets those that run end, and gives back what takes too long: those are queued again. */
-  async stop(): Promise<void> {
+  stop(): Promise<void> {
+    this.#stop ??= this.#end();
+    return this.#stop;
+  }
+
+  async #end(): Promise<void> {
     this.#isStopping = true;
     const { signal } = this.#stopped;
     const ended = this.#queue?.gracefulShutdown();
