@@ -25,7 +25,7 @@ export function retryAfterSeconds(value: string | undefined, now: number): numbe
   return Math.min(Math.max(seconds, RETRY_AFTER_MIN_SECONDS), RETRY_AFTER_MAX_SECONDS);
 }
 
-/** The error of a status other than 2xx with a body (R9). */
+/** The error of a status other than 2xx (R9). */
 export function statusError(status: number, retryAfter: string | undefined): SpeechError {
   if (status === 429 || status === 503) {
     const message = `The speech provider is overloaded (status ${status}).`;

@@ -91,7 +91,7 @@ class Exchange implements Dispatcher.DispatchHandler, ChunkSource {
   onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
     if (status < 200) return;
     const contentType = String(headers['content-type']).split(';', 1)[0]?.trim().toLowerCase() ?? '';
-    if (status > 299 || status === 204) this.#refuse(statusError(status, headers['retry-after']));
+    if (status > 299) this.#refuse(statusError(status, headers['retry-after']));
     else if (!AUDIO_CONTENT_TYPES.has(contentType)) this.#refuse(notAudio());
     else if (Number(headers['content-length'] ?? 0) > MAX_AUDIO_BYTES) this.#stop(tooLarge());
     else this.#state = 'sniffing';

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
+import { getEventListeners } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -245,7 +246,7 @@ describe('R9 the upstream answered with an error or with something that is not a
 
   it('cuts the connection when an error is long', async (t) => {
     const drip = new Drip({ status: 500, contentType: 'text/plain' });
-    const { upstream, speak } = await start(t, drip.mode);
+    const { upstream, speak } = await start(t, drip.mode, { firstByteTimeoutMs: 1_000_000 });
     await fails(speak(), BROKEN_OFF);
     await drip.write(Buffer.alloc(10_000, 0x61));
     assert.equal(await upstream.requests[0]?.closed, 'aborted');
@@ -253,8 +254,10 @@ describe('R9 the upstream answered with an error or with something that is not a
 
   it('cuts the connection when an error never ends', async (t) => {
     const drip = new Drip({ status: 500, contentType: 'text/plain' });
-    const { upstream, speak } = await start(t, drip.mode, { firstByteTimeoutMs: 30 });
+    const { upstream, speak } = await start(t, drip.mode, { firstByteTimeoutMs: 1000 });
+    t.mock.timers.enable({ apis: ['setTimeout'] });
     await fails(speak(), BROKEN_OFF);
+    t.mock.timers.tick(1000);
     assert.equal(await upstream.requests[0]?.closed, 'aborted');
   });
 });
@@ -334,12 +337,13 @@ describe('R9 the upstream can not be reached, is too slow or sheds load: TTS_UNA
 
   it('the first-byte timeout does not count once audio flows', async (t) => {
     const drip = new Drip();
-    const { speak } = await start(t, drip.mode, { firstByteTimeoutMs: 200 });
+    const { speak } = await start(t, drip.mode, { firstByteTimeoutMs: 1000 });
+    t.mock.timers.enable({ apis: ['setTimeout'] });
     const speech = speak();
     await drip.opened;
     await drip.write(silentMp3(24));
     const audio = read(await speech);
-    await new Promise((resolve) => setTimeout(resolve, 250));
+    t.mock.timers.tick(1000);
     drip.end();
     assert.equal((await audio).length, silentMp3(24).length);
   });
@@ -353,12 +357,14 @@ describe('the signal stops everything at once', () => {
   });
 
   it('while connecting', async (t) => {
-    const { provider, speak } = await start(t);
+    const { upstream, provider, speak } = await start(t);
     const abort = new AbortController();
     const speech = speak(abort.signal);
     abort.abort();
     await fails(speech, UNAVAILABLE);
-    await read(await provider.synthesize(UTTERANCE, NEVER));
+    await read(await speak());
+    await provider.close();
+    assert.equal(upstream.requests.length, 1);
   });
 
   for (const [name, mode] of [
@@ -393,6 +399,19 @@ describe('the signal stops everything at once', () => {
     await fails(audio, UNAVAILABLE);
     assert.equal(await upstream.requests[0]?.closed, 'aborted');
   });
+});
+
+it('leaves no listener on the signal, however a synthesis ends', async (t) => {
+  const { upstream, speak } = await start(t);
+  const { signal } = new AbortController();
+  await read(await speak(signal));
+  upstream.mode = stub.cutChunked();
+  await assert.rejects(read(await speak(signal)));
+  upstream.mode = stub.resetBeforeHeaders();
+  await assert.rejects(speak(signal));
+  upstream.mode = stub.hangInBody();
+  for await (const _chunk of (await speak(signal)).audio) break;
+  assert.equal(getEventListeners(signal, 'abort').length, 0);
 });
 
 describe('half a sentence is not sold: audio that was cut off throws TTS_UPSTREAM_ERROR', () => {
