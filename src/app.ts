@@ -59,8 +59,8 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     { logger: log, trustProxy: config.trustProxy, edgeRateLimitMax: config.edgeRateLimitMax, work, metrics },
   );
   const admin = createAdminServer(db, metrics);
-  addHoldGauges(metrics, db);
   addPoolGauges(metrics, pool);
+  addHoldGauges(metrics, db);
 
   const pruning = setInterval(() => {
     work.add(limits.prune()).catch((err) => log.warn({ err }, 'rate windows could not be pruned'));

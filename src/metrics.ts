@@ -100,7 +100,7 @@ export class Metrics {
   }
 
   /**
-   * Adds gauges whose values are read together when they are scraped. While the read fails, or takes longer than a
+   * Adds gauges whose values are read together when they are scraped; reads begin in the order they were added in. While the read fails, or takes longer than a
    * second, they have no value at all.
    * @param help what each gauge tells, by name
    */
