@@ -5,6 +5,14 @@
 
 import type { ColumnType } from "kysely";
 
+export type ArrayType<T> = ArrayTypeImpl<T> extends (infer U)[]
+  ? U[]
+  : ArrayTypeImpl<T>;
+
+export type ArrayTypeImpl<T> = T extends ColumnType<infer S, infer I, infer U>
+  ? ColumnType<S[], I[], U[]>
+  : T[];
+
 export type Generated<T> = T extends ColumnType<infer S, infer I, infer U>
   ? ColumnType<S, I | undefined, U>
   : ColumnType<T, T | undefined, T>;
@@ -22,6 +30,14 @@ export interface Account {
 export interface Instance {
   id: Generated<string>;
   singleton: Generated<boolean>;
+}
+
+export interface RateWindow {
+  allowed: boolean;
+  checked_at: Timestamp;
+  key: Buffer;
+  scope: string;
+  taken: ArrayType<Timestamp>;
 }
 
 export interface TopUp {
@@ -52,6 +68,7 @@ export interface Transfer {
 export interface DB {
   account: Account;
   instance: Instance;
+  rate_window: RateWindow;
   top_up: TopUp;
   transfer: Transfer;
 }
