@@ -5,6 +5,14 @@
 
 import type { ColumnType } from "kysely";
 
+export type ArrayType<T> = ArrayTypeImpl<T> extends (infer U)[]
+  ? U[]
+  : ArrayTypeImpl<T>;
+
+export type ArrayTypeImpl<T> = T extends ColumnType<infer S, infer I, infer U>
+  ? ColumnType<S[], I[], U[]>
+  : T[];
+
 export type Generated<T> = T extends ColumnType<infer S, infer I, infer U>
   ? ColumnType<S, I | undefined, U>
   : ColumnType<T, T | undefined, T>;
@@ -53,6 +61,14 @@ export interface Job {
   worker_id: string | null;
 }
 
+export interface RateWindow {
+  allowed: boolean;
+  checked_at: Timestamp;
+  key: Buffer;
+  scope: string;
+  taken: ArrayType<Timestamp>;
+}
+
 export interface TopUp {
   account_id: string;
   amount_cents: number;
@@ -88,6 +104,7 @@ export interface DB {
   account: Account;
   instance: Instance;
   job: Job;
+  rate_window: RateWindow;
   top_up: TopUp;
   transfer: Transfer;
   worker: Worker;

@@ -1,12 +1,15 @@
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
+import { addHoldGauges, addJobGauges, addPoolGauges } from './admin/gauges.ts';
 import { createAdminServer } from './admin/server.ts';
 import { createLinkSigner } from './audio/link-token.ts';
 import { openAudioStore } from './audio/open-store.ts';
 import type { Config } from './config.ts';
-import { openDatabase } from './db/database.ts';
+import { databaseOn, openPool } from './db/database.ts';
 import { createServer } from './http/server.ts';
 import { JobWorker } from './jobs/worker.ts';
+import { RollingWindow } from './limits/rolling-window.ts';
+import { Metrics } from './metrics.ts';
 import { catalogOperations } from './operations/catalog.ts';
 import { creditsOperations } from './operations/credits.ts';
 import { jobsOperations } from './operations/jobs.ts';
@@ -15,6 +18,7 @@ import { speechOperations } from './operations/speech.ts';
 import { topUpOperations } from './operations/top-up.ts';
 import { CardCredits } from './payments/card-credits.ts';
 import { RunningWork } from './running-work.ts';
+import { measuredProvider } from './speech/measured-provider.ts';
 import { openProvider } from './speech/open-provider.ts';
 import { Processor } from './top-up/processor.ts';
 import { Purchases } from './top-up/purchase.ts';
@@ -31,15 +35,18 @@ export interface App {
 /** Composes the gateway. Nothing listens yet, and nothing is connected before it is needed. */
 export async function createApp(config: Config, log: Logger): Promise<App> {
   const { baseUrl, serviceName, catalog, databaseUrl } = config;
-  const db = openDatabase(databaseUrl);
+  const pool = openPool(databaseUrl);
+  const db = databaseOn(pool);
   const work = new RunningWork();
+  const metrics = new Metrics();
+  const limits = new RollingWindow(db, config.rateLimit, metrics);
 
   const speech = config.speech && {
-    provider: await openProvider(config.speech),
+    provider: measuredProvider(await openProvider(config.speech), metrics),
     timeoutMs: config.speech.timeoutMs,
   };
   const card = config.card && {
-    credits: new CardCredits(db, config.speech?.timeoutMs ?? 0, log),
+    credits: new CardCredits(db, config.speech?.timeoutMs ?? 0, log, metrics),
     purchases: new Purchases(db, new Processor(config.card.secretKey, config.card.apiBase), { baseUrl, serviceName }),
     checkoutOrigin: config.card.checkoutOrigin,
     maxCents: config.card.topUpMaxCents,
@@ -47,7 +54,8 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const store = openAudioStore(config.jobs.audioStore);
   const signer = config.jobs.signingSecrets.length > 0 ? createLinkSigner(config.jobs.signingSecrets) : undefined;
   const { concurrency, audioRetentionSeconds: retentionSeconds } = config.jobs;
-  const worker = speech && new JobWorker({ ...speech, db, databaseUrl, store, retentionSeconds, concurrency, log });
+  const worker =
+    speech && new JobWorker({ ...speech, db, databaseUrl, store, retentionSeconds, concurrency, metrics, log });
   if (!speech) log.warn('no speech provider: SPEECH_BASE_URL is unset, speech answers 503');
   if (!card) log.warn('card credits are off: STRIPE_SECRET_KEY is unset, their endpoints answer 503');
   if (!signer) log.warn('audio links are not signed: JOB_SIGNING_SECRET is unset');
@@ -58,21 +66,29 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
       catalog: catalogOperations(catalog),
       speech: speechOperations({
         ...{ db, baseUrl, signer, serviceName, catalog, speech },
-        ...{ cardCredits: card?.credits, work },
+        ...{ cardCredits: card?.credits, limits, metrics, work },
       }),
-      jobs: jobsOperations({ db, store, baseUrl, signer }),
+      jobs: jobsOperations({ db, store, baseUrl, signer, limits }),
       topUp: topUpOperations(db, { baseUrl, serviceName, card }),
       credits: creditsOperations(db),
     },
-    { logger: log, trustProxy: config.trustProxy, work },
+    { logger: log, trustProxy: config.trustProxy, edgeRateLimitMax: config.edgeRateLimitMax, work, metrics },
   );
-  const admin = createAdminServer(db);
+  const admin = createAdminServer(db, metrics);
+  addPoolGauges(metrics, pool);
+  addHoldGauges(metrics, db);
+  addJobGauges(metrics, db);
+
+  const pruning = setInterval(() => {
+    work.add(limits.prune()).catch((err) => log.warn({ err }, 'rate windows could not be pruned'));
+  }, config.reconcileIntervalMs).unref();
 
   return {
     server,
     admin,
     worker,
     close: async () => {
+      clearInterval(pruning);
       await Promise.all([server.close(), worker?.stop()]);
       await work.idle();
       await admin.close();

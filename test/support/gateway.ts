@@ -66,6 +66,7 @@ export async function startGateway(
     STRIPE_SECRET_KEY: 'sk_test_gateway',
     STRIPE_API_BASE: 'http://127.0.0.1:1',
     SPEECH_BASE_URL: 'http://127.0.0.1:1/v1',
+    RATE_LIMIT_MAX: '10000',
     EDGE_RATE_LIMIT_MAX: '1000000',
     ...env,
   });
