@@ -19,9 +19,21 @@ export interface Account {
   kind: string;
 }
 
+export interface CheckoutSweep {
+  pass_cursor: string | null;
+  pass_started_at: Timestamp | null;
+  read_until: Generated<Timestamp>;
+  singleton: Generated<boolean>;
+}
+
 export interface Instance {
   id: Generated<string>;
   singleton: Generated<boolean>;
+}
+
+export interface Reconciler {
+  name: string;
+  started_at: Generated<Timestamp>;
 }
 
 export interface TopUp {
@@ -31,6 +43,7 @@ export interface TopUp {
   created_at: Generated<Timestamp>;
   credited_at: Timestamp | null;
   id: Generated<string>;
+  next_check_at: Generated<Timestamp>;
   session_id: string | null;
   state: Generated<string>;
 }
@@ -51,7 +64,9 @@ export interface Transfer {
 
 export interface DB {
   account: Account;
+  checkout_sweep: CheckoutSweep;
   instance: Instance;
+  reconciler: Reconciler;
   top_up: TopUp;
   transfer: Transfer;
 }

@@ -10,6 +10,8 @@ import { serviceOperations } from './operations/service.ts';
 import { speechOperations } from './operations/speech.ts';
 import { topUpOperations } from './operations/top-up.ts';
 import { CardCredits } from './payments/card-credits.ts';
+import { createReconcilers } from './reconcile/reconcilers.ts';
+import { ReconcilerRunner } from './reconcile/runner.ts';
 import { RunningWork } from './running-work.ts';
 import { openProvider } from './speech/open-provider.ts';
 import { Processor } from './top-up/processor.ts';
@@ -18,11 +20,12 @@ import { Purchases } from './top-up/purchase.ts';
 export interface App {
   readonly server: FastifyInstance;
   readonly admin: FastifyInstance;
+  readonly reconcilers: ReconcilerRunner;
   /** Stops accepting, finishes what runs, and gives everything up. */
   close(): Promise<void>;
 }
 
-/** Composes the gateway. Nothing listens yet, and nothing is connected before it is needed. */
+/** Composes the gateway. Nothing listens yet, nothing is connected before it is needed, reconcilers wait their interval. */
 export async function createApp(config: Config, log: Logger): Promise<App> {
   const { baseUrl, serviceName, catalog } = config;
   const db = openDatabase(config.databaseUrl);
@@ -52,12 +55,22 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     { logger: log, trustProxy: config.trustProxy, work },
   );
   const admin = createAdminServer(db);
+  const reconcilers = new ReconcilerRunner({
+    db,
+    databaseUrl: config.databaseUrl,
+    reconcilers: createReconcilers(config, db),
+    intervalMs: config.reconcileIntervalMs,
+    log,
+  });
+  reconcilers.start();
 
   return {
     server,
     admin,
+    reconcilers,
     close: async () => {
       await server.close();
+      await reconcilers.stop();
       await work.idle();
       await admin.close();
       await speech?.provider.close();
