@@ -27,6 +27,13 @@ export interface Account {
   kind: string;
 }
 
+export interface CheckoutSweep {
+  pass_cursor: string | null;
+  pass_started_at: Timestamp | null;
+  read_until: Generated<Timestamp>;
+  singleton: Generated<boolean>;
+}
+
 export interface Instance {
   id: Generated<string>;
   singleton: Generated<boolean>;
@@ -40,6 +47,11 @@ export interface RateWindow {
   taken: ArrayType<Timestamp>;
 }
 
+export interface Reconciler {
+  name: string;
+  started_at: Generated<Timestamp>;
+}
+
 export interface TopUp {
   account_id: string;
   amount_cents: number;
@@ -47,6 +59,7 @@ export interface TopUp {
   created_at: Generated<Timestamp>;
   credited_at: Timestamp | null;
   id: Generated<string>;
+  next_check_at: Generated<Timestamp>;
   session_id: string | null;
   state: Generated<string>;
 }
@@ -67,8 +80,10 @@ export interface Transfer {
 
 export interface DB {
   account: Account;
+  checkout_sweep: CheckoutSweep;
   instance: Instance;
   rate_window: RateWindow;
+  reconciler: Reconciler;
   top_up: TopUp;
   transfer: Transfer;
 }

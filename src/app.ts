@@ -13,6 +13,8 @@ import { serviceOperations } from './operations/service.ts';
 import { speechOperations } from './operations/speech.ts';
 import { topUpOperations } from './operations/top-up.ts';
 import { CardCredits } from './payments/card-credits.ts';
+import { createReconcilers } from './reconcile/reconcilers.ts';
+import { ReconcilerRunner } from './reconcile/runner.ts';
 import { RunningWork } from './running-work.ts';
 import { measuredProvider } from './speech/measured-provider.ts';
 import { openProvider } from './speech/open-provider.ts';
@@ -22,11 +24,12 @@ import { Purchases } from './top-up/purchase.ts';
 export interface App {
   readonly server: FastifyInstance;
   readonly admin: FastifyInstance;
+  readonly reconcilers: ReconcilerRunner;
   /** Stops accepting, finishes what runs, and gives everything up. */
   close(): Promise<void>;
 }
 
-/** Composes the gateway. Nothing listens yet, and nothing is connected before it is needed. */
+/** Composes the gateway. Nothing listens yet, nothing is connected before it is needed, reconcilers wait their interval. */
 export async function createApp(config: Config, log: Logger): Promise<App> {
   const { baseUrl, serviceName, catalog } = config;
   const pool = openPool(config.databaseUrl);
@@ -62,6 +65,15 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   addPoolGauges(metrics, pool);
   addHoldGauges(metrics, db);
 
+  const reconcilers = new ReconcilerRunner({
+    db,
+    databaseUrl: config.databaseUrl,
+    reconcilers: createReconcilers(config, db),
+    intervalMs: config.reconcileIntervalMs,
+    log,
+    onResult: (name, count) => metrics.repaired(name, count),
+  });
+  reconcilers.start();
   const pruning = setInterval(() => {
     work.add(limits.prune()).catch((err) => log.warn({ err }, 'rate windows could not be pruned'));
   }, config.reconcileIntervalMs).unref();
@@ -69,9 +81,11 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   return {
     server,
     admin,
+    reconcilers,
     close: async () => {
       clearInterval(pruning);
       await server.close();
+      await reconcilers.stop();
       await work.idle();
       await admin.close();
       await speech?.provider.close();
