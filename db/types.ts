@@ -27,6 +27,13 @@ export interface Account {
   kind: string;
 }
 
+export interface CheckoutSweep {
+  pass_cursor: string | null;
+  pass_started_at: Timestamp | null;
+  read_until: Generated<Timestamp>;
+  singleton: Generated<boolean>;
+}
+
 export interface Instance {
   id: Generated<string>;
   singleton: Generated<boolean>;
@@ -69,6 +76,11 @@ export interface RateWindow {
   taken: ArrayType<Timestamp>;
 }
 
+export interface Reconciler {
+  name: string;
+  started_at: Generated<Timestamp>;
+}
+
 export interface TopUp {
   account_id: string;
   amount_cents: number;
@@ -76,6 +88,7 @@ export interface TopUp {
   created_at: Generated<Timestamp>;
   credited_at: Timestamp | null;
   id: Generated<string>;
+  next_check_at: Generated<Timestamp>;
   session_id: string | null;
   state: Generated<string>;
 }
@@ -102,9 +115,11 @@ export interface Worker {
 
 export interface DB {
   account: Account;
+  checkout_sweep: CheckoutSweep;
   instance: Instance;
   job: Job;
   rate_window: RateWindow;
+  reconciler: Reconciler;
   top_up: TopUp;
   transfer: Transfer;
   worker: Worker;

@@ -17,6 +17,8 @@ import { serviceOperations } from './operations/service.ts';
 import { speechOperations } from './operations/speech.ts';
 import { topUpOperations } from './operations/top-up.ts';
 import { CardCredits } from './payments/card-credits.ts';
+import { createReconcilers } from './reconcile/reconcilers.ts';
+import { ReconcilerRunner } from './reconcile/runner.ts';
 import { RunningWork } from './running-work.ts';
 import { measuredProvider } from './speech/measured-provider.ts';
 import { openProvider } from './speech/open-provider.ts';
@@ -26,13 +28,14 @@ import { Purchases } from './top-up/purchase.ts';
 export interface App {
   readonly server: FastifyInstance;
   readonly admin: FastifyInstance;
+  readonly reconcilers: ReconcilerRunner;
   /** Runs jobs once it is started; undefined without a speech provider. */
   readonly worker: JobWorker | undefined;
   /** Stops accepting, finishes what runs, and gives everything up. */
   close(): Promise<void>;
 }
 
-/** Composes the gateway. Nothing listens yet, and nothing is connected before it is needed. */
+/** Composes the gateway. Nothing listens yet, nothing is connected before it is needed, reconcilers wait their interval. */
 export async function createApp(config: Config, log: Logger): Promise<App> {
   const { baseUrl, serviceName, catalog, databaseUrl } = config;
   const pool = openPool(databaseUrl);
@@ -79,6 +82,15 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   addHoldGauges(metrics, db);
   addJobGauges(metrics, db);
 
+  const reconcilers = new ReconcilerRunner({
+    db,
+    databaseUrl,
+    reconcilers: createReconcilers(config, db, store),
+    intervalMs: config.reconcileIntervalMs,
+    log,
+    onResult: (name, count) => metrics.repaired(name, count),
+  });
+  reconcilers.start();
   const pruning = setInterval(() => {
     work.add(limits.prune()).catch((err) => log.warn({ err }, 'rate windows could not be pruned'));
   }, config.reconcileIntervalMs).unref();
@@ -86,10 +98,11 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   return {
     server,
     admin,
+    reconcilers,
     worker,
     close: async () => {
       clearInterval(pruning);
-      await Promise.all([server.close(), worker?.stop()]);
+      await Promise.all([server.close(), worker?.stop(), reconcilers.stop()]);
       await work.idle();
       await admin.close();
       await speech?.provider.close();

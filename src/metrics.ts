@@ -6,8 +6,6 @@ import type { SpeechErrorCode } from './speech/provider.ts';
 export type Flow = 'card' | 'prepaid' | 'direct';
 /** What becomes of a hold. */
 export type HoldEvent = 'placed' | 'captured' | 'voided';
-/** What reconcilers repair. */
-export type Repair = 'hold_voided' | 'session_credited';
 /** How a synthesis ended; `abandoned` when its reader stopped before the end. */
 export type SynthesisOutcome = 'ok' | 'abandoned' | 'error' | SpeechErrorCode;
 
@@ -45,8 +43,8 @@ export class Metrics {
   });
   readonly #repairs = new Counter({
     name: 'speechgate_reconciler_repairs_total',
-    help: 'What the reconcilers of this process repaired.',
-    labelNames: ['repair'],
+    help: 'What the reconcilers of this process repaired, by reconciler.',
+    labelNames: ['reconciler'],
     registers: [this.#registry],
   });
   readonly #firstByte = new Histogram({
@@ -83,8 +81,8 @@ export class Metrics {
     this.#heldMicroUsd.inc({ flow, event }, Number(amountMicroUsd));
   }
 
-  repaired(repair: Repair, count: number): void {
-    this.#repairs.inc({ repair }, count);
+  repaired(reconciler: string, count: number): void {
+    this.#repairs.inc({ reconciler }, count);
   }
 
   upstreamAnswered(seconds: number): void {

@@ -147,11 +147,11 @@ test("each app counts for itself, and reconcilers' work is counted by its kind",
   assert.equal(sample(await scrape(two), count), undefined);
 
   const metrics = new Metrics();
-  metrics.repaired('hold_voided', 3);
-  metrics.repaired('session_credited', 1);
+  metrics.repaired('expired_holds', 3);
+  metrics.repaired('top_ups', 1);
   const text = await metrics.scrape();
-  assert.equal(sample(text, 'speechgate_reconciler_repairs_total{repair="hold_voided"}'), 3);
-  assert.equal(sample(text, 'speechgate_reconciler_repairs_total{repair="session_credited"}'), 1);
+  assert.equal(sample(text, 'speechgate_reconciler_repairs_total{reconciler="expired_holds"}'), 3);
+  assert.equal(sample(text, 'speechgate_reconciler_repairs_total{reconciler="top_ups"}'), 1);
 });
 
 test('the public listener serves no metrics', async (t) => {

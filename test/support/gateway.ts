@@ -49,7 +49,8 @@ export interface Gateway {
 
 /**
  * A gateway in this process with a database of its own. `env` is what `npm start` would read; settings that are not
- * given are those of a gateway whose flows are on but whose outside parts can't be reached. Jobs run with `worker`.
+ * given are those of a gateway whose flows are on but whose outside parts can't be reached, and whose reconcilers run
+ * only when they are told to (`app.reconcilers.turn()`). Jobs run with `worker` only.
  */
 export async function startGateway(
   t: TestContext,
@@ -68,6 +69,7 @@ export async function startGateway(
     SPEECH_BASE_URL: 'http://127.0.0.1:1/v1',
     RATE_LIMIT_MAX: '10000',
     EDGE_RATE_LIMIT_MAX: '1000000',
+    RECONCILE_INTERVAL_MS: '86400000',
     ...env,
   });
   if ('faults' in result) throw new Error(describeFaults(result.faults));
