@@ -158,6 +158,18 @@ const settings: { readonly [name: string]: Setting } = {
     },
     refused: ['1', 'true', 'proxy.example', '10.0.0.0/33', '::1/129', '10.0.0.0/8/8', '10.0.0.0/', '10.0.0.1,no'],
   },
+  RATE_LIMIT_MAX: {
+    read: (config) => config.rateLimit.max,
+    absent: 30,
+    accepted: { '1': 1, '1000000000': 1_000_000_000 },
+    refused: ['0', '1000000001', ...NO_WHOLE_NUMBER],
+  },
+  RATE_LIMIT_WINDOW_SECONDS: {
+    read: (config) => config.rateLimit.windowSeconds,
+    absent: 60,
+    accepted: { '1': 1, '86400': 86_400 },
+    refused: ['0', '86401', ...NO_WHOLE_NUMBER],
+  },
   EDGE_RATE_LIMIT_MAX: {
     read: (config) => config.edgeRateLimitMax,
     absent: 600,
