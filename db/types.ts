@@ -5,6 +5,14 @@
 
 import type { ColumnType } from "kysely";
 
+export type ArrayType<T> = ArrayTypeImpl<T> extends (infer U)[]
+  ? U[]
+  : ArrayTypeImpl<T>;
+
+export type ArrayTypeImpl<T> = T extends ColumnType<infer S, infer I, infer U>
+  ? ColumnType<S[], I[], U[]>
+  : T[];
+
 export type Generated<T> = T extends ColumnType<infer S, infer I, infer U>
   ? ColumnType<S, I | undefined, U>
   : ColumnType<T, T | undefined, T>;
@@ -29,6 +37,14 @@ export interface CheckoutSweep {
 export interface Instance {
   id: Generated<string>;
   singleton: Generated<boolean>;
+}
+
+export interface RateWindow {
+  allowed: boolean;
+  checked_at: Timestamp;
+  key: Buffer;
+  scope: string;
+  taken: ArrayType<Timestamp>;
 }
 
 export interface Reconciler {
@@ -66,6 +82,7 @@ export interface DB {
   account: Account;
   checkout_sweep: CheckoutSweep;
   instance: Instance;
+  rate_window: RateWindow;
   reconciler: Reconciler;
   top_up: TopUp;
   transfer: Transfer;

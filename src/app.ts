@@ -1,9 +1,12 @@
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
+import { addHoldGauges, addPoolGauges } from './admin/gauges.ts';
 import { createAdminServer } from './admin/server.ts';
 import type { Config } from './config.ts';
-import { openDatabase } from './db/database.ts';
+import { databaseOn, openPool } from './db/database.ts';
 import { createServer } from './http/server.ts';
+import { RollingWindow } from './limits/rolling-window.ts';
+import { Metrics } from './metrics.ts';
 import { catalogOperations } from './operations/catalog.ts';
 import { creditsOperations } from './operations/credits.ts';
 import { serviceOperations } from './operations/service.ts';
@@ -13,6 +16,7 @@ import { CardCredits } from './payments/card-credits.ts';
 import { createReconcilers } from './reconcile/reconcilers.ts';
 import { ReconcilerRunner } from './reconcile/runner.ts';
 import { RunningWork } from './running-work.ts';
+import { measuredProvider } from './speech/measured-provider.ts';
 import { openProvider } from './speech/open-provider.ts';
 import { Processor } from './top-up/processor.ts';
 import { Purchases } from './top-up/purchase.ts';
@@ -28,15 +32,18 @@ export interface App {
 /** Composes the gateway. Nothing listens yet, nothing is connected before it is needed, reconcilers wait their interval. */
 export async function createApp(config: Config, log: Logger): Promise<App> {
   const { baseUrl, serviceName, catalog } = config;
-  const db = openDatabase(config.databaseUrl);
+  const pool = openPool(config.databaseUrl);
+  const db = databaseOn(pool);
   const work = new RunningWork();
+  const metrics = new Metrics();
+  const limits = new RollingWindow(db, config.rateLimit, metrics);
 
   const speech = config.speech && {
-    provider: await openProvider(config.speech),
+    provider: measuredProvider(await openProvider(config.speech), metrics),
     timeoutMs: config.speech.timeoutMs,
   };
   const card = config.card && {
-    credits: new CardCredits(db, config.speech?.timeoutMs ?? 0, log),
+    credits: new CardCredits(db, config.speech?.timeoutMs ?? 0, log, metrics),
     purchases: new Purchases(db, new Processor(config.card.secretKey, config.card.apiBase), { baseUrl, serviceName }),
     checkoutOrigin: config.card.checkoutOrigin,
     maxCents: config.card.topUpMaxCents,
@@ -48,27 +55,35 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     {
       service: serviceOperations({ serviceName, baseUrl }),
       catalog: catalogOperations(catalog),
-      speech: speechOperations({ baseUrl, serviceName, catalog, speech, cardCredits: card?.credits, work }),
+      speech: speechOperations({ baseUrl, serviceName, catalog, speech, cardCredits: card?.credits, limits, work }),
       topUp: topUpOperations(db, { baseUrl, serviceName, card }),
       credits: creditsOperations(db),
     },
-    { logger: log, trustProxy: config.trustProxy, work },
+    { logger: log, trustProxy: config.trustProxy, edgeRateLimitMax: config.edgeRateLimitMax, work, metrics },
   );
-  const admin = createAdminServer(db);
+  const admin = createAdminServer(db, metrics);
+  addPoolGauges(metrics, pool);
+  addHoldGauges(metrics, db);
+
   const reconcilers = new ReconcilerRunner({
     db,
     databaseUrl: config.databaseUrl,
     reconcilers: createReconcilers(config, db),
     intervalMs: config.reconcileIntervalMs,
     log,
+    onResult: (name, count) => metrics.repaired(name, count),
   });
   reconcilers.start();
+  const pruning = setInterval(() => {
+    work.add(limits.prune()).catch((err) => log.warn({ err }, 'rate windows could not be pruned'));
+  }, config.reconcileIntervalMs).unref();
 
   return {
     server,
     admin,
     reconcilers,
     close: async () => {
+      clearInterval(pruning);
       await server.close();
       await reconcilers.stop();
       await work.idle();

@@ -18,6 +18,12 @@ const types: pg.CustomTypesConfig = {
 class PreparingClient extends pg.Client {
   static readonly #names = new Map<string, string>();
 
+  constructor(config?: string | pg.ClientConfig) {
+    super(config);
+    // A connection that breaks fails its statement and leaves the pool; without a listener it would end the process.
+    this.on('error', () => {});
+  }
+
   // @ts-expect-error pg overloads query; Kysely calls it with text and values, pg's own internals with a config object.
   override query(text: string | pg.QueryConfig, values?: unknown[], ...rest: unknown[]) {
     if (typeof text !== 'string' || !values?.length) {
@@ -32,15 +38,17 @@ class PreparingClient extends pg.Client {
   }
 }
 
+export interface PoolOptions {
+  readonly maxConnections?: number;
+  /** 0 lets statements run as long as they need. */
+  readonly statementTimeoutMs?: number;
+}
+
 /**
  * Opens a pool on the PostgreSQL database that the URL names. Connections are made when they are needed, so this
- * succeeds while the database is down; statements then fail within seconds (see isUnavailable). A statement timeout of 0
- * lets statements run as long as they need.
+ * succeeds while the database is down; statements then fail within seconds (see isUnavailable).
  */
-export function openDatabase(
-  url: string,
-  options: { maxConnections?: number; statementTimeoutMs?: number } = {},
-): Database {
+export function openPool(url: string, options: PoolOptions = {}): pg.Pool {
   const statementTimeout = options.statementTimeoutMs ?? STATEMENT_TIMEOUT_MS;
   const pool = new pg.Pool({
     connectionString: url,
@@ -56,5 +64,11 @@ export function openDatabase(
   });
   // An idle connection that breaks is replaced on the next use; without a listener it would end the process.
   pool.on('error', () => {});
-  return new Kysely<DB>({ dialect: new PostgresDialect({ pool }) });
+  return pool;
 }
+
+/** The database behind a pool. Destroying it ends the pool. */
+export const databaseOn = (pool: pg.Pool): Database => new Kysely<DB>({ dialect: new PostgresDialect({ pool }) });
+
+/** Opens the PostgreSQL database that the URL names, with a pool of its own. */
+export const openDatabase = (url: string, options: PoolOptions = {}): Database => databaseOn(openPool(url, options));

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { sql } from 'kysely';
 import { placeHold } from '../../src/ledger/hold.ts';
 import { withLock } from '../../src/reconcile/lock.ts';
-import { faults, startTestCheckout } from '../support/checkout.ts';
+import { faults, startFaultyCheckout } from '../support/faulty-checkout.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
 
 function npmRunReconcile(env: Record<string, string>): Promise<{ code: number; output: string }> {
@@ -30,7 +30,7 @@ async function openAndPay(gateway: Gateway, pay: (session: string) => Promise<vo
 }
 
 test('npm run reconcile runs every reconciler once and tells what each did', async (t) => {
-  const checkout = await startTestCheckout(t);
+  const checkout = await startFaultyCheckout(t);
   const card = { STRIPE_SECRET_KEY: checkout.secretKey, STRIPE_API_BASE: checkout.apiBase };
   const gateway = await startGateway(t, card);
   const account = await gateway.fund(500);

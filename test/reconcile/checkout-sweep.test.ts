@@ -7,8 +7,8 @@ import { fileURLToPath } from 'node:url';
 import { sql } from 'kysely';
 import { audit } from '../../src/ledger/audit.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
-import { startTestCheckout, type TestCheckout } from '../support/checkout.ts';
 import { testDatabase } from '../support/database.ts';
+import { type FaultyCheckout, startFaultyCheckout } from '../support/faulty-checkout.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
 import { runTurn } from '../support/reconcile.ts';
 import { until } from '../support/until.ts';
@@ -16,7 +16,7 @@ import { until } from '../support/until.ts';
 const HOUR = 3600;
 const now = () => Math.floor(Date.now() / 1000);
 
-const settings = (checkout: TestCheckout) => ({
+const settings = (checkout: FaultyCheckout) => ({
   STRIPE_SECRET_KEY: checkout.secretKey,
   STRIPE_API_BASE: checkout.apiBase,
 });
@@ -51,7 +51,7 @@ async function instance(t: TestContext) {
   return { databaseUrl, orphan };
 }
 
-const lists = (checkout: TestCheckout) => checkout.calls.filter(({ path }) => path === '/v1/checkout/sessions');
+const lists = (checkout: FaultyCheckout) => checkout.calls.filter(({ path }) => path === '/v1/checkout/sessions');
 const sweepState = ({ db }: Gateway) => db.selectFrom('checkout_sweep').selectAll().executeTakeFirstOrThrow();
 
 test('R16: a paid session that no row knows, as after the restore of a backup, is credited', async (t) => {
@@ -64,7 +64,7 @@ test('R16: a paid session that no row knows, as after the restore of a backup, i
     stored(now() - 90, orphan(), 'open'),
     stored(now() - 80, metadata),
   ];
-  const checkout = await startTestCheckout(t, { sessions });
+  const checkout = await startFaultyCheckout(t, { sessions });
   const gateway = await startGateway(t, settings(checkout), { databaseUrl });
   assert.deepEqual(await runTurn(gateway, 'checkout_sweep'), { name: 'checkout_sweep', outcome: 'done', count: 1 });
   assert.equal(await gateway.balance(metadata.account_id), 7_000_000n);
@@ -81,7 +81,7 @@ test('R16: a paid session that no row knows, as after the restore of a backup, i
 
 test('R16: killed between the row and the answer of the processor, the purchase is credited once it is paid', async (t) => {
   const { url: databaseUrl } = await testDatabase(t);
-  const checkout = await startTestCheckout(t);
+  const checkout = await startFaultyCheckout(t);
   const port = await freePort(0);
   const child = spawn(process.execPath, ['--import', 'tsx', 'src/main.ts'], {
     cwd: fileURLToPath(new URL('../..', import.meta.url)),
@@ -123,9 +123,9 @@ test('R16: killed between the row and the answer of the processor, the purchase 
 test('an orphan is credited after a restart, without anybody asking, though the sweep is rare', async (t) => {
   const { databaseUrl, orphan } = await instance(t);
   const metadata = orphan();
-  const before = await startGateway(t, settings(await startTestCheckout(t)), { databaseUrl });
+  const before = await startGateway(t, settings(await startFaultyCheckout(t)), { databaseUrl });
   assert.equal((await runTurn(before, 'checkout_sweep')).outcome, 'done');
-  const checkout = await startTestCheckout(t, { sessions: [stored(now() - 100, metadata)] });
+  const checkout = await startFaultyCheckout(t, { sessions: [stored(now() - 100, metadata)] });
   const env = { ...settings(checkout), RECONCILE_INTERVAL_MS: '100' };
   const gateway = await startGateway(t, env, { databaseUrl });
   await until(
@@ -143,7 +143,7 @@ test('the list is read page by page back to the watermark, and the next pass beg
     stored(now() - 5 * HOUR, oldest),
     ...Array.from({ length: 249 }, () => stored(now() - HOUR, foreign)),
   ];
-  const checkout = await startTestCheckout(t, { sessions });
+  const checkout = await startFaultyCheckout(t, { sessions });
   const gateway = await startGateway(t, settings(checkout), { databaseUrl });
   await gateway.db.updateTable('checkout_sweep').set({ read_until: sql`now() - interval '2 days'` }).execute();
   assert.equal((await runTurn(gateway, 'checkout_sweep')).count, 1);
@@ -162,7 +162,7 @@ test('a pass that was interrupted goes on where it was; one whose place is unkno
   const [older, newer] = [orphan(), orphan()];
   const place = stored(now() - 2 * HOUR, {});
   const sessions = [stored(now() - 3 * HOUR, older), place, stored(now() - HOUR, newer)];
-  const checkout = await startTestCheckout(t, { sessions });
+  const checkout = await startFaultyCheckout(t, { sessions });
   const gateway = await startGateway(t, settings(checkout), { databaseUrl });
   const interrupt = (cursor: string) =>
     gateway.db
@@ -185,7 +185,7 @@ test('a pass that was interrupted goes on where it was; one whose place is unkno
 test('a sweep and the buyer at the same moment credit once', async (t) => {
   const { databaseUrl, orphan } = await instance(t);
   const sessions = Array.from({ length: 20 }, () => stored(now() - HOUR, orphan()));
-  const checkout = await startTestCheckout(t, { sessions });
+  const checkout = await startFaultyCheckout(t, { sessions });
   const gateway = await startGateway(t, settings(checkout), { databaseUrl });
   const replica = await startGateway(t, settings(checkout), { databaseUrl });
   const [first, second, ...pages] = await Promise.all([

@@ -6,7 +6,7 @@ import { pino } from 'pino';
 import type Stripe from 'stripe';
 import { audit } from '../../src/ledger/audit.ts';
 import type { TurnResult } from '../../src/reconcile/reconciler.ts';
-import { type Fault, faults, startTestCheckout, type TestCheckout } from '../support/checkout.ts';
+import { type Fault, type FaultyCheckout, faults, startFaultyCheckout } from '../support/faulty-checkout.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
 import { runTurn, testRunner } from '../support/reconcile.ts';
 import { until } from '../support/until.ts';
@@ -14,12 +14,12 @@ import { until } from '../support/until.ts';
 const HOUR = 3600;
 
 async function setUp(t: TestContext, env: Record<string, string> = {}) {
-  const checkout = await startTestCheckout(t);
+  const checkout = await startFaultyCheckout(t);
   const gateway = await startGateway(t, settings(checkout, env));
   return { checkout, gateway };
 }
 
-const settings = (checkout: TestCheckout, env: Record<string, string> = {}) => ({
+const settings = (checkout: FaultyCheckout, env: Record<string, string> = {}) => ({
   STRIPE_SECRET_KEY: checkout.secretKey,
   STRIPE_API_BASE: checkout.apiBase,
   ...env,
@@ -42,7 +42,7 @@ const purchase = (gateway: Gateway, session: string) =>
 const count = (results: readonly TurnResult[], name: string) =>
   results.find((result) => result.name === name)?.count ?? 0;
 const credited = (results: readonly TurnResult[]) => count(results, 'top_ups') + count(results, 'checkout_sweep');
-const retrieves = (checkout: TestCheckout, session = '') =>
+const retrieves = (checkout: FaultyCheckout, session = '') =>
   checkout.calls.filter(({ method, path }) => method === 'GET' && path.startsWith(`/v1/checkout/sessions/${session}`));
 
 /** The purchase as if it had been opened that long ago and were due now. */
@@ -237,7 +237,7 @@ test('R16, R54: what is foreign, unpaid, in another currency or of the other mod
   }
 
   // A service with a live key, at a processor whose sessions are those of the test mode.
-  const live = await startTestCheckout(t, { secretKey: 'sk_live_checkout' });
+  const live = await startFaultyCheckout(t, { secretKey: 'sk_live_checkout' });
   const liveGateway = await startGateway(t, settings(live));
   const session = await open(liveGateway);
   await live.pay(session);

@@ -67,6 +67,7 @@ export async function startGateway(
     STRIPE_SECRET_KEY: 'sk_test_gateway',
     STRIPE_API_BASE: 'http://127.0.0.1:1',
     SPEECH_BASE_URL: 'http://127.0.0.1:1/v1',
+    RATE_LIMIT_MAX: '10000',
     EDGE_RATE_LIMIT_MAX: '1000000',
     RECONCILE_INTERVAL_MS: '86400000',
     ...env,
@@ -74,7 +75,7 @@ export async function startGateway(
   if ('faults' in result) throw new Error(describeFaults(result.faults));
   const { config } = result;
   const app = await createApp(config, createLogger(config.logLevel));
-  await app.server.listen({ host: '127.0.0.1', port: 0 });
+  await app.server.listen({ host: '127.0.0.1', port: env.PORT ? config.port : 0 });
   const { port } = app.server.server.address() as AddressInfo;
   const url = `http://127.0.0.1:${port}`;
   const db = openDatabase(databaseUrl, { maxConnections: 4 });

@@ -8,7 +8,7 @@ const STYLE = `
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--paper); color: var(--ink); font: 1rem/1.5 system-ui, sans-serif; }
 .sandbox { margin: 0; padding: .6rem 1rem; background: var(--note); color: var(--note-ink); text-align: center; font-size: .9rem; }
-main { max-width: 26rem; margin: 1.5rem auto; padding: 1.5rem; background: var(--card); border: 1px solid var(--line); border-radius: 1rem; }
+main { width: calc(100% - 2rem); max-width: 26rem; margin: 1.5rem auto; padding: 1.5rem; background: var(--card); border: 1px solid var(--line); border-radius: 1rem; }
 h1 { margin: 0; font-size: 1.1rem; }
 .amount { margin: .25rem 0 1rem; font-size: 2.25rem; font-weight: 700; line-height: 1.2; }
 ul { margin: 0 0 1.25rem; padding: .75rem 0; list-style: none; border-block: 1px solid var(--line); }

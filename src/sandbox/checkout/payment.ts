@@ -24,7 +24,7 @@ export function servePaymentPage(app: FastifyInstance, store: Store, merchant: s
     const status = statusOf(session);
     if (status === 'complete') return sendPage(reply, 200, paidPage(session, merchant), session);
     if (status === 'expired') return sendPage(reply, 410, expiredPage(session, merchant), session);
-    return sendPage(reply, declined ? 402 : 200, paymentPage(session, merchant, declined), session);
+    return sendPage(reply, 200, paymentPage(session, merchant, declined), session);
   };
   app.setNotFoundHandler((_request, reply) => unknown(reply));
   app.setErrorHandler((error, _request, reply) => {
