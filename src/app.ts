@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
-import { addHoldGauges, addPoolGauges } from './admin/gauges.ts';
+import { addHoldGauges, addJobGauges, addPoolGauges } from './admin/gauges.ts';
 import { createAdminServer } from './admin/server.ts';
 import { createLinkSigner } from './audio/link-token.ts';
 import { openAudioStore } from './audio/open-store.ts';
@@ -57,7 +57,8 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const store = openAudioStore(config.jobs.audioStore);
   const signer = config.jobs.signingSecrets.length > 0 ? createLinkSigner(config.jobs.signingSecrets) : undefined;
   const { concurrency, audioRetentionSeconds: retentionSeconds } = config.jobs;
-  const worker = speech && new JobWorker({ ...speech, db, databaseUrl, store, retentionSeconds, concurrency, log });
+  const worker =
+    speech && new JobWorker({ ...speech, db, databaseUrl, store, retentionSeconds, concurrency, metrics, log });
   if (!speech) log.warn('no speech provider: SPEECH_BASE_URL is unset, speech answers 503');
   if (!card) log.warn('card credits are off: STRIPE_SECRET_KEY is unset, their endpoints answer 503');
   if (!signer) log.warn('audio links are not signed: JOB_SIGNING_SECRET is unset');
@@ -68,9 +69,9 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
       catalog: catalogOperations(catalog),
       speech: speechOperations({
         ...{ db, baseUrl, signer, serviceName, catalog, speech },
-        ...{ cardCredits: card?.credits, limits, work },
+        ...{ cardCredits: card?.credits, limits, metrics, work },
       }),
-      jobs: jobsOperations({ db, store, limits, baseUrl, signer }),
+      jobs: jobsOperations({ db, store, baseUrl, signer, limits }),
       topUp: topUpOperations(db, { baseUrl, serviceName, card }),
       credits: creditsOperations(db),
     },
@@ -79,6 +80,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const admin = createAdminServer(db, metrics);
   addPoolGauges(metrics, pool);
   addHoldGauges(metrics, db);
+  addJobGauges(metrics, db);
 
   const reconcilers = new ReconcilerRunner({
     db,

@@ -78,6 +78,7 @@ const app = await createApp(config, createLogger(config.logLevel));
 started.push(app);
 await app.server.listen({ host: config.host, port: config.port });
 if (config.adminPort !== undefined) await app.admin.listen({ host: '127.0.0.1', port: config.adminPort });
+app.worker?.start();
 
 const creditAccount = await demoAccount(before?.creditAccount);
 await writeSandboxFile(dataDir, {

@@ -208,3 +208,31 @@ test('after AUDIO_RETENTION_SECONDS the audio is deleted: stored is false, and t
   await isGone();
   assert.equal((await gateway.call(path(young.links.audio))).status, 200);
 });
+
+test('R48: a valid sig is its own bucket, whatever else is shown costs the address a slot', async (t) => {
+  const { gateway, complete } = await start(t, { JOB_SIGNING_SECRET: SECRET, RATE_LIMIT_MAX: '3' });
+  const [one, two] = [path((await complete()).links.audio), path((await complete()).links.audio)];
+  const scopes = async (url: string) => {
+    const reply = await gateway.call(url);
+    return [reply.status, reply.headers.get('x-ratelimit-scope'), reply.headers.get('x-ratelimit-remaining')];
+  };
+  assert.deepEqual(await scopes(one), [200, 'audio', '2']);
+  assert.deepEqual(await scopes(one), [200, 'audio', '1']);
+  assert.deepEqual(await scopes(two), [200, 'audio', '2']);
+  assert.deepEqual(await scopes(one), [200, 'audio', '0']);
+  const refused = await gateway.call(one);
+  assert.deepEqual([refused.status, refused.json.error.code], [429, 'RATE_LIMITED']);
+  assert.ok(Number(refused.headers.get('retry-after')) >= 1);
+  assert.deepEqual(await scopes(`/tts/jobs/${randomUUID()}/audio?sig=x`), [401, 'ip', '2']);
+  assert.deepEqual(await scopes(`/tts/jobs/${randomUUID()}/audio`), [404, 'ip', '1']);
+  assert.deepEqual(await scopes(one.replace(/[?].*/, '')), [401, 'ip', '0']);
+  assert.deepEqual(await scopes(`${two}x`), [429, 'ip', '0']);
+  assert.deepEqual(await scopes(two), [200, 'audio', '1'], 'a valid sig is not held up by it');
+});
+
+test('where links are unsigned, the address is the bucket', async (t) => {
+  const { gateway, complete } = await start(t, { RATE_LIMIT_MAX: '5' });
+  const url = path((await complete()).links.audio);
+  const reply = await gateway.call(`${url}?sig=anything`);
+  assert.deepEqual([reply.status, reply.headers.get('x-ratelimit-scope')], [200, 'ip']);
+});
