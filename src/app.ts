@@ -28,9 +28,9 @@ import { Purchases } from './top-up/purchase.ts';
 export interface App {
   readonly server: FastifyInstance;
   readonly admin: FastifyInstance;
-  readonly reconcilers: ReconcilerRunner;
   /** Runs jobs once it is started; undefined without a speech provider. */
   readonly worker: JobWorker | undefined;
+  readonly reconcilers: ReconcilerRunner;
   /** Stops accepting, finishes what runs, and gives everything up. */
   close(): Promise<void>;
 }
@@ -98,8 +98,8 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   return {
     server,
     admin,
-    reconcilers,
     worker,
+    reconcilers,
     close: async () => {
       clearInterval(pruning);
       await Promise.all([server.close(), worker?.stop(), reconcilers.stop()]);

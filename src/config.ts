@@ -174,7 +174,7 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     }
     if (baseUrl === 'embedded:') return { baseUrl, apiKey: undefined, timeoutMs };
     const parsed = url('SPEECH_BASE_URL', baseUrl, ['http:', 'https:'], 'https://speech.internal/v1, or embedded:');
-    if (parsed && !/\/v1\/?$/.test(parsed.pathname)) {
+    if (parsed && !/\/v1\/?$/.test(parsed.href)) {
       fault('SPEECH_BASE_URL', 'does not end in /v1', 'Give the base of the API, such as https://speech.internal/v1.');
     }
     return { baseUrl: baseUrl.replace(/\/$/, ''), apiKey, timeoutMs };

@@ -11,11 +11,8 @@ import type { Reconciler } from './reconciler.ts';
 import { topUps } from './top-ups.ts';
 
 /** The reconcilers of the flows that are on. */
-export function createReconcilers(
-  { baseUrl, serviceName, card }: Config,
-  db: Database,
-  store: AudioStore,
-): Reconciler[] {
+export function createReconcilers(config: Config, db: Database, store: AudioStore): Reconciler[] {
+  const { baseUrl, serviceName, card } = config;
   const reconcilers = [expiredHolds(db), lostJobs(db), expiredAudio(db, store)];
   if (card) {
     // The next turn is the retry.

@@ -67,6 +67,7 @@ const result = readConfig({
   STRIPE_SECRET_KEY: keys.stripeSecretKey,
   STRIPE_API_BASE: checkout.apiBase,
   CHECKOUT_ORIGIN: checkout.origin,
+  JOB_SIGNING_SECRET: keys.jobSigningSecret,
 });
 if ('faults' in result) {
   console.error(`The sandbox can't start:\n${describeFaults(result.faults)}`);
