@@ -16,6 +16,7 @@ if ('faults' in read) {
 const { config } = read;
 const store = openAudioStore(config.jobs.audioStore);
 const db = openDatabase(config.databaseUrl, { maxConnections: 4 });
+const store = openAudioStore(config.jobs.audioStore);
 const runner = new ReconcilerRunner({
   db,
   databaseUrl: config.databaseUrl,

@@ -9,7 +9,7 @@ import { RunningWork } from '../running-work.ts';
 import { TASK, type TaskPayload } from './enqueue.ts';
 import { beat, HEARTBEAT_MS, signOff } from './heartbeat.ts';
 import { type JobRunnerOptions, runJob } from './run.ts';
-import { requeueLostJobs, takeOverJobs } from './take-over.ts';
+import { takeOverJobs } from './take-over.ts';
 
 export interface JobWorkerOptions extends JobRunnerOptions {
   readonly databaseUrl: string;
@@ -79,8 +79,8 @@ export class JobWorker {
           this.#queue = this.#openQueue();
           continue;
         }
-        const count = (await takeOverJobs(db)) + (await requeueLostJobs(db));
-        if (count > 0) log.warn({ count }, 'jobs of dead workers, or lost ones, were queued again');
+        const count = await takeOverJobs(db);
+        if (count > 0) log.warn({ count }, 'jobs of dead workers were queued again');
         this.#isAway = false;
       } catch (error) {
         if (!this.#isAway) log.warn({ err: error }, 'the job worker waits for the database');
