@@ -52,6 +52,7 @@ export function answerExpectations(server: Server): void {
       ...EDGE_HEADERS,
       'x-trace-id': randomUUID(),
       'content-type': 'application/json; charset=utf-8',
+      'content-length': Buffer.byteLength(body),
     });
     response.end(body);
   });

@@ -2,11 +2,11 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
+import { freePort, isFree } from './free-port.ts';
 import { type Account, serverAccount } from './postgres/account.ts';
 import { type Binaries, serverBinaries } from './postgres/binaries.ts';
 import { type Cluster, openCluster, ROLE } from './postgres/cluster.ts';
 import { databaseHome } from './postgres/home.ts';
-import { freePort, isFree } from './postgres/port.ts';
 import { findPostmaster, launch, type Postmaster, shutDown } from './postgres/postmaster.ts';
 import { connect, ensureDatabase, register, unregister } from './postgres/usage.ts';
 

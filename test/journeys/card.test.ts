@@ -1,53 +1,316 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
+import { once } from 'node:events';
+import { request } from 'node:http';
+import test, { type TestContext } from 'node:test';
 import { audit } from '../../src/ledger/audit.ts';
-import { startGateway } from '../support/gateway.ts';
-import { startStubUpstream } from '../support/stub-upstream.ts';
+import { BASE_URL, type Call, type Gateway, startGateway } from '../support/gateway.ts';
+import * as upstreamModes from '../support/stub-upstream.ts';
+import {
+  Drip,
+  type Mode,
+  mp3,
+  type StubUpstream,
+  silentMp3,
+  startStubUpstream,
+  wav,
+} from '../support/stub-upstream.ts';
+import { until } from '../support/until.ts';
 
-test('R3: a request costs ceil(characters x rate), 198 micro-USD for "Hello world"', async (t) => {
+interface Bench {
+  readonly gateway: Gateway;
+  readonly upstream: StubUpstream;
+}
+
+async function bench(t: TestContext, env: Record<string, string> = {}): Promise<Bench> {
   const upstream = await startStubUpstream();
   t.after(() => upstream.close());
-  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url });
+  return { upstream, gateway: await startGateway(t, { SPEECH_BASE_URL: upstream.url, ...env }) };
+}
+
+const say = (account: string | undefined, body: object = { text: 'Hello world' }): Call => ({
+  method: 'POST',
+  json: body,
+  headers: account === undefined ? {} : { 'x-credit-account': account },
+});
+
+test('R3: a request costs ceil(characters x rate), 198 micro-USD for "Hello world"', async (t) => {
+  const { gateway, upstream } = await bench(t);
   const account = await gateway.fund(500);
-  const reply = await gateway.call('/tts', {
-    method: 'POST',
-    json: { text: '  Hello world\n' },
-    headers: { 'x-credit-account': account },
-  });
+  const reply = await gateway.call(
+    '/tts',
+    say(account, { text: '  Hello world\n', voice: 'provider-a_nova', speed: 1.5 }),
+  );
   assert.equal(reply.status, 200);
   assert.equal(reply.headers.get('content-type'), 'audio/mpeg');
   assert.equal(reply.headers.get('x-credit-account'), account);
-  assert.equal(reply.headers.get('x-credit-balance'), String(5_000_000 - 198));
+  assert.equal(reply.headers.get('x-credit-balance'), '4999802');
+  assert.equal(reply.headers.get('cache-control'), 'private, no-store');
   assert.equal(await gateway.balance(account), 4_999_802n);
-  assert.equal(upstream.requests.length, 1);
+  const sent = { model: 'tts-1', input: 'Hello world', voice: 'nova', speed: 1.5, response_format: 'mp3' };
+  assert.deepEqual(upstream.requests[0]?.body, sent);
+  const credits = await gateway.call(`/credits/${account}`);
+  assert.deepEqual(credits.json, {
+    accountId: account,
+    balanceMicroUsd: 4999802,
+    balanceUsd: '4.999802',
+    currency: 'USD',
+  });
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('50 parallel requests on an account that can pay for 20: exactly 20 are served', async (t) => {
-  const upstream = await startStubUpstream();
-  t.after(() => upstream.close());
-  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url });
+test('GET and text/plain speak as JSON does', async (t) => {
+  const { gateway, upstream } = await bench(t);
   const account = await gateway.fund(500);
-  const text = 'x'.repeat(4096);
-  const price = 4096n * 36n;
-  const drain = 5_000_000n - 20n * price;
-  await gateway.db
-    .updateTable('account')
-    .set({ balance_micro_usd: 20n * price })
-    .where('id', '=', account)
-    .execute();
+  const headers = { 'x-credit-account': account };
+  const query = '/tts?text=Hello+w%C3%B6rld&model=provider-a/tts-1-hd&voice=provider-a_ash&speed=0.5';
+  assert.equal((await gateway.call(query, { headers })).status, 200);
+  const plain = await gateway.call('/tts?model=provider-a/tts-1-hd&voice=provider-a_ash&speed=0.5', {
+    method: 'POST',
+    headers: { ...headers, 'content-type': 'text/plain' },
+    body: 'Hello wörld',
+  });
+  assert.equal(plain.status, 200);
+  assert.equal(plain.headers.get('x-credit-balance'), String(5_000_000 - 2 * 11 * 36));
+  assert.deepEqual(upstream.requests[0]?.body, upstream.requests[1]?.body);
+});
+
+test('R12: no account, an unknown account and too little balance are all 402, and charge nothing', async (t) => {
+  const { gateway, upstream } = await bench(t);
+  const account = await gateway.fund(500);
+  await gateway.db.deleteFrom('transfer').execute();
+  await gateway.db.updateTable('account').set({ balance_micro_usd: 197n }).where('id', '=', account).execute();
+  const cases: [string | undefined, string][] = [
+    [undefined, 'no_account'],
+    ['', 'no_account'],
+    ['6b1f0f9e-0000-4000-8000-000000000000', 'unknown_account'],
+    ['not a uuid', 'unknown_account'],
+    ['00000000-0000-4000-8000-000000000002', 'unknown_account'],
+    [account, 'insufficient_funds'],
+  ];
+  for (const [named, reason] of cases) {
+    const reply = await gateway.call('/tts', say(named));
+    assert.equal(reply.status, 402, reason);
+    assert.equal(reply.json.error.details.reason, reason);
+  }
+  assert.equal(upstream.requests.length, 0);
+  assert.equal(await gateway.balance(account), 197n);
+  const { count } = await gateway.db
+    .selectFrom('account')
+    .select(({ fn }) => fn.countAll<bigint>().as('count'))
+    .where('kind', '=', 'card')
+    .executeTakeFirstOrThrow();
+  assert.equal(count, 1n, 'naming an unknown account makes no account');
+});
+
+test('R11, R46: the 402 names the amount, and carries the challenge in both headers', async (t) => {
+  const { gateway } = await bench(t);
+  for (const call of [say(undefined), { method: 'GET' }]) {
+    const reply = await gateway.call(call.method === 'GET' ? '/tts?text=Hello' : '/tts', call);
+    const body = reply.json;
+    assert.equal(body.amount, '500');
+    assert.equal(body.currency, 'usd');
+    assert.equal(body.topUpUrl, `${BASE_URL}/top-up?amount=500`);
+    assert.equal(body.creditAccount.name, 'x-credit-account');
+    assert.equal(reply.headers.get('cache-control'), 'no-store');
+    const required = Buffer.from(reply.headers.get('payment-required') ?? '', 'base64').toString();
+    assert.deepEqual(JSON.parse(required), body);
+    const challenge = reply.headers.get('www-authenticate') ?? '';
+    assert.match(
+      challenge,
+      /^Payment id="[^"]+", realm="speechgate", method="credits", intent="charge", request="[\w-]+", expires="[^"]+"$/,
+    );
+    const parameters = Object.fromEntries(
+      [...challenge.matchAll(/(\w+)="([^"]*)"/g)].map((match) => [match[1], match[2]]),
+    );
+    assert.equal(
+      Buffer.from(parameters.request as string, 'base64url').toString(),
+      `{"amount":"500","currency":"usd","topUpUrl":"${BASE_URL}/top-up?amount=500&challenge=${parameters.id}"}`,
+    );
+    assert.ok(Date.parse(parameters.expires as string) > Date.now());
+    assert.equal(body.error.details.challengeId, parameters.id);
+  }
+});
+
+test('50 parallel requests on an account that can pay for 20: exactly 20 are served', async (t) => {
+  const { gateway, upstream } = await bench(t);
+  const account = await gateway.fund(500);
+  const large = say(account, { text: 'x'.repeat(4096), model: 'provider-a/tts-1-hd' });
+  await Promise.all(Array.from({ length: 33 }, () => gateway.call('/tts', large)));
+  const rest = Number(await gateway.balance(account));
+  const characters = Math.floor(rest / 18 / 20);
+  const served = upstream.requests.length;
   const replies = await Promise.all(
-    Array.from({ length: 50 }, () =>
-      gateway.call('/tts', {
-        method: 'POST',
-        json: { text, model: 'provider-a/tts-1-hd' },
-        headers: { 'x-credit-account': account },
-      }),
-    ),
+    Array.from({ length: 50 }, () => gateway.call('/tts', say(account, { text: 'x'.repeat(characters) }))),
   );
   assert.equal(replies.filter((reply) => reply.status === 200).length, 20);
   assert.equal(replies.filter((reply) => reply.status === 402).length, 30);
-  assert.equal(await gateway.balance(account), 0n);
-  await gateway.db.updateTable('account').set({ balance_micro_usd: drain }).where('id', '=', account).execute();
+  assert.equal(upstream.requests.length - served, 20, 'the provider is called for what was paid only');
+  assert.equal(Number(await gateway.balance(account)), rest - 20 * characters * 18);
   assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('R9: each upstream fault gives its error and leaves the balance unchanged', async (t) => {
+  const { gateway, upstream } = await bench(t, { SPEECH_TIMEOUT_MS: '400' });
+  const account = await gateway.fund(500);
+  const { empty, fastApiError, garbage, hangBeforeHeaders, html, json, openAiError, redirect } = upstreamModes;
+  const { closeBeforeHeaders, resetBeforeHeaders, tooManyRequests } = upstreamModes;
+  const cases: [string, Mode, number, string][] = [
+    ['an empty body', empty(), 502, 'TTS_UPSTREAM_ERROR'],
+    ['a FastAPI error', fastApiError(), 502, 'TTS_UPSTREAM_ERROR'],
+    ['an OpenAI error', openAiError(500), 502, 'TTS_UPSTREAM_ERROR'],
+    ['garbage', garbage(), 502, 'TTS_UPSTREAM_ERROR'],
+    ['HTML', html(), 502, 'TTS_UPSTREAM_ERROR'],
+    ['JSON', json({ audio: 'none' }), 502, 'TTS_UPSTREAM_ERROR'],
+    ['a redirect', redirect('http://127.0.0.1:1/'), 502, 'TTS_UPSTREAM_ERROR'],
+    ['a hang', hangBeforeHeaders(), 503, 'TTS_UNAVAILABLE'],
+    ['a reset', resetBeforeHeaders(), 503, 'TTS_UNAVAILABLE'],
+    ['a closed connection', closeBeforeHeaders(), 503, 'TTS_UNAVAILABLE'],
+    ['429', tooManyRequests('7'), 503, 'TTS_UNAVAILABLE'],
+  ];
+  for (const [name, mode, status, code] of cases) {
+    await t.test(name, async () => {
+      upstream.mode = mode;
+      const reply = await gateway.call('/tts', say(account));
+      assert.equal(reply.json.error.code, code);
+      assert.equal(reply.status, status);
+      if (name === '429') assert.equal(reply.headers.get('retry-after'), '7');
+      assert.equal(await gateway.balance(account), 5_000_000n);
+      assert.deepEqual(await audit(gateway.db), []);
+    });
+  }
+  await t.test('unreachable', async () => {
+    await upstream.close();
+    const reply = await gateway.call('/tts', say(account));
+    assert.equal(reply.json.error.code, 'TTS_UNAVAILABLE');
+    assert.equal(await gateway.balance(account), 5_000_000n);
+  });
+});
+
+test('R55: an upstream that breaks off after its first bytes costs nothing, and the connection is reset', async (t) => {
+  const { gateway, upstream } = await bench(t, { SPEECH_TIMEOUT_MS: '1000' });
+  const account = await gateway.fund(500);
+  const { contentLengthTooLarge, cutChunked, hangInBody, resetInBody } = upstreamModes;
+  for (const mode of [contentLengthTooLarge(), cutChunked(), resetInBody(), hangInBody()]) {
+    upstream.mode = mode;
+    await assert.rejects(gateway.call('/tts', say(account)), /aborted|ECONNRESET|socket hang up/);
+    await until(async () => (await gateway.balance(account)) === 5_000_000n);
+  }
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('R56: card TTS passes WAV on as audio/wav', async (t) => {
+  const { gateway, upstream } = await bench(t);
+  upstream.mode = wav();
+  const reply = await gateway.call('/tts', say(await gateway.fund(500)));
+  assert.equal(reply.status, 200);
+  assert.equal(reply.headers.get('content-type'), 'audio/wav');
+});
+
+test('R55: the first audio arrives before the upstream has finished, the last once it is captured', async (t) => {
+  const { gateway, upstream } = await bench(t);
+  const account = await gateway.fund(500);
+  const drip = new Drip();
+  upstream.mode = drip.mode;
+  const audio = silentMp3(2000);
+  const outgoing = request(`${gateway.url}/tts?text=Hello+world`, { headers: { 'x-credit-account': account } });
+  outgoing.end();
+  await drip.opened;
+  drip.write(audio.subarray(0, 8000));
+  const [incoming] = await once(outgoing, 'response');
+  const [first] = await once(incoming, 'data');
+  assert.ok(first.length > 0);
+  assert.equal(
+    (await gateway.db.selectFrom('transfer').select('state').where('kind', '=', 'charge').executeTakeFirstOrThrow())
+      .state,
+    'pending',
+  );
+  const chunks = [first];
+  incoming.on('data', (chunk: Buffer) => chunks.push(chunk));
+  drip.write(audio.subarray(8000));
+  drip.end();
+  await once(incoming, 'end');
+  assert.deepEqual(Buffer.concat(chunks), Buffer.from(audio));
+  assert.equal(
+    (await gateway.db.selectFrom('transfer').select('state').where('kind', '=', 'charge').executeTakeFirstOrThrow())
+      .state,
+    'posted',
+  );
+});
+
+test('R55: a caller who hangs up at 0 %, at half and at the last byte is charged each time', async (t) => {
+  const { gateway, upstream } = await bench(t);
+  const account = await gateway.fund(500);
+  const audio = silentMp3(2000);
+  let balance = 5_000_000n;
+  for (const share of [0, 0.5, 1]) {
+    const drip = new Drip();
+    upstream.mode = drip.mode;
+    const outgoing = request(`${gateway.url}/tts?text=Hello+world`, { headers: { 'x-credit-account': account } });
+    outgoing.on('error', () => {});
+    outgoing.end();
+    await drip.opened;
+    const sent = Math.floor(audio.length * share);
+    if (sent > 0) {
+      drip.write(audio.subarray(0, sent));
+      const [incoming] = await once(outgoing, 'response');
+      incoming.on('error', () => {});
+      for (let received = 0; received < sent - 1; ) received += (await once(incoming, 'data'))[0].length;
+    }
+    outgoing.destroy();
+    drip.write(audio.subarray(sent));
+    drip.end();
+    balance -= 198n;
+    await until(async () => {
+      const pending = await gateway.db.selectFrom('transfer').select('id').where('state', '=', 'pending').execute();
+      return pending.length === 0;
+    });
+    assert.equal(await gateway.balance(account), balance, `gone at ${share * 100} %`);
+    assert.equal(await upstream.requests.at(-1)?.closed, 'complete', 'synthesis was read to the end');
+  }
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('R55: a caller who does not read never slows the upstream', async (t) => {
+  const { gateway, upstream } = await bench(t);
+  const account = await gateway.fund(500);
+  upstream.mode = mp3(20 * 60 * 1000);
+  const outgoing = request(`${gateway.url}/tts?text=Hello+world`, { headers: { 'x-credit-account': account } });
+  outgoing.on('error', () => {});
+  outgoing.end();
+  const [incoming] = await once(outgoing, 'response');
+  incoming.pause();
+  await until(async () => {
+    const { state } = await gateway.db
+      .selectFrom('transfer')
+      .select('state')
+      .where('kind', '=', 'charge')
+      .executeTakeFirstOrThrow();
+    return state === 'posted';
+  });
+  outgoing.destroy();
+});
+
+test('a hold that was lost is not delivered', async (t) => {
+  const { gateway, upstream } = await bench(t);
+  const account = await gateway.fund(500);
+  const drip = new Drip();
+  upstream.mode = drip.mode;
+  const reply = gateway.call('/tts', say(account));
+  await drip.opened;
+  await gateway.db.updateTable('transfer').set({ fence: 2 }).where('state', '=', 'pending').execute();
+  drip.write(silentMp3(500));
+  drip.end();
+  await assert.rejects(reply, /aborted|ECONNRESET|socket hang up/);
+});
+
+test('R47: a flow whose settings are absent is off, and says so', async (t) => {
+  const off = await startGateway(t, { STRIPE_SECRET_KEY: '', STRIPE_API_BASE: '' });
+  for (const reply of [await off.call('/tts?text=a'), await off.call('/top-up', { method: 'POST' })]) {
+    assert.equal(reply.status, 503);
+    assert.equal(reply.json.error.code, 'CONFIG_ERROR');
+  }
+  const mute = await startGateway(t, { SPEECH_BASE_URL: '' });
+  const reply = await mute.call('/tts?text=a');
+  assert.equal(reply.status, 503);
+  assert.equal(reply.json.error.code, 'TTS_PROVIDER_NOT_CONFIGURED');
 });

@@ -1,3 +1,4 @@
+import { AssertionError } from 'node:assert';
 import type { TestEvent } from 'node:test/reporters';
 import { inspect } from 'node:util';
 
@@ -46,7 +47,7 @@ export default async function* report(events: AsyncIterable<TestEvent>): AsyncGe
         if (!isParent) tell({ kind: 'passed', name });
       } else if (!isParent || !failedThroughChildren(event.data.details.error)) {
         const { error } = event.data.details;
-        tell({ kind: 'failed', name, diagnostics: inspect(error.cause ?? error, { depth: 8 }) });
+        tell({ kind: 'failed', name, diagnostics: describe(error.cause ?? error) });
       }
     }
   }
@@ -56,4 +57,13 @@ export default async function* report(events: AsyncIterable<TestEvent>): AsyncGe
 
 function failedThroughChildren(error: Error): boolean {
   return 'failureType' in error && error.failureType === 'subtestsFailed';
+}
+
+const INSPECTION = { depth: 8, maxStringLength: 5000 };
+
+/** Message, stack and properties of what a test threw; node shows only the top of an assertion's two values. */
+function describe(thrown: unknown): string {
+  if (!(thrown instanceof AssertionError)) return inspect(thrown, INSPECTION);
+  const { stack, expected, actual } = thrown;
+  return `${stack}\n  expected: ${inspect(expected, INSPECTION)}\n  actual: ${inspect(actual, INSPECTION)}`;
 }

@@ -84,7 +84,7 @@ export async function runTestFile(
   else if (code !== 0 && (!complete || result.failures.length === 0)) {
     fail('(crash)', `The process ended with ${signalName ?? `exit code ${code}`}, ${lastBegun}`);
   } else if (!complete && tests > 0) fail('(crash)', `The process ended early, ${lastBegun}`);
-  else if (tests === 0) fail('(no tests)', 'The file has no tests.');
+  else if (tests === 0) fail('(no tests)', 'The file has no tests, or its process ended early.');
 
   return { ...result, path, output: output.trim(), milliseconds: Math.round(performance.now() - startedAt) };
 }

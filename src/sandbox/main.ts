@@ -1,0 +1,108 @@
+import { mkdir, rm } from 'node:fs/promises';
+import { resolve } from 'node:path';
+import closeWithGrace from 'close-with-grace';
+import { createApp } from '../app.ts';
+import { describeFaults, readConfig } from '../config.ts';
+import { openDatabase } from '../db/database.ts';
+import { migrate } from '../db/migrate.ts';
+import { findCardAccount } from '../ledger/accounts.ts';
+import { createLogger } from '../logger.ts';
+import { startCheckout } from './checkout/server.ts';
+import { buyDemoCredit } from './demo-account.ts';
+import { freePort } from './free-port.ts';
+import { instructions } from './instructions.ts';
+import { sandboxKeys } from './keys.ts';
+import { startPostgres } from './postgres.ts';
+import { readSandboxFile, SANDBOX_FILE, writeSandboxFile } from './sandbox-file.ts';
+
+/** The demo account is topped up by a new purchase when it holds less. */
+const MIN_DEMO_BALANCE_MICRO_USD = 1_000_000n;
+const DEMO_CREDIT_CENTS = 1000;
+const PARENT_CHECK_MS = 1_000;
+const EXIT_CONFIG = 78;
+
+const startedAt = performance.now();
+const seconds = () => ((performance.now() - startedAt) / 1000).toFixed(1);
+const progress = (message: string) => console.log(`${seconds().padStart(5)} s  ${message}`);
+
+const dataDir = resolve(process.env.DATA_DIR ?? './data');
+/** What has been started, in the order of starting; stopping goes backwards. */
+const started: { close(): Promise<void> }[] = [];
+
+const closer = closeWithGrace({ delay: 60_000, logger: false }, async ({ err }) => {
+  if (err) console.error('The sandbox stops after an error:', err);
+  for (const part of started.reverse()) await part.close();
+});
+stopWithParent();
+
+await mkdir(dataDir, { recursive: true });
+const before = await readSandboxFile(dataDir);
+await rm(resolve(dataDir, SANDBOX_FILE), { force: true });
+const keys = await sandboxKeys(dataDir);
+
+let databaseUrl = process.env.DATABASE_URL;
+if (!databaseUrl) {
+  progress('Starting PostgreSQL');
+  const postgres = await startPostgres({ dataDir, onProgress: progress });
+  started.push({ close: () => postgres.stop() });
+  databaseUrl = postgres.url;
+}
+progress('Bringing the schema up to date');
+await migrate(databaseUrl);
+
+progress('Starting the local card checkout');
+const checkout = await startCheckout({ dataDir, secretKey: keys.stripeSecretKey });
+started.push(checkout);
+
+progress('Starting the gateway and its voice');
+const port = await freePort(Number(process.env.PORT ?? 8080));
+if (String(port) !== (process.env.PORT ?? '8080')) progress(`Port ${process.env.PORT ?? 8080} is taken, using ${port}`);
+const result = readConfig({
+  LOG_LEVEL: 'warn',
+  SPEECH_BASE_URL: 'embedded:',
+  ...process.env,
+  PORT: String(port),
+  DATA_DIR: dataDir,
+  DATABASE_URL: databaseUrl,
+  STRIPE_SECRET_KEY: keys.stripeSecretKey,
+  STRIPE_API_BASE: checkout.apiBase,
+  CHECKOUT_ORIGIN: checkout.origin,
+});
+if ('faults' in result) {
+  console.error(`The sandbox can't start:\n${describeFaults(result.faults)}`);
+  await closer.close();
+  process.exit(EXIT_CONFIG);
+}
+const { config } = result;
+const app = await createApp(config, createLogger(config.logLevel));
+started.push(app);
+await app.server.listen({ host: config.host, port: config.port });
+if (config.adminPort !== undefined) await app.admin.listen({ host: '127.0.0.1', port: config.adminPort });
+
+const creditAccount = await demoAccount(before?.creditAccount);
+await writeSandboxFile(dataDir, {
+  baseUrl: config.baseUrl,
+  creditAccount,
+  checkoutUrl: checkout.origin,
+  chain: null,
+  facilitatorUrl: null,
+  wallet: null,
+});
+progress('Ready');
+console.log(instructions({ baseUrl: config.baseUrl, creditAccount, dataDir }));
+
+async function demoAccount(former: string | undefined): Promise<string> {
+  const db = openDatabase(config.databaseUrl, { maxConnections: 1 });
+  const account = former && (await findCardAccount(db, former).finally(() => db.destroy()));
+  if (account && account.balanceMicroUsd >= MIN_DEMO_BALANCE_MICRO_USD) return account.id;
+  progress('Buying credit for the demo account');
+  return buyDemoCredit(config.baseUrl, DEMO_CREDIT_CENTS);
+}
+
+/** npm, when it is killed, leaves its child behind; the child then stops by itself. */
+function stopWithParent(): void {
+  const parent = process.ppid;
+  setInterval(() => {
+    if (process.ppid !== parent) process.kill(process.pid, 'SIGTERM');
+  }, PARENT_CHECK_MS).unref();
+}

@@ -1,0 +1,30 @@
+import { readFile, rename, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+
+export const SANDBOX_FILE = 'sandbox.json';
+
+/** What a program needs to use a running sandbox. A part that can't run here is null. */
+export interface SandboxFile {
+  readonly baseUrl: string;
+  readonly creditAccount: string;
+  readonly checkoutUrl: string;
+  readonly chain: { readonly rpcUrl: string; readonly chainId: number; readonly asset: string } | null;
+  readonly facilitatorUrl: string | null;
+  readonly wallet: { readonly address: string; readonly privateKey: string } | null;
+}
+
+/** What the last sandbox on this directory wrote; undefined when there was none, or its file is damaged. */
+export async function readSandboxFile(dataDir: string): Promise<SandboxFile | undefined> {
+  try {
+    return JSON.parse(await readFile(join(dataDir, SANDBOX_FILE), 'utf8'));
+  } catch {
+    return undefined;
+  }
+}
+
+/** Writes the file at once and whole, readable by its owner only: it holds a bearer id and a private key. */
+export async function writeSandboxFile(dataDir: string, content: SandboxFile): Promise<void> {
+  const file = join(dataDir, SANDBOX_FILE);
+  await writeFile(`${file}.new`, `${JSON.stringify(content, null, 2)}\n`, { mode: 0o600 });
+  await rename(`${file}.new`, file);
+}

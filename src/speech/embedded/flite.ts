@@ -1,0 +1,69 @@
+import type { Recipe } from './recipes.ts';
+import { WasiSandbox } from './wasi.ts';
+
+/** Samples per second of every speaker used here. */
+export const FLITE_SAMPLE_RATE = 16_000;
+
+const WAV_HEADER_BYTES = 44;
+const MEMORY_WORTH_KEEPING = 64 * 1024 * 1024;
+
+/**
+ * The flite synthesizer, a command line program in WebAssembly. Each run starts from the same image of its memory, so that none
+ * sees what another left behind, without the cost of a new instance.
+ */
+export class Flite {
+  private readonly wasi = new WasiSandbox();
+  private readonly image: Uint8Array;
+  private instance: WebAssembly.Instance | undefined;
+
+  constructor(private readonly module: WebAssembly.Module) {
+    this.instance = this.instantiate();
+    this.image = new Uint8Array(memoryOf(this.instance).buffer).slice();
+  }
+
+  /**
+   * Speaks one segment of printable ASCII, with the sounds `stretch` times as long as the speaker's own. Returns 16-bit mono
+   * samples at FLITE_SAMPLE_RATE, none if there is nothing to speak.
+   */
+  speak(text: string, recipe: Recipe, stretch: number): Int16Array {
+    this.instance ??= this.instantiate();
+    const instance = this.instance;
+    const memory = memoryOf(instance);
+    this.restoreImage(memory);
+    this.wasi.prepare(memory, ['flite', ...optionsOf(recipe, stretch), '-o', 'speech.wav', '-t', text]);
+
+    this.instance = undefined;
+    (instance.exports._start as () => void)();
+    if (memory.buffer.byteLength <= MEMORY_WORTH_KEEPING) this.instance = instance;
+
+    return samplesOf(this.wasi.takeOutput());
+  }
+
+  private instantiate(): WebAssembly.Instance {
+    return new WebAssembly.Instance(this.module, { wasi_snapshot_preview1: this.wasi.imports });
+  }
+
+  private restoreImage(memory: WebAssembly.Memory): void {
+    const bytes = new Uint8Array(memory.buffer);
+    bytes.set(this.image);
+    bytes.fill(0, this.image.length);
+  }
+}
+
+function memoryOf(instance: WebAssembly.Instance): WebAssembly.Memory {
+  return instance.exports.memory as WebAssembly.Memory;
+}
+
+function optionsOf(recipe: Recipe, stretch: number): string[] {
+  const options = ['-voice', recipe.speaker, '--setf', `duration_stretch=${stretch.toFixed(4)}`];
+  if (recipe.pitch !== undefined) {
+    options.push('--setf', `int_f0_target_mean=${recipe.pitch.mean}`);
+    options.push('--setf', `int_f0_target_stddev=${recipe.pitch.deviation}`);
+  }
+  return options;
+}
+
+function samplesOf(wav: Uint8Array): Int16Array {
+  const samples = Uint8Array.from(wav.subarray(WAV_HEADER_BYTES));
+  return new Int16Array(samples.buffer, 0, samples.length >> 1);
+}

@@ -1,0 +1,34 @@
+/** How a voice is made out of one of flite's speakers. */
+export interface Recipe {
+  readonly speaker: 'slt' | 'rms' | 'awb' | 'kal16';
+  /** Mean and standard deviation of the fundamental frequency in Hz, before the shift. The speaker's own when absent. */
+  readonly pitch?: { readonly mean: number; readonly deviation: number };
+  /** Factor on all frequencies, formants and pitch alike: above 1 sounds like a smaller speaker. */
+  readonly shift: number;
+  /** Factor on the amplitude that makes the voices about equally loud. */
+  readonly gain: number;
+}
+
+const RECIPES = {
+  alloy: { speaker: 'slt', shift: 1, gain: 0.86 },
+  ash: { speaker: 'rms', shift: 1, gain: 1.48 },
+  coral: { speaker: 'slt', pitch: { mean: 158, deviation: 15 }, shift: 0.92, gain: 1.04 },
+  echo: { speaker: 'awb', shift: 1, gain: 1.4 },
+  fable: { speaker: 'awb', pitch: { mean: 149, deviation: 19 }, shift: 1.06, gain: 1.36 },
+  nova: { speaker: 'slt', pitch: { mean: 209, deviation: 14 }, shift: 0.98, gain: 0.68 },
+  onyx: { speaker: 'kal16', pitch: { mean: 90, deviation: 10 }, shift: 0.95, gain: 3.3 },
+  sage: { speaker: 'rms', shift: 1.11, gain: 1.48 },
+  shimmer: { speaker: 'awb', pitch: { mean: 176, deviation: 18 }, shift: 1.08, gain: 1.16 },
+} as const satisfies Record<string, Recipe>;
+
+/** The voices that have a recipe of their own. */
+export const VOICES = Object.keys(RECIPES);
+
+/** The recipe of a voice. A name without one of its own shares that of another, always the same. */
+export function recipeOf(voice: string): Recipe {
+  const recipes: Record<string, Recipe> = RECIPES;
+  if (Object.hasOwn(recipes, voice)) return recipes[voice] as Recipe;
+  let sum = 0;
+  for (const character of voice) sum += character.codePointAt(0) as number;
+  return recipes[VOICES[sum % VOICES.length] as string] as Recipe;
+}

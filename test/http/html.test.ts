@@ -1,0 +1,36 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { html, raw } from '../../src/http/html.ts';
+
+test('an interpolated value is escaped for text and for quoted attributes', () => {
+  const value = `<a href="x" id='y'>&amp;</a>`;
+  assert.equal(
+    String(html`<p title="${value}">${value}</p>`),
+    '<p title="&lt;a href=&quot;x&quot; id=&#39;y&#39;&gt;&amp;amp;&lt;/a&gt;">' +
+      '&lt;a href=&quot;x&quot; id=&#39;y&#39;&gt;&amp;amp;&lt;/a&gt;</p>',
+  );
+});
+
+test('whatever is interpolated, no markup comes out of it', () => {
+  fc.assert(
+    fc.property(fc.string({ unit: 'binary' }), (value) => {
+      const inner = String(html`<i>${value}</i>`).slice('<i>'.length, -'</i>'.length);
+      assert.doesNotMatch(inner, /[<>"']|&(?!(amp|lt|gt|quot|#39);)/);
+    }),
+  );
+});
+
+test('a fragment is nested as it is, and escaped once', () => {
+  const name = html`<b>${'R&D'}</b>`;
+  assert.equal(String(html`<p>${name} ${raw('<br>')} ${3}</p>`), '<p><b>R&amp;D</b> <br> 3</p>');
+});
+
+test('an object that only looks like a fragment is escaped', () => {
+  const impostor = { toString: () => '<script>' } as unknown as string;
+  assert.equal(String(html`${impostor}`), '&lt;script&gt;');
+});
+
+test('the template may hold backslashes and dollar signs', () => {
+  assert.equal(String(html`\u00e9 \\ $${5}`), 'é \\ $5');
+});

@@ -1,0 +1,65 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { loadEngine } from '../../../src/speech/embedded/engine.ts';
+import { FLITE_SAMPLE_RATE, Flite } from '../../../src/speech/embedded/flite.ts';
+import { recipeOf, VOICES } from '../../../src/speech/embedded/recipes.ts';
+import { medianPitch } from './sound.ts';
+
+const SENTENCE = 'The quick brown fox jumps over the lazy dog, and then it runs away.';
+
+const engine = await loadEngine();
+const flite = new Flite(engine);
+
+for (const voice of VOICES) {
+  const recipe = recipeOf(voice);
+
+  test(`${voice}: sounds last as many times longer as they are stretched, at the same pitch`, () => {
+    const plain = flite.speak(SENTENCE, recipe, 1);
+    for (const stretch of [0.45, 2.2]) {
+      const stretched = flite.speak(SENTENCE, recipe, stretch);
+      const ratio = stretched.length / plain.length / stretch;
+      assert.ok(ratio > 0.97 && ratio < 1.03, `${stretch}: off by ${ratio}`);
+      const pitch = pitchOf(stretched) / pitchOf(plain);
+      // What is left is the speaker's livelier or flatter intonation.
+      assert.ok(pitch > 0.92 && pitch < 1.08, `${stretch}: pitch times ${pitch}`);
+    }
+  });
+}
+
+test('a run leaves nothing behind: the same text sounds the same whatever was spoken before', () => {
+  const recipe = recipeOf('alloy');
+  const first = new Flite(engine).speak(SENTENCE, recipe, 1);
+  flite.speak('7 '.repeat(60), recipeOf('onyx'), 2);
+  flite.speak('', recipeOf('ash'), 1);
+  assert.deepEqual(flite.speak(SENTENCE, recipe, 1), first);
+  assert.deepEqual(flite.speak(SENTENCE, recipe, 1), first);
+});
+
+test('a run that has grown the memory beyond what is kept changes nothing for the next', () => {
+  const recipe = recipeOf('onyx');
+  const reference = flite.speak(SENTENCE, recipe, 1);
+  const long = flite.speak('seven hundred and seventy seven thousand '.repeat(40), recipe, 2);
+  assert.ok(long.byteLength > 4 * 1024 * 1024, `only ${long.byteLength} bytes`);
+  assert.deepEqual(flite.speak(SENTENCE, recipe, 1), reference);
+});
+
+test('text that looks like options is spoken, not obeyed', () => {
+  for (const text of ['-voice kal', '--help', '-lv', '-o /tmp/other.wav', '-ssml <speak>hello</speak>']) {
+    assert.ok(flite.speak(text, recipeOf('alloy'), 1).length > 0.4 * FLITE_SAMPLE_RATE, text);
+  }
+});
+
+test('an unknown voice shares the recipe of a known one, always the same', () => {
+  const recipes = VOICES.map(recipeOf);
+  for (const voice of ['verse', '', 'constructor', '__proto__', '声']) {
+    assert.ok(recipes.includes(recipeOf(voice)), voice);
+    assert.equal(recipeOf(voice), recipeOf(voice));
+  }
+});
+
+function pitchOf(samples: Int16Array): number {
+  return medianPitch(
+    Float32Array.from(samples, (sample) => sample / 32_768),
+    FLITE_SAMPLE_RATE,
+  );
+}
