@@ -1,0 +1,17 @@
+import { FileAudioStore } from './file-store.ts';
+import { S3AudioStore } from './s3-store.ts';
+import { parseAudioStoreSetting } from './setting.ts';
+import type { AudioStore } from './store.ts';
+
+/**
+ * Opens the store that `AUDIO_STORE` names: `file:PATH` or `s3://bucket/prefix`, the latter with the AWS SDK's own
+ * variables. Nothing is touched or connected to before the first use.
+ * @throws TypeError for any other setting
+ */
+export function openAudioStore(setting: string): AudioStore {
+  const parsed = parseAudioStoreSetting(setting);
+  if (!parsed) throw new TypeError('AUDIO_STORE is neither file:PATH nor s3://bucket/prefix');
+  if (parsed.kind === 'file') return new FileAudioStore(parsed.path);
+  const endpoint = process.env.AWS_ENDPOINT_URL_S3?.trim() || process.env.AWS_ENDPOINT_URL?.trim() || undefined;
+  return new S3AudioStore({ bucket: parsed.bucket, prefix: parsed.prefix, endpoint });
+}
