@@ -1,6 +1,12 @@
+import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { resolve } from 'node:path';
+import { getAddress } from 'viem';
+import { parseAudioStoreSetting } from './audio/setting.ts';
 import { type Catalog, CatalogError, loadCatalog } from './speech/catalog.ts';
+import { type Asset, DEFAULT_ASSET, DEFAULT_NETWORK } from './x402/network.ts';
+import { type Payee, PayeeError, parsePayees } from './x402/payees.ts';
+import { parseSigningKeys, type SigningKey, SigningKeysError } from './x402/signing-keys.ts';
 
 export interface CardConfig {
   readonly secretKey: string;
@@ -17,6 +23,21 @@ export interface SpeechConfig {
   readonly timeoutMs: number;
 }
 
+export interface X402Config {
+  readonly facilitatorUrl: string;
+  readonly facilitatorToken: string | undefined;
+  readonly payees: readonly Payee[];
+  readonly asset: Asset;
+  /** Undefined while direct payment and deposits are off (R58). */
+  readonly rpcUrl: string | undefined;
+}
+
+export interface QuoteConfig {
+  /** The first one signs. */
+  readonly secrets: readonly [string, ...string[]];
+  readonly ttlSeconds: number;
+}
+
 export interface Config {
   readonly host: string;
   readonly port: number;
@@ -28,6 +49,12 @@ export interface Config {
   readonly catalog: Catalog;
   readonly speech: SpeechConfig | undefined;
   readonly card: CardConfig | undefined;
+  readonly x402: X402Config | undefined;
+  readonly quotes: QuoteConfig | undefined;
+  /** Keys of the signed metadata. */
+  readonly signingKeys: readonly SigningKey[] | undefined;
+  /** `file:PATH` or `s3://bucket/prefix`. */
+  readonly audioStore: string;
   /** Addresses and networks (CIDR) of the proxies in front. */
   readonly trustProxy: readonly string[];
   readonly edgeRateLimitMax: number;
@@ -90,6 +117,15 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
   const catalog = readCatalog();
   const speech = readSpeech();
   const card = readCard();
+  const x402 = readX402();
+  const quotes = readQuotes();
+  const signingKeys = readSigningKeys();
+
+  const dataDir = resolve(text('DATA_DIR') ?? './data');
+  const audioStore = text('AUDIO_STORE') ?? `file:${resolve(dataDir, 'audio')}`;
+  if (!parseAudioStoreSetting(audioStore)) {
+    fault('AUDIO_STORE', 'is no store', 'Set it to file:PATH or s3://bucket/prefix.');
+  }
 
   const trustProxy = (text('TRUST_PROXY') ?? '')
     .split(',')
@@ -115,10 +151,14 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     baseUrl: origin('BASE_URL', 'https://speech.example') ?? `http://${isIP(host) === 6 ? `[${host}]` : host}:${port}`,
     serviceName,
     databaseUrl,
-    dataDir: resolve(text('DATA_DIR') ?? './data'),
+    dataDir,
     catalog: catalog as Catalog,
     speech,
     card,
+    x402,
+    quotes,
+    signingKeys,
+    audioStore,
     trustProxy,
     edgeRateLimitMax: integer('EDGE_RATE_LIMIT_MAX', 1, 1_000_000_000) ?? 600,
     reconcileIntervalMs: integer('RECONCILE_INTERVAL_MS', 100, 86_400_000) ?? 15_000,
@@ -175,6 +215,95 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
       );
     }
     return { secretKey, apiBase, checkoutOrigin, topUpMaxCents };
+  }
+
+  function readX402(): X402Config | undefined {
+    const payTo = text('X402_PAY_TO');
+    const http = ['http:', 'https:'];
+    const facilitator = url(
+      'X402_FACILITATOR_URL',
+      text('X402_FACILITATOR_URL'),
+      http,
+      'https://facilitator.example/x402',
+    );
+    const facilitatorToken = text('X402_FACILITATOR_AUTH');
+    const rpc = url('X402_RPC_URL', text('X402_RPC_URL'), http, 'https://mainnet.base.org');
+    const asset = readAsset();
+    const payees = payTo === undefined ? undefined : readPayees(payTo);
+    const hasFacilitator = text('X402_FACILITATOR_URL') !== undefined;
+    if (payTo !== undefined && !hasFacilitator) {
+      fault('X402_FACILITATOR_URL', 'is not set, but X402_PAY_TO is', 'Set it to the base of the facilitator.');
+    }
+    if (payTo === undefined && hasFacilitator) {
+      fault('X402_PAY_TO', 'is not set, but X402_FACILITATOR_URL is', 'Set it to the address that is to be paid.');
+    }
+    if (facilitatorToken && !hasFacilitator) {
+      fault('X402_FACILITATOR_URL', 'is not set, but X402_FACILITATOR_AUTH is', 'Set it, or unset the token.');
+    }
+    if (!facilitator || !payees || !asset) return undefined;
+    return { facilitatorUrl: facilitator.href, facilitatorToken, payees, asset, rpcUrl: rpc?.href };
+  }
+
+  function readAsset(): Asset | undefined {
+    const network = text('X402_NETWORK') ?? DEFAULT_NETWORK;
+    const chainId = Number(/^eip155:([1-9]\d{0,14})$/.exec(network)?.[1]);
+    if (!chainId) fault('X402_NETWORK', 'names no EVM network', `Set it to a CAIP-2 name such as ${DEFAULT_NETWORK}.`);
+    const address = text('X402_ASSET') ?? DEFAULT_ASSET;
+    if (!/^0x[0-9a-fA-F]{40}$/.test(address)) {
+      return fault('X402_ASSET', 'is no address', `Set it to the address of the token, such as ${DEFAULT_ASSET}.`);
+    }
+    return {
+      network: network as Asset['network'],
+      chainId,
+      address: getAddress(address.toLowerCase()),
+      name: text('X402_ASSET_NAME') ?? 'USD Coin',
+      version: text('X402_ASSET_VERSION') ?? '2',
+    };
+  }
+
+  function readPayees(setting: string): readonly Payee[] | undefined {
+    try {
+      return parsePayees(setting);
+    } catch (error) {
+      if (!(error instanceof PayeeError)) throw error;
+      const fix = 'List address[:status[:validFrom[:validUntil]]], exactly one with the status current.';
+      return fault('X402_PAY_TO', error.message, fix);
+    }
+  }
+
+  function readQuotes(): QuoteConfig | undefined {
+    const secrets = readSecrets('QUOTE_SECRET');
+    const ttlSeconds = integer('QUOTE_TTL_SECONDS', 1, 86_400) ?? 300;
+    return secrets && { secrets, ttlSeconds };
+  }
+
+  function readSecrets(name: string): readonly [string, ...string[]] | undefined {
+    const value = text(name);
+    if (value === undefined) return undefined;
+    const [first = '', ...rest] = value.split(',').map((secret) => secret.trim());
+    if ([first, ...rest].some((secret) => Buffer.byteLength(secret) < 32)) {
+      const fix = 'Give at least 32 random bytes, such as from: openssl rand -base64 32. Separate several by commas.';
+      return fault(name, 'holds a secret that is too short', fix);
+    }
+    return [first, ...rest];
+  }
+
+  function readSigningKeys(): readonly SigningKey[] | undefined {
+    const file = text('SIGNING_KEYS_FILE');
+    if (file === undefined) return undefined;
+    const fix = 'Make or rotate the file with: npm run keys.';
+    let content: string;
+    try {
+      content = readFileSync(file, 'utf8');
+    } catch {
+      return fault('SIGNING_KEYS_FILE', "names a file that can't be read", fix);
+    }
+    try {
+      return parseSigningKeys(content, new Date());
+    } catch (error) {
+      if (!(error instanceof SigningKeysError)) throw error;
+      return fault('SIGNING_KEYS_FILE', `names a file that ${error.message}`, fix);
+    }
   }
 }
 
