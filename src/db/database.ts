@@ -18,6 +18,12 @@ const types: pg.CustomTypesConfig = {
 class PreparingClient extends pg.Client {
   static readonly #names = new Map<string, string>();
 
+  constructor(config?: string | pg.ClientConfig) {
+    super(config);
+    // A connection that breaks fails its statement and leaves the pool; without a listener it would end the process.
+    this.on('error', () => {});
+  }
+
   // @ts-expect-error pg overloads query; Kysely calls it with text and values, pg's own internals with a config object.
   override query(text: string | pg.QueryConfig, values?: unknown[], ...rest: unknown[]) {
     if (typeof text !== 'string' || !values?.length) {

@@ -38,7 +38,6 @@ stopWithParent();
 await mkdir(dataDir, { recursive: true });
 const before = await readSandboxFile(dataDir);
 await rm(resolve(dataDir, SANDBOX_FILE), { force: true });
-const keys = await sandboxKeys(dataDir);
 
 let databaseUrl = process.env.DATABASE_URL;
 if (!databaseUrl) {
@@ -50,6 +49,7 @@ if (!databaseUrl) {
 progress('Bringing the schema up to date');
 await migrate(databaseUrl);
 
+const keys = await sandboxKeys(dataDir);
 progress('Starting the local card checkout');
 const checkout = await startCheckout({ dataDir, secretKey: keys.stripeSecretKey });
 started.push(checkout);

@@ -27,7 +27,7 @@ ${account === undefined ? '' : html`<input type="hidden" name="accountId" value=
 ${challenge === undefined ? '' : html`<input type="hidden" name="challengeId" value="${challenge}">`}
 <button type="submit">Pay ${formatCents(amountCents)} USD by card</button>
 </form>
-<p class="hint">Prices start at 0.000018 USD a character. Credit does not expire.</p>`,
+<p class="hint">Nothing is charged before you confirm on the next page. The credit pays for speech by the character.</p>`,
   );
 }
 

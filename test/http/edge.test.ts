@@ -36,7 +36,11 @@ test('the edge', async (t) => {
       ['a header without a colon', 'GET / HTTP/1.1\r\nhost: a\r\nnonsense\r\n\r\n', 400],
       ['a control character in a header', 'GET / HTTP/1.1\r\nhost: a\r\nx: \x01\r\n\r\n', 400],
       ['two lengths', 'POST /tts HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab', 400],
-      ['a bad chunk', 'POST /tts HTTP/1.1\r\nhost: a\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n', 400],
+      [
+        'a bad chunk',
+        'POST /tts HTTP/1.1\r\nhost: a\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n',
+        400,
+      ],
       ['headers over 64 KiB', `GET / HTTP/1.1\r\nhost: a\r\nx: ${'a'.repeat(66_000)}\r\n\r\n`, 431],
       ['a request line over 64 KiB', `GET /${'a'.repeat(66_000)} HTTP/1.1\r\nhost: a\r\n\r\n`, 431],
       ['no host', 'GET / HTTP/1.1\r\nconnection: close\r\n\r\n', 400],

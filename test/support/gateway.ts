@@ -72,7 +72,7 @@ export async function startGateway(
   if ('faults' in result) throw new Error(describeFaults(result.faults));
   const { config } = result;
   const app = await createApp(config, createLogger(config.logLevel));
-  await app.server.listen({ host: '127.0.0.1', port: 0 });
+  await app.server.listen({ host: '127.0.0.1', port: env.PORT ? config.port : 0 });
   const { port } = app.server.server.address() as AddressInfo;
   const url = `http://127.0.0.1:${port}`;
   const db = openDatabase(databaseUrl, { maxConnections: 4 });

@@ -13,18 +13,24 @@ test('the voices are the nine of the catalog', () => {
   assert.deepEqual(VOICES, ['alloy', 'ash', 'coral', 'echo', 'fable', 'nova', 'onyx', 'sage', 'shimmer']);
 });
 
-test('at any speed the audio lasts 1/speed of its duration at speed 1, with every voice', async (t) => {
-  const voice = startVoice(t, 2);
-  const seconds = async (name: string, speed: number) =>
-    readMp3(await speak(voice, { text: SENTENCE, voice: name, speed })).seconds;
-  for (const name of VOICES) {
-    const [plain, ...others] = await Promise.all([1, 0.5, 0.8, 1.5, 2].map((speed) => seconds(name, speed)));
-    for (const [i, speed] of [0.5, 0.8, 1.5, 2].entries()) {
-      const ratio = ((others[i] as number) * speed) / (plain as number);
-      assert.ok(Math.abs(ratio - 1) < 0.03, `${name} at speed ${speed}: off by ${ratio}`);
+for (const { text, tolerance } of [
+  { text: SENTENCE, tolerance: 0.03 },
+  // MP3 frames last 36 ms, of half a second.
+  { text: 'Hello world', tolerance: 0.05 },
+]) {
+  test(`at any speed the audio lasts 1/speed of its duration at speed 1, with every voice: ${text}`, async (t) => {
+    const voice = startVoice(t, 2);
+    const seconds = async (name: string, speed: number) =>
+      readMp3(await speak(voice, { text, voice: name, speed })).seconds;
+    for (const name of VOICES) {
+      const [plain, ...others] = await Promise.all([1, 0.5, 2].map((speed) => seconds(name, speed)));
+      for (const [i, speed] of [0.5, 2].entries()) {
+        const ratio = ((others[i] as number) * speed) / (plain as number);
+        assert.ok(Math.abs(ratio - 1) < tolerance, `${name} at speed ${speed}: off by ${ratio}`);
+      }
     }
-  }
-});
+  });
+}
 
 test('every two voices differ in pitch by 4 percent or more', needsFfmpeg, async (t) => {
   const pitches = [...(await decodedVoices(t))].map(([name, samples]) => ({

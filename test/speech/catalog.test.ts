@@ -1,0 +1,124 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test from 'node:test';
+import { CatalogError, loadCatalog } from '../../src/speech/catalog.ts';
+import { startGateway } from '../support/gateway.ts';
+
+const VOICES = ['alloy', 'ash', 'coral', 'echo', 'fable', 'onyx', 'nova', 'sage', 'shimmer'];
+
+const acme = {
+  markupPercent: 150,
+  defaultModel: 'acme-2/fast',
+  models: [
+    {
+      id: 'acme-2/fast',
+      provider: 'acme-2',
+      name: 'Fast',
+      description: 'Fast.',
+      upstreamModel: 'kokoro',
+      baseRatePicoUsdPerCharacter: 1_000_002,
+      maxInputCharacters: 10,
+      defaultVoice: 'bella',
+      available: true,
+      voices: [{ voice: 'bella', name: 'Bella', upstreamVoice: 'af_bella' }],
+    },
+  ],
+};
+
+async function catalogFile(t: { after(hook: () => Promise<void>): void }, content: unknown): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), 'speechgate-catalog-'));
+  t.after(() => rm(directory, { recursive: true }));
+  const file = join(directory, 'catalog.json');
+  await writeFile(file, typeof content === 'string' ? content : JSON.stringify(content));
+  return file;
+}
+
+test('the built-in catalog is that of the specification', async (t) => {
+  const gateway = await startGateway(t);
+  const { json } = await gateway.call('/tts/models');
+  assert.equal(json.defaultModel, 'provider-a/tts-1');
+  assert.deepEqual(
+    json.models.map((model: { id: string; pricing: object; maxInputCharacters: number; available: boolean }) => [
+      model.id,
+      model.pricing,
+      model.maxInputCharacters,
+      model.available,
+    ]),
+    [
+      ['provider-a/tts-1', 0.000018, 18],
+      ['provider-a/tts-1-hd', 0.000036, 36],
+    ].map(([model, ratePerCharUsd, ratePerMillionCharsUsd]) => [
+      model,
+      {
+        currency: 'USD',
+        model,
+        billingUnit: 'character',
+        ratePerCharUsd,
+        ratePerMillionCharsUsd,
+        maxInputCharacters: 4096,
+      },
+      4096,
+      true,
+    ]),
+  );
+  for (const model of json.models) {
+    const voices = (await gateway.call(`/tts/voices?model=${model.id}`)).json;
+    assert.deepEqual(voices.voices, model.voices);
+    assert.deepEqual(
+      voices.voices.map((voice: { id: string }) => voice.id),
+      VOICES.map((slug) => `provider-a_${slug}`),
+    );
+    assert.equal(voices.total, 9);
+  }
+  assert.equal((await gateway.call('/tts/voices')).json.model, 'provider-a/tts-1');
+});
+
+test('R42: nothing in the code knows a provider: another catalog is served, priced and capped as it says', async (t) => {
+  const gateway = await startGateway(t, { CATALOG_FILE: await catalogFile(t, acme) });
+  const { json } = await gateway.call('/tts/models');
+  assert.equal(json.models[0].voices[0].id, 'acme-2_bella');
+  const over = await gateway.call('/tts', { method: 'POST', json: { text: 'a'.repeat(11) } });
+  assert.equal(over.status, 413);
+  assert.equal(over.json.error.details.maximum, 10);
+  const { error } = (await gateway.call('/tts', { method: 'POST', json: { text: 'abc' } })).json;
+  assert.equal(error.details.priceMicroUsd, 5, '3 characters at 1.500003 micro-USD, rounded up');
+});
+
+test('a catalog that can not be used is refused with every fault named', async (t) => {
+  const [model] = acme.models;
+  const cases: [string, unknown, RegExp][] = [
+    ['no JSON', '{', /can't be read as JSON/],
+    ['a missing member', { ...acme, markupPercent: undefined }, /markupPercent/],
+    ['an unknown member', { ...acme, extra: 1 }, /\(extra\)/],
+    [
+      'a float rate',
+      { ...acme, models: [{ ...model, baseRatePicoUsdPerCharacter: 1.5 }] },
+      /baseRatePicoUsdPerCharacter must be integer/,
+    ],
+    [
+      'a rate that is no whole number with the markup',
+      { ...acme, models: [{ ...model, baseRatePicoUsdPerCharacter: 1 }] },
+      /no whole number/,
+    ],
+    ['a default model that is not there', { ...acme, defaultModel: 'x/y' }, /x\/y is not in models/],
+    ['a default voice that is not there', { ...acme, models: [{ ...model, defaultVoice: 'x' }] }, /defaultVoice x/],
+    ['an id of another provider', { ...acme, models: [{ ...model, id: 'other/fast' }] }, /not of the form acme-2\//],
+    ['a model twice', { ...acme, models: [model, model] }, /listed twice/],
+    [
+      'several at once',
+      { ...acme, defaultModel: 'x/y', models: [{ ...model, defaultVoice: 'x' }] },
+      /x\/y.*defaultVoice x/,
+    ],
+  ];
+  for (const [name, content, message] of cases) {
+    await t.test(name, async (t) => {
+      const file = await catalogFile(t, content);
+      assert.throws(
+        () => loadCatalog(file),
+        (error) => error instanceof CatalogError && message.test(error.message),
+      );
+    });
+  }
+});

@@ -1,0 +1,41 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { TestContext } from 'node:test';
+import Stripe from 'stripe';
+import { type RunningCheckout, startCheckout } from '../../src/sandbox/checkout/server.ts';
+
+export const STRIPE_KEY = 'sk_test_gateway';
+
+export interface TestCheckout extends RunningCheckout {
+  /** Settings of a gateway that sells through this checkout. */
+  readonly env: Record<string, string>;
+  /** The processor's API, as another program of its owner would use it. */
+  readonly stripe: Stripe;
+  /** Presses Pay on the hosted page, and tells where it leads back to. */
+  pay(checkoutUrl: string): Promise<string>;
+}
+
+/** The sandbox's checkout with state of its own. */
+export async function testCheckout(t: TestContext): Promise<TestCheckout> {
+  const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-checkout-'));
+  const checkout = await startCheckout({ dataDir, secretKey: STRIPE_KEY });
+  t.after(async () => {
+    await checkout.close();
+    await rm(dataDir, { recursive: true, force: true });
+  });
+  const { hostname, port } = new URL(checkout.apiBase);
+  return {
+    ...checkout,
+    env: { STRIPE_SECRET_KEY: STRIPE_KEY, STRIPE_API_BASE: checkout.apiBase, CHECKOUT_ORIGIN: checkout.origin },
+    stripe: new Stripe(STRIPE_KEY, { host: hostname, port, protocol: 'http', telemetry: false }),
+    pay: async (checkoutUrl) => {
+      const paid = await fetch(checkoutUrl, {
+        method: 'POST',
+        body: new URLSearchParams({ card: 'accepted' }),
+        redirect: 'manual',
+      });
+      return paid.headers.get('location') ?? '';
+    },
+  };
+}

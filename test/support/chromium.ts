@@ -1,0 +1,42 @@
+import { accessSync } from 'node:fs';
+import type { TestContext } from 'node:test';
+import { type Browser, chromium } from 'playwright-core';
+
+const CANDIDATES = [
+  process.env.CHROMIUM_PATH,
+  '/usr/bin/chromium',
+  '/usr/bin/chromium-browser',
+  '/usr/bin/google-chrome',
+];
+
+const executablePath = CANDIDATES.find((path) => {
+  try {
+    accessSync(path ?? '');
+    return true;
+  } catch {
+    return false;
+  }
+});
+
+/** Why browser tests are skipped; false where Chromium is installed. */
+export const withoutChromium: string | false = executablePath
+  ? false
+  : 'Chromium is not installed (apt-get install chromium, or set CHROMIUM_PATH)';
+
+/** A headless Chromium that makes no connections of its own. */
+export async function openBrowser(t: TestContext): Promise<Browser> {
+  const browser = await chromium.launch({
+    executablePath: executablePath ?? '',
+    args: [
+      '--no-sandbox',
+      '--disable-gpu',
+      '--disable-quic',
+      '--no-first-run',
+      '--disable-background-networking',
+      '--disable-component-update',
+      '--disable-sync',
+    ],
+  });
+  t.after(() => browser.close());
+  return browser;
+}

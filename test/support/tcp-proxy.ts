@@ -1,0 +1,61 @@
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import type { TestContext } from 'node:test';
+
+export interface TcpProxy {
+  /** The URL of the target, led through the proxy. */
+  readonly url: string;
+  /** Breaks all connections and accepts no new ones. */
+  cut(): void;
+  /** Keeps all connections, and lets nothing through any more. */
+  freeze(): void;
+  /** Lets everything through again. */
+  restore(): void;
+}
+
+/** Stands between a client and a server, to take the server away and give it back. */
+export async function startTcpProxy(t: TestContext, target: string): Promise<TcpProxy> {
+  const { hostname, port } = new URL(target);
+  const sockets = new Set<Socket>();
+  let state: 'open' | 'cut' | 'frozen' = 'open';
+  const server = createServer((client) => {
+    if (state === 'cut') return void client.destroy();
+    const upstream = connect(Number(port), hostname);
+    for (const [from, to] of [
+      [client, upstream],
+      [upstream, client],
+    ] as const) {
+      sockets.add(from);
+      from.on('data', (chunk) => state === 'open' && to.write(chunk));
+      from.on('close', () => {
+        sockets.delete(from);
+        to.destroy();
+      });
+      from.on('error', () => {});
+    }
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const destroyAll = () => {
+    for (const socket of sockets) socket.destroy();
+  };
+  t.after(() => {
+    server.close();
+    destroyAll();
+  });
+  const url = new URL(target);
+  url.host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return {
+    url: url.href,
+    cut: () => {
+      state = 'cut';
+      destroyAll();
+    },
+    freeze: () => {
+      state = 'frozen';
+    },
+    restore: () => {
+      if (state === 'frozen') destroyAll();
+      state = 'open';
+    },
+  };
+}

@@ -1,0 +1,236 @@
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import test, { type TestContext } from 'node:test';
+import { audit } from '../../src/ledger/audit.ts';
+import { type TestCheckout, testCheckout } from '../support/checkout.ts';
+import { type Gateway, startGateway } from '../support/gateway.ts';
+
+async function shop(t: TestContext, env: Record<string, string> = {}) {
+  const checkout = await testCheckout(t);
+  return { checkout, gateway: await startGateway(t, { ...checkout.env, ...env }) };
+}
+
+const form = (fields: Record<string, string>) => ({
+  method: 'POST',
+  headers: { 'content-type': 'application/x-www-form-urlencoded' },
+  body: new URLSearchParams(fields).toString(),
+});
+
+/** Opens a checkout, pays it, and tells the path that the buyer returns to. */
+async function buy(gateway: Gateway, checkout: TestCheckout, fields: Record<string, string> = {}): Promise<string> {
+  const opened = await gateway.call('/top-up', form(fields));
+  assert.equal(opened.status, 303);
+  const back = new URL(await checkout.pay(opened.headers.get('location') ?? ''));
+  return `${back.pathname}${back.search}`;
+}
+
+const shownAccount = (page: string): string => /<code>([0-9a-f-]{36})<\/code>/.exec(page)?.[1] ?? '';
+
+test('a purchase makes an account, credits it once, and is already credited on a reload', async (t) => {
+  const { gateway, checkout } = await shop(t);
+  const back = await buy(gateway, checkout, { amount: '700', challengeId: 'challenge-1' });
+  const first = await gateway.call(back);
+  assert.equal(first.status, 200);
+  assert.match(first.text, /Credit added/);
+  assert.match(first.text, /7\.000000 USD/);
+  assert.equal(first.headers.get('cache-control'), 'private, no-store');
+  const account = shownAccount(first.text);
+  const again = await gateway.call(back);
+  assert.match(again.text, /Already credited/);
+  assert.equal(shownAccount(again.text), account);
+  assert.equal(await gateway.balance(account), 7_000_000n);
+  const [session] = (await checkout.stripe.checkout.sessions.list()).data;
+  assert.equal(session?.metadata?.challenge_id, 'challenge-1', 'R11: the challenge is carried through the checkout');
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('R16: twenty returns at once credit once', async (t) => {
+  const { gateway, checkout } = await shop(t);
+  const back = await buy(gateway, checkout);
+  const pages = await Promise.all(Array.from({ length: 20 }, () => gateway.call(back)));
+  assert.equal(pages.filter((page) => /Credit added/.test(page.text)).length, 1);
+  assert.equal(pages.filter((page) => /Already credited/.test(page.text)).length, 19);
+  assert.equal(await gateway.balance(shownAccount(pages[0]?.text ?? '')), 5_000_000n);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('an existing account is topped up', async (t) => {
+  const { gateway, checkout } = await shop(t);
+  const account = await gateway.fund(500);
+  await gateway.call(await buy(gateway, checkout, { amount: '500', accountId: ` ${account} ` }));
+  assert.equal(await gateway.balance(account), 10_000_000n);
+});
+
+test('R14: the amount is clamped, and shown before paying', async (t) => {
+  const { gateway, checkout } = await shop(t, { TOP_UP_MAX_CENTS: '2000' });
+  const cases: [string | undefined, number][] = [
+    [undefined, 500],
+    ['', 500],
+    ['499', 500],
+    ['500', 500],
+    ['501', 501],
+    ['7.5', 500],
+    ['-900', 500],
+    ['1e3', 500],
+    ['abc', 500],
+    ['2000', 2000],
+    ['2001', 2000],
+    ['9'.repeat(400), 2000],
+  ];
+  for (const [amount, cents] of cases) {
+    const query = amount === undefined ? '' : `?amount=${encodeURIComponent(amount)}`;
+    const page = await gateway.call(`/top-up${query}`);
+    assert.match(page.text, new RegExp(`${(cents / 100).toFixed(2)} USD`), `amount ${amount}`);
+    await gateway.call('/top-up', form(amount === undefined ? {} : { amount }));
+    const [session] = (await checkout.stripe.checkout.sessions.list({ limit: 1 })).data;
+    assert.equal(session?.amount_total, cents, `amount ${amount}`);
+  }
+});
+
+test('R15: an account that does not exist is refused before any session', async (t) => {
+  const { gateway, checkout } = await shop(t);
+  const accountId = '6b1f0f9e-0000-4000-8000-000000000000';
+  const structured = await gateway.call('/top-up', form({ accountId }));
+  assert.equal(structured.status, 400);
+  assert.equal(structured.json.error.code, 'INVALID_REQUEST');
+  assert.equal(structured.json.error.details.field, 'accountId');
+  const request = form({ accountId });
+  const page = await gateway.call('/top-up', { ...request, headers: { ...request.headers, accept: 'text/html,*/*' } });
+  assert.equal(page.status, 400);
+  assert.match(page.headers.get('content-type') ?? '', /text\/html/);
+  assert.equal((await checkout.stripe.checkout.sessions.list()).data.length, 0);
+});
+
+test('forms that can not be read are refused', async (t) => {
+  const { gateway } = await shop(t);
+  const type = { 'content-type': 'application/x-www-form-urlencoded' };
+  const cases: [object, number][] = [
+    [{ method: 'POST', json: {} }, 415],
+    [{ method: 'POST', headers: type, body: 'amount=%zz' }, 400],
+    [{ method: 'POST', headers: type, body: 'amount=500&amount=900' }, 400],
+    [{ method: 'POST', headers: type, body: `accountId=${'a'.repeat(101)}` }, 400],
+  ];
+  for (const [request, status] of cases) assert.equal((await gateway.call('/top-up', request)).status, status);
+  assert.equal((await gateway.call('/top-up', { method: 'POST' })).status, 303, 'the form is optional');
+});
+
+test('an unpaid session is 402 and credits nothing', async (t) => {
+  const { gateway, checkout } = await shop(t);
+  await gateway.call('/top-up', form({}));
+  const [session] = (await checkout.stripe.checkout.sessions.list()).data;
+  const page = await gateway.call(`/top-up/complete?session_id=${session?.id}`);
+  assert.equal(page.status, 402);
+  await checkout.stripe.checkout.sessions.expire(session?.id ?? '');
+  assert.equal((await gateway.call(`/top-up/complete?session_id=${session?.id}`)).status, 402);
+  assert.equal((await gateway.db.selectFrom('account').select('id').where('kind', '=', 'card').execute()).length, 0);
+});
+
+test('R16, R54: unknown, foreign and other-currency sessions are 502 and credit nothing', async (t) => {
+  const { gateway, checkout } = await shop(t);
+  const other = await startGateway(t, checkout.env);
+  // Test databases are copies of one template, and a copy has the instance id of its original.
+  await other.db.updateTable('instance').set({ id: randomUUID() }).execute();
+  const instance = await gateway.db.selectFrom('instance').select('id').executeTakeFirstOrThrow();
+  const open = async (currency: string, metadata: Record<string, string>) => {
+    const session = await checkout.stripe.checkout.sessions.create({
+      mode: 'payment',
+      success_url: 'http://speechgate.test/top-up/complete?session_id={CHECKOUT_SESSION_ID}',
+      line_items: [{ quantity: 1, price_data: { currency, unit_amount: 900, product_data: { name: 'x' } } }],
+      metadata,
+    });
+    await checkout.pay(session.url ?? '');
+    return session.id;
+  };
+  const ours = {
+    instance_id: instance.id,
+    top_up_id: '7b1f0f9e-0000-4000-8000-000000000000',
+    account_id: '8b1f0f9e-0000-4000-8000-000000000000',
+  };
+  const sessions: [string, string][] = [
+    ['unknown', 'cs_test_unknown'],
+    ['no id at all', '../../v1/customers'],
+    ['of another service', new URLSearchParams((await buy(other, checkout)).split('?')[1]).get('session_id') ?? ''],
+    ['without our metadata', await open('usd', {})],
+    ['in another currency', await open('eur', ours)],
+    ['with a broken account', await open('usd', { ...ours, account_id: 'x' })],
+  ];
+  for (const [name, id] of sessions) {
+    const page = await gateway.call(`/top-up/complete?session_id=${encodeURIComponent(id)}`);
+    assert.equal(page.status, 502, name);
+    assert.match(page.headers.get('content-type') ?? '', /text\/html/);
+  }
+  assert.equal((await gateway.db.selectFrom('transfer').select('id').execute()).length, 0);
+  assert.equal((await gateway.call('/top-up/complete')).status, 400);
+  assert.equal((await gateway.call('/top-up/complete?session_id=')).status, 400);
+});
+
+test('R20: the status of an account', async (t) => {
+  const { gateway } = await shop(t);
+  const account = await gateway.fund(500);
+  const active = await gateway.call(`/top-up/status?account=${account}`);
+  assert.deepEqual(active.json, {
+    accountId: account,
+    balanceMicroUsd: 5000000,
+    balanceUsd: '5.000000',
+    currency: 'USD',
+    status: 'active',
+    links: { credits: `http://speechgate.test/credits/${account}` },
+  });
+  const unknown = await gateway.call('/top-up/status?account=nobody');
+  assert.equal(unknown.status, 404);
+  assert.equal(unknown.json.status, 'not_found');
+  assert.equal(unknown.json.balanceMicroUsd, 0);
+  for (const query of ['', '?account=', '?account=%20%20', `?account=${'a'.repeat(101)}`, '?account=a&account=b']) {
+    assert.equal((await gateway.call(`/top-up/status${query}`)).status, 400, query);
+  }
+});
+
+test('processor errors are 502, and nothing is lost', async (t) => {
+  let answer: { status: number; body: string } = { status: 500, body: '' };
+  const processor = createServer((_request, response) => {
+    response.writeHead(answer.status, { 'content-type': 'application/json' }).end(answer.body);
+  }).listen(0, '127.0.0.1');
+  await once(processor, 'listening');
+  t.after(() => processor.close());
+  const origin = `http://127.0.0.1:${(processor.address() as AddressInfo).port}`;
+  const gateway = await startGateway(t, { STRIPE_API_BASE: origin, CHECKOUT_ORIGIN: origin });
+  const answers = [
+    { status: 500, body: '{"error":{"type":"api_error","message":"secret detail"}}' },
+    { status: 401, body: '{"error":{"type":"invalid_request_error","message":"secret detail"}}' },
+    { status: 404, body: '{"nothing":"secret detail"}' },
+    { status: 200, body: '{"id":"cs_test_1","url":null}' },
+    { status: 200, body: 'secret detail' },
+    { status: 200, body: '{}' },
+  ];
+  for (answer of answers) {
+    const reply = await gateway.call('/top-up', form({}));
+    assert.equal(reply.status, 502, answer.body);
+    assert.equal(reply.json.error.code, 'PAYMENT_ERROR');
+    assert.doesNotMatch(reply.text, /secret detail/);
+    const page = await gateway.call('/top-up/complete?session_id=cs_test_1');
+    assert.equal(page.status, 502, answer.body);
+    assert.doesNotMatch(page.text, /secret detail/);
+  }
+});
+
+test('pages escape what they are given, and allow nothing but their style and form', async (t) => {
+  const { gateway, checkout } = await shop(t);
+  const evil = '"><script>alert(1)</script>';
+  const page = await gateway.call(`/top-up?account=${encodeURIComponent(evil)}&challenge=${encodeURIComponent(evil)}`);
+  assert.equal(page.status, 200);
+  assert.doesNotMatch(page.text, /<script/);
+  const policy = page.headers.get('content-security-policy') ?? '';
+  assert.match(policy, /default-src 'none'; style-src 'sha256-[^']+'; form-action 'self' http:\/\/127\.0\.0\.1:\d+;/);
+  assert.ok(policy.includes(checkout.origin), 'R19: the checkout may be reached from the form');
+  for (const query of [
+    `account=${'a'.repeat(101)}`,
+    `challenge=${'a'.repeat(101)}`,
+    'amount=%zz',
+    'amount=1&amount=2',
+  ]) {
+    assert.equal((await gateway.call(`/top-up?${query}`)).status, 400, query);
+  }
+});
