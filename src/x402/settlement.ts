@@ -26,7 +26,7 @@ export type Resolution =
   | { readonly outcome: 'open' };
 
 /** How long a facilitator's success is held against the chain: our node may be behind the facilitator's. */
-const PROOF_PATIENCE_MS = 10_000;
+const PROOF_PATIENCE_MS = 5_000;
 const DATABASE_PATIENCE_MS = 20_000;
 
 /**
