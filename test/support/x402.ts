@@ -71,7 +71,7 @@ export async function sign(
   challenge: PaymentRequired,
   identifier = `pay_${randomUUID()}`,
 ): Promise<PaymentPayload> {
-  return officialClient(payer, identifier).createPaymentPayload(challenge);
+  return officialClient(payer, identifier).createPaymentPayload(structuredClone(challenge));
 }
 
 /** The official client, with the identifier added through its documented hook. */
