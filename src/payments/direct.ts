@@ -3,6 +3,7 @@ import type { Readable } from 'node:stream';
 import type { FastifyBaseLogger } from 'fastify';
 import { type AudioStore, StoreError } from '../audio/store.ts';
 import { isUnavailable } from '../db/errors.ts';
+import { testPoint } from '../test-point.ts';
 import { paymentAudioKey } from '../x402/audio-key.ts';
 import type { Chain, TransferClaim } from '../x402/chain.ts';
 import type { Resource } from '../x402/challenge.ts';
@@ -130,6 +131,7 @@ export class DirectPayment {
     const payment = await this.#reserve(envelope.identifier, hash, claim, known);
     if ('outcome' in payment) return payment;
 
+    testPoint('x402 reserved');
     const endLease = this.#payments.keepLease(payment);
     const release = async () => {
       endLease();

@@ -45,8 +45,8 @@ export interface Exposure {
 export const REPLAY_WINDOW_SECONDS = 86_400;
 
 /** How long a payment is its process's own without a sign of life, and how often it gives one (R26). */
-const LEASE_SECONDS = 15;
-const RENEW_EVERY_MS = 5_000;
+const LEASE_SECONDS = 6;
+const RENEW_EVERY_MS = 2_000;
 /** The chain is asked about one payment at most this often. */
 const CHECK_EVERY_SECONDS = 1;
 
@@ -143,11 +143,14 @@ export class Payments {
     return numAffectedRows === 1n;
   }
 
-  /** Records that a settle is about to be sent. False when the reservation was lost: then none may be sent. */
+  /**
+   * Records that a settle is about to be sent. False when the reservation was lost: then none may be sent. May be
+   * repeated after a lost answer, since nobody else has this fence.
+   */
   async beginSettling({ id, fence }: Payment): Promise<boolean> {
     const { numAffectedRows } = await sql`
       update x402_payment set state = 'settling', settling_at = now(), lease_until = ${LEASE}
-      where id = ${id} and fence = ${fence} and state = 'reserved'`.execute(this.#db);
+      where id = ${id} and fence = ${fence} and state in ('reserved', 'settling')`.execute(this.#db);
     return numAffectedRows === 1n;
   }
 

@@ -65,8 +65,8 @@ export class Settlement {
 
   /** Settles a reserved payment. Throws only when the database is away; then the chain tells the rest. */
   async settle(payment: Payment, request: FacilitatorPayment): Promise<SettlementOutcome> {
-    testPoint('x402 reserved');
-    if (!(await this.#payments.beginSettling(payment))) return { outcome: 'lost' };
+    testPoint('x402 audio stored');
+    if (!(await this.#persistently(() => this.#payments.beginSettling(payment)))) return { outcome: 'lost' };
     testPoint('x402 settling');
     const answer = await this.#facilitator.settle(request);
     testPoint('x402 settle answered');

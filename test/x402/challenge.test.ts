@@ -46,6 +46,9 @@ for (const method of ['GET', 'POST'] as const) {
     assert.deepEqual(validateDiscoveryExtensionSpec(bazaar as never), { valid: true });
     assert.deepEqual(identifier, declarePaymentIdentifierExtension(true));
     const { serviceName, tags } = challenge.resource;
-    assert.deepEqual(sanitizeResourceServiceMetadata({ serviceName, tags: [...tags] }), { serviceName, tags });
+    assert.deepEqual(sanitizeResourceServiceMetadata({ url: challenge.resource.url, serviceName, tags: [...tags] }), {
+      serviceName,
+      tags,
+    });
   });
 }
