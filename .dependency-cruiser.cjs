@@ -25,7 +25,7 @@ module.exports = {
       name: 'the-edge-knows-no-money-and-no-speech',
       severity: 'error',
       from: { path: '^src/http/' },
-      to: { path: '^src/(operations|payments|jobs|top-up|feedback|speech|x402|ledger|audio|limits|sandbox)/' },
+      to: { path: '^src/(operations|payments|jobs|top-up|feedback|speech|x402|ledger|audio|sandbox)/' },
     },
     {
       name: 'parts-below-know-nothing-above',

@@ -5,6 +5,14 @@
 
 import type { ColumnType } from "kysely";
 
+export type ArrayType<T> = ArrayTypeImpl<T> extends (infer U)[]
+  ? U[]
+  : ArrayTypeImpl<T>;
+
+export type ArrayTypeImpl<T> = T extends ColumnType<infer S, infer I, infer U>
+  ? ColumnType<S[], I[], U[]>
+  : T[];
+
 export type Generated<T> = T extends ColumnType<infer S, infer I, infer U>
   ? ColumnType<S, I | undefined, U>
   : ColumnType<T, T | undefined, T>;
@@ -19,9 +27,29 @@ export interface Account {
   kind: string;
 }
 
+export interface CheckoutSweep {
+  pass_cursor: string | null;
+  pass_started_at: Timestamp | null;
+  read_until: Generated<Timestamp>;
+  singleton: Generated<boolean>;
+}
+
 export interface Instance {
   id: Generated<string>;
   singleton: Generated<boolean>;
+}
+
+export interface RateWindow {
+  allowed: boolean;
+  checked_at: Timestamp;
+  key: Buffer;
+  scope: string;
+  taken: ArrayType<Timestamp>;
+}
+
+export interface Reconciler {
+  name: string;
+  started_at: Generated<Timestamp>;
 }
 
 export interface TopUp {
@@ -31,6 +59,7 @@ export interface TopUp {
   created_at: Generated<Timestamp>;
   credited_at: Timestamp | null;
   id: Generated<string>;
+  next_check_at: Generated<Timestamp>;
   session_id: string | null;
   state: Generated<string>;
 }
@@ -83,7 +112,10 @@ export interface X402Payment {
 
 export interface DB {
   account: Account;
+  checkout_sweep: CheckoutSweep;
   instance: Instance;
+  rate_window: RateWindow;
+  reconciler: Reconciler;
   top_up: TopUp;
   transfer: Transfer;
   x402_payee: X402Payee;

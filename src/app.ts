@@ -1,11 +1,14 @@
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
+import { addHoldGauges, addPoolGauges, addUnsettledWorkGauge } from './admin/gauges.ts';
 import { createAdminServer } from './admin/server.ts';
 import { openAudioStore } from './audio/open-store.ts';
 import type { AudioStore } from './audio/store.ts';
 import type { Config, X402Config } from './config.ts';
-import { type Database, openDatabase } from './db/database.ts';
+import { type Database, databaseOn, openPool } from './db/database.ts';
 import { createServer } from './http/server.ts';
+import { RollingWindow } from './limits/rolling-window.ts';
+import { Metrics } from './metrics.ts';
 import { catalogOperations } from './operations/catalog.ts';
 import { creditsOperations } from './operations/credits.ts';
 import { serviceOperations } from './operations/service.ts';
@@ -14,38 +17,43 @@ import { topUpOperations } from './operations/top-up.ts';
 import { x402Operations } from './operations/x402.ts';
 import { CardCredits } from './payments/card-credits.ts';
 import { DirectPayment } from './payments/direct.ts';
+import { createReconcilers } from './reconcile/reconcilers.ts';
+import { ReconcilerRunner } from './reconcile/runner.ts';
 import { RunningWork } from './running-work.ts';
+import { measuredProvider } from './speech/measured-provider.ts';
 import { openProvider } from './speech/open-provider.ts';
 import { Processor } from './top-up/processor.ts';
 import { Purchases } from './top-up/purchase.ts';
-import { Chain } from './x402/chain.ts';
 import { Facilitator } from './x402/facilitator.ts';
 import { ServiceMetadata } from './x402/metadata.ts';
-import { Payments } from './x402/payment.ts';
+import { openPayments } from './x402/open-payments.ts';
 import { Quotes } from './x402/quotes.ts';
-import { reconcilePayments } from './x402/reconcile.ts';
 import { Settlement } from './x402/settlement.ts';
 import { UnsettledWork } from './x402/unsettled-work.ts';
 
 export interface App {
   readonly server: FastifyInstance;
   readonly admin: FastifyInstance;
+  readonly reconcilers: ReconcilerRunner;
   /** Stops accepting, finishes what runs, and gives everything up. */
   close(): Promise<void>;
 }
 
-/** Composes the gateway. Nothing listens yet, and nothing is connected before it is needed. */
+/** Composes the gateway. Nothing listens yet, nothing is connected before it is needed, reconcilers wait their interval. */
 export async function createApp(config: Config, log: Logger): Promise<App> {
   const { baseUrl, serviceName, catalog } = config;
-  const db = openDatabase(config.databaseUrl);
+  const pool = openPool(config.databaseUrl);
+  const db = databaseOn(pool);
   const work = new RunningWork();
+  const metrics = new Metrics();
+  const limits = new RollingWindow(db, config.rateLimit, metrics);
 
   const speech = config.speech && {
-    provider: await openProvider(config.speech),
+    provider: measuredProvider(await openProvider(config.speech), metrics),
     timeoutMs: config.speech.timeoutMs,
   };
   const card = config.card && {
-    credits: new CardCredits(db, config.speech?.timeoutMs ?? 0, log),
+    credits: new CardCredits(db, config.speech?.timeoutMs ?? 0, log, metrics),
     purchases: new Purchases(db, new Processor(config.card.secretKey, config.card.apiBase), { baseUrl, serviceName }),
     checkoutOrigin: config.card.checkoutOrigin,
     maxCents: config.card.topUpMaxCents,
@@ -64,7 +72,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     {
       service: serviceOperations({ serviceName, baseUrl }),
       catalog: catalogOperations(catalog),
-      speech: speechOperations({ baseUrl, serviceName, catalog, speech, cardCredits: card?.credits, work }),
+      speech: speechOperations({ baseUrl, serviceName, catalog, speech, cardCredits: card?.credits, limits, work }),
       topUp: topUpOperations(db, { baseUrl, serviceName, card }),
       credits: creditsOperations(db),
       x402: x402Operations({
@@ -72,6 +80,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
         serviceName,
         catalog,
         speech,
+        limits,
         terms: x402,
         direct: chained?.direct,
         quotes: config.quotes && new Quotes(config.quotes.secrets, config.quotes.ttlSeconds),
@@ -81,17 +90,34 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
             : undefined,
       }),
     },
-    { logger: log, trustProxy: config.trustProxy, work },
+    { logger: log, trustProxy: config.trustProxy, edgeRateLimitMax: config.edgeRateLimitMax, work, metrics },
   );
-  const admin = createAdminServer(db);
-  const reconciling = chained && reconcileEvery(config.reconcileIntervalMs, chained.reconcile, log);
+  const admin = createAdminServer(db, metrics);
+  addPoolGauges(metrics, pool);
+  addHoldGauges(metrics, db);
+  if (chained) addUnsettledWorkGauge(metrics, chained.unsettledWork);
+
+  const reconcilers = new ReconcilerRunner({
+    db,
+    databaseUrl: config.databaseUrl,
+    reconcilers: createReconcilers(config, db, chained && { ...chained, store }),
+    intervalMs: config.reconcileIntervalMs,
+    log,
+    onResult: (name, count) => metrics.repaired(name, count),
+  });
+  reconcilers.start();
+  const pruning = setInterval(() => {
+    work.add(limits.prune()).catch((err) => log.warn({ err }, 'rate windows could not be pruned'));
+  }, config.reconcileIntervalMs).unref();
 
   return {
     server,
     admin,
+    reconcilers,
     close: async () => {
+      clearInterval(pruning);
       await server.close();
-      await reconciling?.stop();
+      await reconcilers.stop();
       await work.idle();
       await admin.close();
       await speech?.provider.close();
@@ -102,43 +128,19 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   };
 }
 
-/** The parts of direct payment that need the chain. */
+/** The parts of direct payment, which needs the chain (R58). */
 function openDirect(db: Database, x402: X402Config, rpcUrl: string, store: AudioStore, log: Logger) {
-  const { asset } = x402;
-  const chain = new Chain(rpcUrl, asset);
+  const opened = openPayments(db, x402.asset, rpcUrl);
   const facilitator = new Facilitator(x402.facilitatorUrl, x402.facilitatorToken);
-  const payments = new Payments(db, asset);
-  const settlement = new Settlement({ db, payments, facilitator, chain, asset, log });
+  const settlement = new Settlement({ ...opened, facilitator, log });
   const unsettledWork = new UnsettledWork();
   return {
-    direct: new DirectPayment({ payments, settlement, facilitator, chain, store, unsettledWork, log }),
-    reconcile: (signal: AbortSignal) => reconcilePayments({ payments, settlement, store }, signal),
+    ...opened,
+    unsettledWork,
+    direct: new DirectPayment({ ...opened, settlement, facilitator, store, unsettledWork, log }),
     close: async () => {
       await facilitator.close();
-      await chain.close();
-    },
-  };
-}
-
-/** Runs a reconciler every interval; a failed turn is made up for by the next one. */
-function reconcileEvery(intervalMs: number, turn: (signal: AbortSignal) => Promise<unknown>, log: Logger) {
-  const stopping = new AbortController();
-  let running: Promise<unknown> = Promise.resolve();
-  let isRunning = false;
-  const timer = setInterval(() => {
-    if (isRunning) return;
-    isRunning = true;
-    running = turn(stopping.signal)
-      .catch((err) => log.warn({ err }, 'payments could not be reconciled; the next turn goes on'))
-      .finally(() => {
-        isRunning = false;
-      });
-  }, intervalMs).unref();
-  return {
-    stop: async () => {
-      clearInterval(timer);
-      stopping.abort();
-      await running;
+      await opened.chain.close();
     },
   };
 }

@@ -57,6 +57,9 @@ export interface Config {
   readonly audioStore: string;
   /** Addresses and networks (CIDR) of the proxies in front. */
   readonly trustProxy: readonly string[];
+  /** The persistent rate limit: requests per bucket within any window. */
+  readonly rateLimit: { readonly max: number; readonly windowSeconds: number };
+  /** Requests per client and minute that the edge lets through. */
   readonly edgeRateLimitMax: number;
   readonly reconcileIntervalMs: number;
   readonly adminPort: number | undefined;
@@ -160,6 +163,10 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     signingKeys,
     audioStore,
     trustProxy,
+    rateLimit: {
+      max: integer('RATE_LIMIT_MAX', 1, 1_000_000_000) ?? 30,
+      windowSeconds: integer('RATE_LIMIT_WINDOW_SECONDS', 1, 86_400) ?? 60,
+    },
     edgeRateLimitMax: integer('EDGE_RATE_LIMIT_MAX', 1, 1_000_000_000) ?? 600,
     reconcileIntervalMs: integer('RECONCILE_INTERVAL_MS', 100, 86_400_000) ?? 15_000,
     adminPort: integer('ADMIN_PORT', 1, 65535),

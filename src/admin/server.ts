@@ -1,12 +1,13 @@
 import Fastify, { type FastifyInstance } from 'fastify';
 import type { Database } from '../db/database.ts';
 import { pendingMigrations } from '../db/migrate.ts';
+import type { Metrics } from '../metrics.ts';
 
 /**
  * The operators' listener on loopback, apart from the public one: `/livez` tells that the process runs, `/readyz`
- * whether it can serve (database reachable, schema current).
+ * whether it can serve (database reachable, schema current), `/metrics` what Prometheus collects.
  */
-export function createAdminServer(db: Database): FastifyInstance {
+export function createAdminServer(db: Database, metrics: Metrics): FastifyInstance {
   const admin = Fastify({ logger: false });
 
   admin.get('/livez', async () => ({ status: 'ok' }));
@@ -16,6 +17,8 @@ export function createAdminServer(db: Database): FastifyInstance {
     const ready = Object.values(checks).every((check) => check === 'ok');
     return reply.code(ready ? 200 : 503).send({ status: ready ? 'ok' : 'not ready', checks });
   });
+
+  admin.get('/metrics', async (_request, reply) => reply.type(metrics.contentType).send(await metrics.scrape()));
 
   return admin;
 }

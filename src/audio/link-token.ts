@@ -46,7 +46,7 @@ export function createLinkSigner(secrets: readonly string[], now: () => Date = (
     },
 
     verify: async (token, jobId) => {
-      if (token.length > MAX_TOKEN_LENGTH) return false;
+      if (token.length > MAX_TOKEN_LENGTH || !isCanonical(token)) return false;
       try {
         const key = keys.get(decodeProtectedHeader(token).kid ?? '');
         if (!key) return false;
@@ -63,6 +63,14 @@ export function createLinkSigner(secrets: readonly string[], now: () => Date = (
       }
     },
   };
+}
+
+/**
+ * Whether the token is spelled in the one way that base64url has for its bytes. Decoders also take white space, padding
+ * and stray last bits, so a link would have many spellings, and each would have a rate limit of its own (R48).
+ */
+function isCanonical(token: string): boolean {
+  return token.split('.').every((part) => Buffer.from(part, 'base64url').toString('base64url') === part);
 }
 
 /** Tells secrets apart without telling anything about them: 64 bits of a hash. */

@@ -5,17 +5,22 @@ import { pipeline, type Readable, Transform } from 'node:stream';
  * reader is the one that keeps the other waiting, no time passes.
  */
 export function guardAgainstStall(source: Readable, stallMs: number): Readable {
+  let timer: NodeJS.Timeout | undefined;
+  const startTimer = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      if (guarded.writableNeedDrain) startTimer();
+      else source.destroy(new Error('The source of the stream has stalled.'));
+    }, stallMs);
+  };
   const guarded = new Transform({
     transform(chunk, _encoding, done) {
-      timer.refresh();
+      startTimer();
       done(null, chunk);
     },
   });
-  const timer = setTimeout(() => {
-    if (guarded.writableNeedDrain) timer.refresh();
-    else source.destroy(new Error('The source of the stream has stalled.'));
-  }, stallMs);
-  guarded.on('drain', () => timer.refresh());
+  guarded.on('drain', startTimer);
+  startTimer();
   // An error reaches the reader through the guarded stream.
   pipeline(source, guarded, () => clearTimeout(timer));
   return guarded;

@@ -491,7 +491,7 @@ export const document: OpenApiDocument = {
             "$ref": "#/components/responses/RateLimited"
           },
           "500": {
-            "$ref": "#/components/responses/InternalError"
+            "$ref": "#/components/responses/SpeechInternalError"
           },
           "502": {
             "$ref": "#/components/responses/SpeechFailed"
@@ -571,7 +571,7 @@ export const document: OpenApiDocument = {
             "$ref": "#/components/responses/RateLimited"
           },
           "500": {
-            "$ref": "#/components/responses/InternalError"
+            "$ref": "#/components/responses/SpeechInternalError"
           },
           "502": {
             "$ref": "#/components/responses/SpeechFailed"
@@ -1522,7 +1522,7 @@ export const document: OpenApiDocument = {
         }
       },
       "RateLimitReset": {
-        "description": "Whole seconds until a slot is free again.",
+        "description": "Whole seconds until a request leaves the window and its slot is free again.",
         "x-set-by": "edge",
         "schema": {
           "type": "integer",
@@ -2076,6 +2076,36 @@ export const document: OpenApiDocument = {
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/InternalError"
+            }
+          }
+        }
+      },
+      "SpeechInternalError": {
+        "description": "Something failed inside the service. A debit that had been made is refunded.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          },
+          "X-RateLimit-Limit": {
+            "$ref": "#/components/headers/RateLimitLimit"
+          },
+          "X-RateLimit-Policy": {
+            "$ref": "#/components/headers/RateLimitPolicy"
+          },
+          "X-RateLimit-Remaining": {
+            "$ref": "#/components/headers/RateLimitRemaining"
+          },
+          "X-RateLimit-Reset": {
+            "$ref": "#/components/headers/RateLimitReset"
+          },
+          "X-RateLimit-Scope": {
+            "$ref": "#/components/headers/RateLimitScope"
           }
         },
         "content": {

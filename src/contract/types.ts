@@ -1096,6 +1096,21 @@ export interface components {
                 "application/json": components["schemas"]["InternalError"];
             };
         };
+        /** @description Something failed inside the service. A debit that had been made is refunded. */
+        SpeechInternalError: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["InternalError"];
+            };
+        };
         /** @description The speech provider answered with an error or with something that is not audio. The debit is refunded. */
         SpeechFailed: {
             headers: {
@@ -1196,7 +1211,7 @@ export interface components {
         RateLimitPolicy: string;
         /** @description Requests that are left in the window. */
         RateLimitRemaining: number;
-        /** @description Whole seconds until a slot is free again. */
+        /** @description Whole seconds until a request leaves the window and its slot is free again. */
         RateLimitReset: number;
         /** @description The kind of bucket that counted the request. */
         RateLimitScope: string;
@@ -1268,6 +1283,7 @@ export type ResponseTextTooLong = components['responses']['TextTooLong'];
 export type ResponseUnsupportedContentType = components['responses']['UnsupportedContentType'];
 export type ResponseRateLimited = components['responses']['RateLimited'];
 export type ResponseInternalError = components['responses']['InternalError'];
+export type ResponseSpeechInternalError = components['responses']['SpeechInternalError'];
 export type ResponseSpeechFailed = components['responses']['SpeechFailed'];
 export type ResponseSpeechUnavailable = components['responses']['SpeechUnavailable'];
 export type ResponseNotConfigured = components['responses']['NotConfigured'];
@@ -1489,7 +1505,7 @@ export interface operations {
             402: components["responses"]["CreditRequired"];
             413: components["responses"]["TextTooLong"];
             429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
+            500: components["responses"]["SpeechInternalError"];
             502: components["responses"]["SpeechFailed"];
             503: components["responses"]["SpeechUnavailable"];
         };
@@ -1538,7 +1554,7 @@ export interface operations {
             413: components["responses"]["TextTooLong"];
             415: components["responses"]["UnsupportedContentType"];
             429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
+            500: components["responses"]["SpeechInternalError"];
             502: components["responses"]["SpeechFailed"];
             503: components["responses"]["SpeechUnavailable"];
         };

@@ -38,15 +38,17 @@ class PreparingClient extends pg.Client {
   }
 }
 
+export interface PoolOptions {
+  readonly maxConnections?: number;
+  /** 0 lets statements run as long as they need. */
+  readonly statementTimeoutMs?: number;
+}
+
 /**
  * Opens a pool on the PostgreSQL database that the URL names. Connections are made when they are needed, so this
- * succeeds while the database is down; statements then fail within seconds (see isUnavailable). A statement timeout of 0
- * lets statements run as long as they need.
+ * succeeds while the database is down; statements then fail within seconds (see isUnavailable).
  */
-export function openDatabase(
-  url: string,
-  options: { maxConnections?: number; statementTimeoutMs?: number } = {},
-): Database {
+export function openPool(url: string, options: PoolOptions = {}): pg.Pool {
   const statementTimeout = options.statementTimeoutMs ?? STATEMENT_TIMEOUT_MS;
   const pool = new pg.Pool({
     connectionString: url,
@@ -62,5 +64,11 @@ export function openDatabase(
   });
   // An idle connection that breaks is replaced on the next use; without a listener it would end the process.
   pool.on('error', () => {});
-  return new Kysely<DB>({ dialect: new PostgresDialect({ pool }) });
+  return pool;
 }
+
+/** The database behind a pool. Destroying it ends the pool. */
+export const databaseOn = (pool: pg.Pool): Database => new Kysely<DB>({ dialect: new PostgresDialect({ pool }) });
+
+/** Opens the PostgreSQL database that the URL names, with a pool of its own. */
+export const openDatabase = (url: string, options: PoolOptions = {}): Database => databaseOn(openPool(url, options));

@@ -8,15 +8,18 @@ import Fastify, {
 } from 'fastify';
 import type { OperationResult, Operations } from '../contract/operations.ts';
 import { type Route, routes } from '../contract/routes.ts';
+import type { Metrics } from '../metrics.ts';
 import type { RunningWork } from '../running-work.ts';
 import { prefersHtml } from './accept.ts';
 import { decodeBody, isPercentEncoded, readContentType, refuseContentType } from './body.ts';
 import { answerClientError, answerExpectations } from './client-errors.ts';
 import type { OperationContext } from './context.ts';
+import { EdgeLimiter } from './edge-limiter.ts';
 import { handleError } from './error-handler.ts';
 import { type ErrorCode, type Failure, failure } from './errors.ts';
 import { EDGE_HEADERS } from './headers.ts';
 import { createNotFoundHandler } from './not-found.ts';
+import { rateLimited, rateLimitHeaders } from './rate-limit.ts';
 import { sendFailure, sendResult } from './reply.ts';
 import { violation } from './validation.ts';
 
@@ -38,14 +41,18 @@ export interface ServerOptions {
   readonly logger: FastifyBaseLogger;
   /** Addresses and networks whose X-Forwarded-For is believed (R39). */
   readonly trustProxy: readonly string[];
+  /** Requests per client and minute. */
+  readonly edgeRateLimitMax: number;
   /** Every operation that runs is added to it. */
   readonly work: RunningWork;
+  readonly metrics: Metrics;
 }
 
 type Operation = (request: unknown, context: OperationContext) => Promise<OperationResult>;
 
 /** The HTTP edge: serves each operation of the contract, and refuses everything else with a declared answer. */
 export function createServer(operations: Operations, options: ServerOptions): FastifyInstance {
+  const limiter = new EdgeLimiter(options.edgeRateLimitMax);
   const app = Fastify({
     loggerInstance: options.logger,
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'traceId' }),
@@ -62,7 +69,8 @@ export function createServer(operations: Operations, options: ServerOptions): Fa
     clientErrorHandler: answerClientError,
     frameworkErrors: (error, request, reply) => {
       reply.headers({ ...EDGE_HEADERS, 'x-trace-id': request.id });
-      return handleError(error, request, reply);
+      const refusal = takeEdgeSlot(limiter, options.metrics, request, reply);
+      return refusal ? sendFailure(undefined, refusal, reply, false) : handleError(error, request, reply);
     },
   });
   answerExpectations(app.server);
@@ -71,7 +79,7 @@ export function createServer(operations: Operations, options: ServerOptions): Fa
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
 
-  addHooks(app, options);
+  addHooks(app, limiter, options);
   for (const route of routes) {
     const group = operations[route.tag as keyof Operations] as unknown as Record<string, Operation>;
     const operation = group[route.operationId]?.bind(group) as Operation;
@@ -87,7 +95,7 @@ export function createServer(operations: Operations, options: ServerOptions): Fa
   return app;
 }
 
-function addHooks(app: FastifyInstance, options: ServerOptions): void {
+function addHooks(app: FastifyInstance, limiter: EdgeLimiter, options: ServerOptions): void {
   let warned = options.trustProxy.length > 0;
   app.addHook('onRequest', async (request, reply) => {
     reply.headers(EDGE_HEADERS).header('x-trace-id', request.id);
@@ -98,6 +106,8 @@ function addHooks(app: FastifyInstance, options: ServerOptions): void {
     const route = request.routeOptions.config?.contract;
     const refuse = (refusal: Failure<ErrorCode>) =>
       sendFailure(route, refusal, reply, prefersHtml(request.headers.accept));
+    const limited = takeEdgeSlot(limiter, options.metrics, request, reply);
+    if (limited) return refuse(limited);
     if (request.raw.httpVersion === '1.1' && request.headers.host === undefined) {
       return refuse(failure('INVALID_REQUEST', 'The host header is missing.', { field: 'host', rule: 'required' }));
     }
@@ -113,6 +123,8 @@ function addHooks(app: FastifyInstance, options: ServerOptions): void {
     }
   });
   app.addHook('onResponse', async (request, reply) => {
+    const operation = request.routeOptions.config?.contract?.operationId;
+    options.metrics.requestAnswered(operation, reply.statusCode, reply.elapsedTime / 1000);
     request.log.info(
       {
         method: request.method,
@@ -123,6 +135,17 @@ function addHooks(app: FastifyInstance, options: ServerOptions): void {
       'request',
     );
   });
+}
+
+/** Counts the request at the edge; tells the refusal when its client has used up its minute. Preflights are free. */
+function takeEdgeSlot(limiter: EdgeLimiter, metrics: Metrics, request: FastifyRequest, reply: FastifyReply) {
+  if (request.method === 'OPTIONS' && request.headers['access-control-request-method'] !== undefined) return undefined;
+  const slot = limiter.take(request.ip);
+  if (slot.allowed) return undefined;
+  metrics.rateLimitRefused(slot.scope);
+  const { headers, ...refusal } = rateLimited(slot);
+  reply.headers({ ...rateLimitHeaders(slot), ...headers });
+  return refusal;
 }
 
 const hasBody = (request: FastifyRequest): boolean =>

@@ -2,6 +2,7 @@ import type { CreateSpeechResult, GetSpeechResult, SpeechOperations } from '../c
 import type { OperationContext } from '../http/context.ts';
 import { failure } from '../http/errors.ts';
 import { PRIVATE } from '../http/headers.ts';
+import type { RollingWindow } from '../limits/rolling-window.ts';
 import type { CardCredits } from '../payments/card-credits.ts';
 import { creditChallenge } from '../payments/credit-challenge.ts';
 import { streamSpeech } from '../payments/streamed.ts';
@@ -10,6 +11,7 @@ import type { Catalog } from '../speech/catalog.ts';
 import { type OrderRequest, placeOrder } from '../speech/order.ts';
 import { SpeechError, type SpeechProvider } from '../speech/provider.ts';
 import { refuseX402Headers } from './flows.ts';
+import { addressBucket, meter } from './rate-limit.ts';
 
 export interface SpeechOptions {
   readonly baseUrl: string;
@@ -19,12 +21,13 @@ export interface SpeechOptions {
   readonly speech: { readonly provider: SpeechProvider; readonly timeoutMs: number } | undefined;
   /** Undefined while payment by card is off (R47). */
   readonly cardCredits: CardCredits | undefined;
+  readonly limits: RollingWindow;
   readonly work: RunningWork;
 }
 
 /** Text to speech, paid from a card-credit account. */
 export function speechOperations(options: SpeechOptions): SpeechOperations {
-  const { baseUrl, serviceName, catalog, speech, cardCredits, work } = options;
+  const { baseUrl, serviceName, catalog, speech, cardCredits, limits, work } = options;
 
   async function speak(request: OrderRequest, accountId: string | undefined, context: OperationContext) {
     const placed = placeOrder(catalog, request);
@@ -41,6 +44,9 @@ export function speechOperations(options: SpeechOptions): SpeechOperations {
       const details = { setting: 'SPEECH_BASE_URL' };
       return failure('TTS_PROVIDER_NOT_CONFIGURED', 'No speech provider is set up here.', details);
     }
+
+    const limited = await meter(context, limits.takeForAccount(accountId, addressBucket(context)));
+    if (limited) return limited;
 
     const authorization = await cardCredits.authorize(order, accountId);
     if (authorization.outcome === 'refused') {

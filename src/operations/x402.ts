@@ -3,6 +3,7 @@ import type { JsonObject } from '../contract/types.ts';
 import type { OperationContext } from '../http/context.ts';
 import { errorBody, failure } from '../http/errors.ts';
 import { PRIVATE } from '../http/headers.ts';
+import type { RollingWindow } from '../limits/rolling-window.ts';
 import { formatUsd } from '../money.ts';
 import { speakBuffered } from '../payments/buffered.ts';
 import type { DirectPayment, DirectRefusal, DirectRequest } from '../payments/direct.ts';
@@ -25,6 +26,7 @@ import {
 } from '../x402/quoted-order.ts';
 import { isExpired, type Quote, type Quotes } from '../x402/quotes.ts';
 import { x402FlowOf } from './flows.ts';
+import { addressBucket, meter } from './rate-limit.ts';
 
 export interface X402Options {
   readonly baseUrl: string;
@@ -32,6 +34,7 @@ export interface X402Options {
   readonly catalog: Catalog;
   /** Undefined while no speech provider is configured. */
   readonly speech: { readonly provider: SpeechProvider; readonly timeoutMs: number } | undefined;
+  readonly limits: RollingWindow;
   /** Who is paid in what. Undefined while payment under x402 is off (R47). */
   readonly terms: { readonly asset: Asset; readonly payees: readonly Payee[] } | undefined;
   /** Undefined while payment under x402 is off, or the chain can't be asked (R58). */
@@ -59,7 +62,7 @@ const EXPIRED = {
 
 /** Text to speech paid in USDC under x402, quotes, and the signed metadata. */
 export function x402Operations(options: X402Options): X402Operations {
-  const { baseUrl, serviceName, catalog, speech, terms, direct, quotes, metadata } = options;
+  const { baseUrl, serviceName, catalog, speech, limits, terms, direct, quotes, metadata } = options;
   const resources = {
     GET: speechResource(baseUrl, serviceName, 'GET'),
     POST: speechResource(baseUrl, serviceName, 'POST'),
@@ -101,6 +104,8 @@ export function x402Operations(options: X402Options): X402Operations {
     context: OperationContext,
   ): Promise<GetX402SpeechResult> {
     if (!direct || !speech) return chainMissing();
+    const limited = await meter(context, limits.take(addressBucket(context)));
+    if (limited) return limited;
     let request: DirectRequest;
     try {
       const envelope = decodeEnvelope(String(context.headers['payment-signature']));

@@ -3,6 +3,7 @@ import type { FastifyBaseLogger } from 'fastify';
 import type { Database } from '../db/database.ts';
 import { isUnavailable } from '../db/errors.ts';
 import { captureHold, type Hold, placeHold, voidHold } from '../ledger/hold.ts';
+import type { Metrics } from '../metrics.ts';
 import type { Order } from '../speech/order.ts';
 import type { Authorization } from './strategy.ts';
 
@@ -23,12 +24,14 @@ export class CardCredits {
   readonly #db: Database;
   readonly #leaseSeconds: number;
   readonly #log: FastifyBaseLogger;
+  readonly #metrics: Metrics;
 
   /** @param synthesisTimeoutMs the longest that a synthesis may take; the lease of a hold outlasts it */
-  constructor(db: Database, synthesisTimeoutMs: number, log: FastifyBaseLogger) {
+  constructor(db: Database, synthesisTimeoutMs: number, log: FastifyBaseLogger, metrics: Metrics) {
     this.#db = db;
     this.#leaseSeconds = (synthesisTimeoutMs + CAPTURE_PATIENCE_MS) / 1000 + LEASE_RESERVE_SECONDS;
     this.#log = log;
+    this.#metrics = metrics;
   }
 
   /** No account, an unknown one and too small a balance are all refused, with nothing debited (R12). */
@@ -44,6 +47,7 @@ export class CardCredits {
           refusal: { reason: 'insufficient_funds', balanceMicroUsd: result.balanceMicroUsd },
         };
       case 'held':
+        this.#metrics.holdMoved('card', 'placed', order.priceMicroUsd);
         return { outcome: 'held', hold: this.#hold(result.hold) };
     }
   }
@@ -61,7 +65,9 @@ export class CardCredits {
     const giveUpAt = performance.now() + CAPTURE_PATIENCE_MS;
     for (;;) {
       try {
-        return await captureHold(this.#db, hold);
+        const captured = await captureHold(this.#db, hold);
+        if (captured) this.#metrics.holdMoved('card', 'captured', hold.amountMicroUsd);
+        return captured;
       } catch (error) {
         if (!isUnavailable(error) || performance.now() >= giveUpAt) throw error;
         await sleep(RETRY_EVERY_MS);
@@ -72,7 +78,8 @@ export class CardCredits {
   /** When the database is away, the hold is voided by the reconciler once its lease has passed. */
   async #void(hold: Hold): Promise<void> {
     try {
-      await voidHold(this.#db, hold);
+      const balance = await voidHold(this.#db, hold);
+      if (balance !== undefined) this.#metrics.holdMoved('card', 'voided', hold.amountMicroUsd);
     } catch (error) {
       if (!isUnavailable(error)) throw error;
       this.#log.warn({ err: error }, 'a hold could not be voided now; it ends with its lease');

@@ -4,7 +4,6 @@ import type { FastifyBaseLogger } from 'fastify';
 import { type AudioStore, StoreError } from '../audio/store.ts';
 import { isUnavailable } from '../db/errors.ts';
 import { testPoint } from '../test-point.ts';
-import { paymentAudioKey } from '../x402/audio-key.ts';
 import type { Chain, TransferClaim } from '../x402/chain.ts';
 import type { Resource } from '../x402/challenge.ts';
 import type { PaymentEnvelope } from '../x402/envelope.ts';
@@ -12,6 +11,8 @@ import { type Facilitator, FacilitatorError, type FacilitatorPayment } from '../
 import { findOffer, MAX_TIMEOUT_SECONDS, type Offer } from '../x402/offer.ts';
 import type { Address } from '../x402/payees.ts';
 import { type Payment, type Payments, REPLAY_WINDOW_SECONDS } from '../x402/payment.ts';
+import { paymentAudioKey } from '../x402/payment-audio.ts';
+import type { Resolution, Resolver } from '../x402/resolver.ts';
 import { RpcError } from '../x402/rpc.ts';
 import type { Settlement } from '../x402/settlement.ts';
 import type { UnsettledWork } from '../x402/unsettled-work.ts';
@@ -84,6 +85,7 @@ const SOLVENCY_ATTEMPTS = 3;
 export class DirectPayment {
   readonly #payments: Payments;
   readonly #settlement: Settlement;
+  readonly #resolver: Resolver;
   readonly #facilitator: Facilitator;
   readonly #chain: Chain;
   readonly #store: AudioStore;
@@ -93,6 +95,7 @@ export class DirectPayment {
   constructor(parts: {
     payments: Payments;
     settlement: Settlement;
+    resolver: Resolver;
     facilitator: Facilitator;
     chain: Chain;
     store: AudioStore;
@@ -101,6 +104,7 @@ export class DirectPayment {
   }) {
     this.#payments = parts.payments;
     this.#settlement = parts.settlement;
+    this.#resolver = parts.resolver;
     this.#facilitator = parts.facilitator;
     this.#chain = parts.chain;
     this.#store = parts.store;
@@ -167,7 +171,7 @@ export class DirectPayment {
         if (known.isLeased) return refused('PAYMENT_REPLAY_PENDING', 'first_request_running');
         break;
     }
-    const resolution = await this.#settlement.resolve(known);
+    const resolution = await this.#resolve(known);
     if (resolution.outcome === 'settled')
       return this.#replaySettled({ ...known, isReplayable: true }, resolution.receipt);
     if (resolution.outcome === 'failed' || known.state === 'refused') {
@@ -176,10 +180,21 @@ export class DirectPayment {
     return refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown');
   }
 
+  /** A node that gives no answer leaves the payment as doubtful as it was. */
+  async #resolve(payment: Payment): Promise<Resolution> {
+    try {
+      return await this.#resolver.resolve(payment);
+    } catch (error) {
+      if (!(error instanceof RpcError)) throw error;
+      this.#log.warn({ err: error, payment: payment.id }, 'the chain could not be asked about a payment');
+      return { outcome: 'open' };
+    }
+  }
+
   async #replaySettled(payment: Payment, receipt: string): Promise<DirectReplay> {
     if (!payment.isReplayable) return refused('PAYMENT_IDENTIFIER_CONFLICT', 'replay_window_over');
     try {
-      const stored = await this.#store.open(paymentAudioKey(payment.id, payment.fence));
+      const stored = await this.#store.open(paymentAudioKey(payment));
       if (stored) return { outcome: 'replay', receipt, audio: stored.stream };
       this.#log.error({ payment: payment.id }, 'the audio of a settled payment is missing');
     } catch (error) {
@@ -268,7 +283,7 @@ export class DirectPayment {
 
   async #capture(payment: Payment, request: FacilitatorPayment, audio: Buffer): Promise<DirectCapture> {
     try {
-      await this.#store.put(paymentAudioKey(payment.id, payment.fence), audio, 'audio/mpeg');
+      await this.#store.put(paymentAudioKey(payment), audio, 'audio/mpeg');
     } catch (error) {
       await this.#release(payment);
       if (!(error instanceof StoreError)) throw error;

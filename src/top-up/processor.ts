@@ -1,7 +1,10 @@
 import Stripe from 'stripe';
+import { createStripeHttpClient } from './stripe-http.ts';
 
 const TIMEOUT_MS = 10_000;
 const RETRIES = 2;
+/** The largest page that Stripe's lists have. */
+const PAGE_SIZE = 100;
 
 export interface CheckoutRequest {
   /** Our row's id: metadata of the session, and the call's idempotency key. */
@@ -16,8 +19,26 @@ export interface CheckoutRequest {
   readonly cancelUrl: string;
 }
 
-/** The processor refused, could not be reached, or answered something unusable. */
-export class ProcessorError extends Error {}
+export interface SessionPage {
+  readonly sessions: readonly Stripe.Checkout.Session[];
+  /** True when older ones follow. */
+  readonly hasMore: boolean;
+}
+
+/**
+ * The processor refused, could not be reached, or answered something unusable. Nothing of what it said is kept: that
+ * may name a session, which shows an account to whoever holds it (R40).
+ */
+export class ProcessorError extends Error {
+  /** @param status of the processor's answer; undefined when there was none, or it was unusable */
+  constructor(
+    message: string,
+    readonly status?: number,
+  ) {
+    super(message);
+    this.name = 'ProcessorError';
+  }
+}
 
 /** The card processor's hosted checkout, through its own SDK. */
 export class Processor {
@@ -25,14 +46,18 @@ export class Processor {
   /** Whether the key is a live one: sessions of the other mode are foreign (R16). */
   readonly livemode: boolean;
 
-  /** @param apiBase origin of a compatible server; the processor's own when undefined */
-  constructor(secretKey: string, apiBase: string | undefined) {
+  /**
+   * @param apiBase origin of a compatible server; the processor's own when undefined
+   * @param options.retries how often a call that failed is repeated; a caller that comes again anyway needs none
+   */
+  constructor(secretKey: string, apiBase: string | undefined, options: { retries?: number } = {}) {
     const base = apiBase ? new URL(apiBase) : undefined;
     this.livemode = secretKey.includes('_live_');
     this.#stripe = new Stripe(secretKey, {
       timeout: TIMEOUT_MS,
-      maxNetworkRetries: RETRIES,
+      maxNetworkRetries: options.retries ?? RETRIES,
       telemetry: false,
+      httpClient: createStripeHttpClient(),
       ...(base && {
         host: base.hostname,
         port: base.port || (base.protocol === 'https:' ? '443' : '80'),
@@ -69,7 +94,6 @@ export class Processor {
         { idempotencyKey: request.topUpId },
       ),
     );
-    // The SDK passes a 4xx without an error member on as if it were a session.
     if (typeof session.id !== 'string' || !session.url || !URL.canParse(session.url)) {
       throw new ProcessorError('the processor answered without a usable session');
     }
@@ -79,19 +103,43 @@ export class Processor {
   /** The session as the processor knows it; undefined when it knows none of that id. */
   async findSession(sessionId: string): Promise<Stripe.Checkout.Session | undefined> {
     try {
-      return await this.#call(() => this.#stripe.checkout.sessions.retrieve(sessionId));
+      const session = await this.#call(() => this.#stripe.checkout.sessions.retrieve(sessionId));
+      if (session?.id !== sessionId) throw new ProcessorError('the processor answered without the session');
+      return session;
     } catch (error) {
-      if (error instanceof ProcessorError && (error.cause as { statusCode?: number })?.statusCode === 404)
-        return undefined;
+      if (error instanceof ProcessorError && error.status === 404) return undefined;
       throw error;
     }
+  }
+
+  /**
+   * One page of the completed sessions (those with a payment among them), newest first.
+   * @param createdFrom Unix seconds
+   * @param after the last session of the page before
+   */
+  async listSessions(createdFrom: number, after?: string): Promise<SessionPage> {
+    const page = await this.#call(() =>
+      this.#stripe.checkout.sessions.list({
+        status: 'complete',
+        created: { gte: createdFrom },
+        limit: PAGE_SIZE,
+        ...(after !== undefined && { starting_after: after }),
+      }),
+    );
+    const sessions: unknown = page?.data;
+    if (!Array.isArray(sessions) || !sessions.every((session) => typeof session?.id === 'string')) {
+      throw new ProcessorError('the processor answered without a list of sessions');
+    }
+    return { sessions, hasMore: page.has_more === true && sessions.length > 0 };
   }
 
   async #call<T>(request: () => Promise<T>): Promise<T> {
     try {
       return await request();
     } catch (error) {
-      throw new ProcessorError('the call to the card processor failed', { cause: error });
+      if (!(error instanceof Stripe.errors.StripeError)) throw error;
+      const status = error.statusCode === undefined ? '' : ` with status ${error.statusCode}`;
+      throw new ProcessorError(`the call to the card processor failed${status}: ${error.type}`, error.statusCode);
     }
   }
 }

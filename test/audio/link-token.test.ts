@@ -144,6 +144,14 @@ describe('what is no token of ours is false', async () => {
     test(name, async () => assert.equal(await signer.verify(token, JOB), false));
   }
 
+  test('R48: no other spelling of the same bytes is a token, since each would have a limit of its own', async () => {
+    const alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
+    const lastCharacters = [...alphabet].map((last) => genuine.slice(0, -1) + last).filter((text) => text !== genuine);
+    for (const spelling of [...lastCharacters, ...['=', ' ', '\n', '\t', '!'].map((end) => genuine + end)]) {
+      assert.equal(await signer.verify(spelling, JOB), false, JSON.stringify(spelling.slice(-3)));
+    }
+  });
+
   test('a token of the same secret for another purpose', async () => {
     const token = await new SignJWT()
       .setProtectedHeader(ours)

@@ -49,7 +49,8 @@ export interface Gateway {
 
 /**
  * A gateway in this process with a database of its own. `env` is what `npm start` would read; settings that are not
- * given are those of a gateway whose flows are on but whose outside parts can't be reached.
+ * given are those of a gateway whose flows are on but whose outside parts can't be reached, and whose reconcilers run
+ * only when they are told to (`app.reconcilers.turn()`).
  */
 export async function startGateway(
   t: TestContext,
@@ -66,7 +67,9 @@ export async function startGateway(
     STRIPE_SECRET_KEY: 'sk_test_gateway',
     STRIPE_API_BASE: 'http://127.0.0.1:1',
     SPEECH_BASE_URL: 'http://127.0.0.1:1/v1',
+    RATE_LIMIT_MAX: '10000',
     EDGE_RATE_LIMIT_MAX: '1000000',
+    RECONCILE_INTERVAL_MS: '86400000',
     ...env,
   });
   if ('faults' in result) throw new Error(describeFaults(result.faults));

@@ -1,0 +1,43 @@
+import type { Pool } from 'pg';
+import type { Database } from '../db/database.ts';
+import { pendingHolds } from '../ledger/pending-holds.ts';
+import type { Metrics } from '../metrics.ts';
+import type { UnsettledWork } from '../x402/unsettled-work.ts';
+
+/** Shows operators how busy this process's connections to the database are. */
+export function addPoolGauges(metrics: Metrics, pool: Pool): void {
+  metrics.addGauges(
+    {
+      speechgate_database_connections: 'Connections of the pool.',
+      speechgate_database_idle_connections: 'Those of them that nobody uses.',
+      speechgate_database_waiting: 'Statements that wait for a connection.',
+    },
+    async () => ({
+      speechgate_database_connections: pool.totalCount,
+      speechgate_database_idle_connections: pool.idleCount,
+      speechgate_database_waiting: pool.waitingCount,
+    }),
+  );
+}
+
+/** Shows operators the money that is being held now, which is the database's to tell. */
+export function addHoldGauges(metrics: Metrics, db: Database): void {
+  metrics.addGauges(
+    {
+      speechgate_pending_holds: 'Holds in the database that are neither captured nor voided.',
+      speechgate_oldest_pending_hold_seconds: 'Age of the oldest of them.',
+    },
+    async () => {
+      const { count, oldestSeconds } = await pendingHolds(db);
+      return { speechgate_pending_holds: count, speechgate_oldest_pending_hold_seconds: oldestSeconds };
+    },
+  );
+}
+
+/** Shows operators how much work of the speech provider waits for its payment, or has lost it lately (R21b). */
+export function addUnsettledWorkGauge(metrics: Metrics, work: UnsettledWork): void {
+  metrics.addGauges(
+    { speechgate_unsettled_work_seconds: 'Upstream seconds whose direct payment is not settled, of the last hour.' },
+    async () => ({ speechgate_unsettled_work_seconds: work.seconds }),
+  );
+}

@@ -1,0 +1,43 @@
+import { pino } from 'pino';
+import { openAudioStore } from '../audio/open-store.ts';
+import { describeFaults, readConfig } from '../config.ts';
+import { openDatabase } from '../db/database.ts';
+import type { TurnResult } from '../reconcile/reconciler.ts';
+import { createReconcilers } from '../reconcile/reconcilers.ts';
+import { ReconcilerRunner } from '../reconcile/runner.ts';
+import { openPayments } from '../x402/open-payments.ts';
+
+const EXIT_CONFIG = 78;
+
+const read = readConfig(process.env);
+if ('faults' in read) {
+  console.error(`speechgate can't reconcile:\n${describeFaults(read.faults)}`);
+  process.exit(EXIT_CONFIG);
+}
+const { config } = read;
+const db = openDatabase(config.databaseUrl, { maxConnections: 4 });
+const store = openAudioStore(config.audioStore);
+const x402 = config.x402?.rpcUrl ? openPayments(db, config.x402.asset, config.x402.rpcUrl) : undefined;
+const runner = new ReconcilerRunner({
+  db,
+  databaseUrl: config.databaseUrl,
+  reconcilers: createReconcilers(config, db, x402 && { ...x402, store }),
+  intervalMs: config.reconcileIntervalMs,
+  log: pino({ level: 'silent' }),
+});
+const results = await runner.turn().finally(async () => {
+  await x402?.chain.close();
+  await store.close();
+  await db.destroy();
+});
+for (const result of results) console.log(`${result.name.padEnd(18)} ${describe(result)}`);
+if (!config.card) console.log('Card payment is off: STRIPE_SECRET_KEY is unset.');
+if (!x402) console.log('Direct payment in USDC is off: X402_PAY_TO or X402_RPC_URL is unset.');
+process.exitCode = results.some((result) => result.outcome === 'failed') ? 1 : 0;
+
+function describe({ outcome, count, error }: TurnResult): string {
+  if (outcome === 'skipped') return 'skipped: another process is at it';
+  if (outcome === 'done') return `${count} done`;
+  const { message, code } = error as { message?: string; code?: string };
+  return `FAILED after ${count} done: ${message || code}`;
+}

@@ -1,0 +1,17 @@
+import type { Database } from '../db/database.ts';
+import { voidExpiredHolds } from '../ledger/hold.ts';
+import type { Reconciler } from './reconciler.ts';
+
+/** Gives back what dead processes hold: each hold whose lease has passed is voided. Counts holds. */
+export function expiredHolds(db: Database): Reconciler {
+  return {
+    name: 'expired_holds',
+    async run({ signal, done }) {
+      let voided: number;
+      do {
+        voided = await voidExpiredHolds(db);
+        done(voided);
+      } while (voided > 0 && !signal.aborted);
+    },
+  };
+}

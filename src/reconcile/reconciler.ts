@@ -1,0 +1,23 @@
+/** Finishes what a process that died, or a buyer who never came back, has left unfinished. Running it twice is harmless. */
+export interface Reconciler {
+  /** For the log, the metrics and the database: lower case with underscores. */
+  readonly name: string;
+  /** Acts in each nth turn only; in each one by default. */
+  readonly everyTurns?: number;
+  run(turn: Turn): Promise<void>;
+}
+
+export interface Turn {
+  /** Aborted when the process stops: what has been begun is finished, and nothing more is begun. */
+  readonly signal: AbortSignal;
+  /** Counts pieces of work that are done. They count also when the turn fails later. */
+  done(count: number): void;
+}
+
+export interface TurnResult {
+  readonly name: string;
+  /** Skipped: another process is at it, or was a moment ago. */
+  readonly outcome: 'done' | 'skipped' | 'failed';
+  readonly count: number;
+  readonly error?: unknown;
+}

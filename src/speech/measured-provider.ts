@@ -1,0 +1,37 @@
+import type { Metrics, SynthesisOutcome } from '../metrics.ts';
+import { SpeechError, type SpeechProvider } from './provider.ts';
+
+/** The same provider, with its latency and its outcomes measured. */
+export function measuredProvider(provider: SpeechProvider, metrics: Metrics): SpeechProvider {
+  return {
+    async synthesize(utterance, signal) {
+      const startedAt = performance.now();
+      const seconds = () => (performance.now() - startedAt) / 1000;
+      const ended = (outcome: SynthesisOutcome) => metrics.upstreamEnded(outcome, seconds());
+      try {
+        const { mimeType, audio } = await provider.synthesize(utterance, signal);
+        metrics.upstreamAnswered(seconds());
+        return { mimeType, audio: tellEnd(audio, ended) };
+      } catch (error) {
+        ended(outcomeOf(error));
+        throw error;
+      }
+    },
+    close: () => provider.close(),
+  };
+}
+
+async function* tellEnd(audio: AsyncIterable<Uint8Array>, ended: (outcome: SynthesisOutcome) => void) {
+  let outcome: SynthesisOutcome = 'abandoned';
+  try {
+    yield* audio;
+    outcome = 'ok';
+  } catch (error) {
+    outcome = outcomeOf(error);
+    throw error;
+  } finally {
+    ended(outcome);
+  }
+}
+
+const outcomeOf = (error: unknown): SynthesisOutcome => (error instanceof SpeechError ? error.code : 'error');

@@ -1,0 +1,72 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { sql } from 'kysely';
+import { placeHold } from '../../src/ledger/hold.ts';
+import { withLock } from '../../src/reconcile/lock.ts';
+import { faults, startFaultyCheckout } from '../support/faulty-checkout.ts';
+import { type Gateway, startGateway } from '../support/gateway.ts';
+
+function npmRunReconcile(env: Record<string, string>): Promise<{ code: number; output: string }> {
+  const { PATH = '', HOME = '' } = process.env;
+  return new Promise((resolve) => {
+    execFile(
+      'npm',
+      ['run', '--silent', 'reconcile'],
+      { cwd: fileURLToPath(new URL('../..', import.meta.url)), env: { PATH, HOME, ...env } },
+      (error, stdout, stderr) => resolve({ code: error ? Number(error.code) : 0, output: stdout + stderr }),
+    );
+  });
+}
+
+async function openAndPay(gateway: Gateway, pay: (session: string) => Promise<void>): Promise<void> {
+  const { headers } = await gateway.call('/top-up', {
+    method: 'POST',
+    headers: { 'content-type': 'application/x-www-form-urlencoded' },
+    body: 'amount=700',
+  });
+  await pay((headers.get('location') ?? '').split('/').at(-1) ?? '');
+}
+
+test('npm run reconcile runs every reconciler once and tells what each did', async (t) => {
+  const checkout = await startFaultyCheckout(t);
+  const card = { STRIPE_SECRET_KEY: checkout.secretKey, STRIPE_API_BASE: checkout.apiBase };
+  const gateway = await startGateway(t, card);
+  const account = await gateway.fund(500);
+  for (let holds = 0; holds < 2; holds++) await placeHold(gateway.db, account, 1n, 60);
+  await gateway.db.updateTable('transfer').set({ lease_until: sql`now()` }).where('state', '=', 'pending').execute();
+  await openAndPay(gateway, checkout.pay);
+  const env = { ...card, DATABASE_URL: gateway.databaseUrl };
+
+  checkout.fault = faults['500 without a body'] ?? assert.fail();
+  const failed = await npmRunReconcile(env);
+  assert.equal(failed.code, 1, failed.output);
+  assert.match(failed.output, /^expired_holds +2 done$/m);
+  assert.match(failed.output, /^top_ups +FAILED after 0 done: the call to the card processor failed/m);
+  assert.ok(!failed.output.includes('cs_test_') && !failed.output.includes(checkout.secretKey));
+
+  checkout.fault = () => false;
+  const done = await withLock(gateway.databaseUrl, 'checkout_sweep', () => npmRunReconcile(env));
+  assert.equal(done?.code, 0, done?.output);
+  assert.equal(
+    done?.output.trim(),
+    ['expired_holds    0 done', 'top_ups          1 done', 'checkout_sweep   skipped: another process is at it'].join(
+      '\n',
+    ),
+  );
+
+  const off = await npmRunReconcile({ DATABASE_URL: gateway.databaseUrl });
+  assert.equal(off.code, 0);
+  assert.match(off.output, /Card payment is off/);
+});
+
+test('npm run reconcile exits 78 without its settings, and 1 without the database', async () => {
+  const unset = await npmRunReconcile({});
+  assert.equal(unset.code, 78);
+  assert.match(unset.output, /DATABASE_URL is not set/);
+  const away = await npmRunReconcile({ DATABASE_URL: 'postgres://user:secret-password@127.0.0.1:1/none' });
+  assert.equal(away.code, 1);
+  assert.match(away.output, /^expired_holds +FAILED after 0 done: .*ECONNREFUSED/m);
+  assert.ok(!away.output.includes('secret-password'));
+});

@@ -1,0 +1,197 @@
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import test, { type TestContext } from 'node:test';
+import { audit } from '../../src/ledger/audit.ts';
+import { testDatabase } from '../support/database.ts';
+import { controlDatabaseClock } from '../support/database-clock.ts';
+import { type Gateway, type Reply, startGateway } from '../support/gateway.ts';
+import { openAiError, startStubUpstream } from '../support/stub-upstream.ts';
+
+/** Refuses every request that gets through to it. */
+const UNREACHABLE = 'postgres://postgres@127.0.0.1:1/none';
+
+const speak = (gateway: Gateway, account?: string, headers: Record<string, string> = {}): Promise<Reply> =>
+  gateway.call('/tts', {
+    method: 'POST',
+    json: { text: 'Hello world' },
+    headers: { ...(account !== undefined && { 'x-credit-account': account }), ...headers },
+  });
+
+/** Limit, policy, remaining, reset, scope and Retry-After of an answer. */
+const headersOf = ({ headers }: Reply) => [
+  ...['limit', 'policy', 'remaining', 'reset', 'scope'].map((name) => headers.get(`x-ratelimit-${name}`)),
+  headers.get('retry-after'),
+];
+
+async function startUpstream(t: TestContext) {
+  const upstream = await startStubUpstream();
+  t.after(() => upstream.close());
+  return upstream;
+}
+
+/** A gateway with the limits of production, on a database whose clock the test moves. */
+async function startLimited(t: TestContext, env: Record<string, string> = {}) {
+  const { url: databaseUrl } = await testDatabase(t);
+  const clock = await controlDatabaseClock(databaseUrl);
+  const upstream = await startUpstream(t);
+  const settings = { SPEECH_BASE_URL: upstream.url, RATE_LIMIT_MAX: '30', RATE_LIMIT_WINDOW_SECONDS: '60', ...env };
+  const start = () => startGateway(t, settings, { databaseUrl });
+  const gateway = await start();
+  t.after(() => clock.close());
+  return { gateway, upstream, clock, startAnother: start };
+}
+
+test('R39: 30 requests a minute, shared exactly by two processes on one database', async (t) => {
+  const { gateway, clock, startAnother } = await startLimited(t);
+  const gateways = [gateway, await startAnother()];
+  const replies = await Promise.all(Array.from({ length: 40 }, (_, index) => speak(gateways[index % 2] as Gateway)));
+  assert.equal(replies.filter((reply) => reply.status === 402).length, 30);
+  assert.equal(replies.filter((reply) => reply.status === 429).length, 10);
+  await clock.advance('59.999999 seconds');
+  for (const either of gateways) {
+    const refused = await speak(either);
+    assert.equal(refused.status, 429);
+    assert.deepEqual(headersOf(refused), ['30', '30;w=60', '0', '1', 'ip', '1']);
+  }
+  await clock.advance('0.000001 seconds');
+  for (const either of gateways) assert.equal((await speak(either)).status, 402);
+});
+
+test('R48: served, unpaid, failed and refused requests carry the headers of the bucket', async (t) => {
+  const { gateway, upstream } = await startLimited(t, { RATE_LIMIT_MAX: '5', RATE_LIMIT_WINDOW_SECONDS: '20' });
+  const account = await gateway.fund(500);
+  const headers = (remaining: number, retryAfter: string | null = null) => [
+    ...['5', '5;w=20', String(remaining), '20', 'account'],
+    retryAfter,
+  ];
+  const served = await speak(gateway, account);
+  assert.equal(served.status, 200);
+  assert.deepEqual(headersOf(served), headers(4));
+
+  const served2 = await gateway.call('/tts?text=Hello', { headers: { 'x-credit-account': account } });
+  assert.equal(served2.status, 200);
+  assert.deepEqual(headersOf(served2), headers(3));
+
+  upstream.mode = openAiError(500);
+  const failed = await speak(gateway, account);
+  assert.equal(failed.status, 502);
+  assert.deepEqual(headersOf(failed), headers(2));
+
+  upstream.mode = openAiError(503, 'busy', { 'retry-after': '7' });
+  const unavailable = await speak(gateway, account);
+  assert.equal(unavailable.status, 503);
+  assert.deepEqual(headersOf(unavailable), headers(1, '7'), "the upstream's Retry-After is no limit of ours");
+
+  await gateway.db.updateTable('account').set({ balance_micro_usd: 0n }).where('id', '=', account).execute();
+  const unpaid = await speak(gateway, account);
+  assert.equal(unpaid.status, 402);
+  assert.deepEqual(headersOf(unpaid), headers(0));
+
+  const refused = await speak(gateway, account);
+  assert.equal(refused.status, 429);
+  assert.deepEqual(headersOf(refused), headers(0, '20'));
+  assert.equal(refused.json.error.code, 'RATE_LIMITED');
+  assert.deepEqual(refused.json.error.details, {
+    scope: 'account',
+    limit: 5,
+    windowSeconds: 20,
+    retryAfterSeconds: 20,
+  });
+});
+
+test('a refused request charges nothing and never reaches the speech provider', async (t) => {
+  const { gateway, upstream } = await startLimited(t, { RATE_LIMIT_MAX: '2' });
+  const account = await gateway.fund(500);
+  const statuses = [];
+  for (let count = 0; count < 5; count += 1) statuses.push((await speak(gateway, account)).status);
+  assert.deepEqual(statuses, [200, 200, 429, 429, 429]);
+  assert.equal(await gateway.balance(account), 5_000_000n - 2n * 198n);
+  assert.equal(upstream.requests.length, 2);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('R13: invented account ids share the bucket of their address, existing accounts have their own', async (t) => {
+  const { gateway } = await startLimited(t, { RATE_LIMIT_MAX: '3' });
+  const [one, two] = [await gateway.fund(500), await gateway.fund(500)];
+  const scopes = [];
+  for (const id of [randomUUID(), 'not-a-uuid', undefined, randomUUID(), undefined]) {
+    const reply = await speak(gateway, id);
+    scopes.push(`${reply.status} ${reply.headers.get('x-ratelimit-scope')}`);
+  }
+  assert.deepEqual(scopes, ['402 ip', '402 ip', '402 ip', '429 ip', '429 ip']);
+  for (const account of [one, two]) {
+    assert.equal((await speak(gateway, account)).status, 200);
+    assert.equal((await speak(gateway, account.toUpperCase())).headers.get('x-ratelimit-remaining'), '1');
+  }
+});
+
+test('R7: a request that breaks a rule, or mixes flows, costs no slot', async (t) => {
+  const { gateway } = await startLimited(t, { RATE_LIMIT_MAX: '1' });
+  const broken = [
+    await gateway.call('/tts', { method: 'POST', json: { text: '' } }),
+    await gateway.call('/tts', { method: 'POST', json: { text: 'a', model: 'provider-a/none' } }),
+    await gateway.call('/tts', { method: 'POST', json: { text: 'a', voice: 'none' } }),
+    await gateway.call('/tts', { method: 'POST', json: { text: 'x'.repeat(4097) } }),
+    await gateway.call('/tts', { method: 'POST', body: 'a', headers: { 'content-type': 'text/html' } }),
+    await speak(gateway, undefined, { 'payment-signature': 'e30=' }),
+    await speak(gateway, undefined, { 'x-x402-nonce': '1' }),
+  ];
+  assert.deepEqual(
+    broken.map((reply) => reply.status),
+    [400, 400, 400, 413, 415, 400, 400],
+  );
+  for (const reply of broken) assert.equal(reply.headers.get('x-ratelimit-scope'), null);
+  assert.equal((await speak(gateway)).status, 402);
+  assert.equal((await speak(gateway)).status, 429);
+});
+
+test('R48: what is not metered does not count, and has no headers of a bucket', async (t) => {
+  const { gateway } = await startLimited(t, { RATE_LIMIT_MAX: '1' });
+  for (const path of ['/', '/docs', '/tts/models', '/tts/voices', '/top-up', `/credits/${randomUUID()}`]) {
+    assert.equal((await gateway.call(path)).headers.get('x-ratelimit-limit'), null, path);
+  }
+  assert.equal((await speak(gateway)).status, 402);
+});
+
+test('R39: the bucket of an address is that of the socket, or of a trusted proxy, by /64', async (t) => {
+  const { gateway } = await startLimited(t, { RATE_LIMIT_MAX: '1', TRUST_PROXY: '127.0.0.1' });
+  const from = async (address: string) => (await speak(gateway, undefined, { 'x-forwarded-for': address })).status;
+  assert.deepEqual([await from('192.0.2.1'), await from('198.51.100.1, 192.0.2.1')], [402, 429]);
+  assert.deepEqual(
+    [await from('2001:db8::1'), await from('2001:db8::2'), await from('2001:db8:1::2')],
+    [402, 429, 402],
+  );
+  assert.deepEqual([await from('::ffff:192.0.2.1'), await from('::ffff:192.0.2.9')], [429, 402]);
+});
+
+test('R39: without TRUST_PROXY an X-Forwarded-For opens no bucket', async (t) => {
+  const { gateway } = await startLimited(t, { RATE_LIMIT_MAX: '1' });
+  assert.equal((await speak(gateway, undefined, { 'x-forwarded-for': '192.0.2.1' })).status, 402);
+  assert.equal((await speak(gateway, undefined, { 'x-forwarded-for': '192.0.2.2' })).status, 429);
+});
+
+test('a limit whose database is away is a 503, not a free pass', async (t) => {
+  const upstream = await startUpstream(t);
+  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url }, { databaseUrl: UNREACHABLE });
+  const reply = await speak(gateway, randomUUID());
+  assert.equal(reply.status, 503);
+  assert.equal(reply.json.error.code, 'CONFIG_ERROR');
+  assert.equal(upstream.requests.length, 0);
+});
+
+test('a window that cannot be written for want of its table is a 503 that names the repair', async (t) => {
+  const { gateway } = await startLimited(t);
+  await gateway.db.schema.dropTable('rate_window').execute();
+  const reply = await speak(gateway);
+  assert.equal(reply.status, 503);
+  assert.equal(reply.json.error.details.command, 'npm run migrate');
+});
+
+test('windows that are over are deleted while the gateway runs', async (t) => {
+  const { gateway, clock } = await startLimited(t, { RECONCILE_INTERVAL_MS: '100' });
+  await speak(gateway);
+  const rows = async () => (await gateway.db.selectFrom('rate_window').select('scope').execute()).length;
+  assert.equal(await rows(), 1);
+  await clock.advance('2 minutes');
+  while ((await rows()) > 0) await new Promise((resolve) => setTimeout(resolve, 20));
+});

@@ -1,0 +1,200 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { type TestContext, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { sql } from 'kysely';
+import { audit } from '../../src/ledger/audit.ts';
+import { freePort } from '../../src/sandbox/free-port.ts';
+import { testDatabase } from '../support/database.ts';
+import { type FaultyCheckout, startFaultyCheckout } from '../support/faulty-checkout.ts';
+import { type Gateway, startGateway } from '../support/gateway.ts';
+import { runTurn } from '../support/reconcile.ts';
+import { until } from '../support/until.ts';
+
+const HOUR = 3600;
+const now = () => Math.floor(Date.now() / 1000);
+
+const settings = (checkout: FaultyCheckout) => ({
+  STRIPE_SECRET_KEY: checkout.secretKey,
+  STRIPE_API_BASE: checkout.apiBase,
+});
+
+const instanceOf = async ({ db }: Gateway) =>
+  (await db.selectFrom('instance').select('id').executeTakeFirstOrThrow()).id;
+
+/** A session as the local checkout keeps it. */
+const stored = (created: number, metadata: Record<string, string>, state: 'open' | 'paid' = 'paid') => ({
+  id: `cs_test_${randomUUID()}`,
+  created,
+  expiresAt: created + 24 * HOUR,
+  state,
+  paymentIntent: 'pi_1',
+  currency: 'usd',
+  lineItems: [{ name: 'credit', description: null, unitAmount: 700, quantity: 1 }],
+  successUrl: 'http://speechgate.test/back',
+  cancelUrl: null,
+  clientReferenceId: null,
+  customerEmail: null,
+  metadata,
+});
+
+/** A database of a known instance, and the metadata of a purchase of its own that it knows nothing of. */
+async function instance(t: TestContext) {
+  const { url: databaseUrl } = await testDatabase(t);
+  const gateway = await startGateway(t, {}, { databaseUrl });
+  const instanceId = await instanceOf(gateway);
+  // Its schema may have been made long ago, see testDatabase.
+  await gateway.db.updateTable('checkout_sweep').set({ read_until: sql`now() - interval '25 hours'` }).execute();
+  const orphan = () => ({ instance_id: instanceId, top_up_id: randomUUID(), account_id: randomUUID() });
+  return { databaseUrl, orphan };
+}
+
+const lists = (checkout: FaultyCheckout) => checkout.calls.filter(({ path }) => path === '/v1/checkout/sessions');
+const sweepState = ({ db }: Gateway) => db.selectFrom('checkout_sweep').selectAll().executeTakeFirstOrThrow();
+
+test('R16: a paid session that no row knows, as after the restore of a backup, is credited', async (t) => {
+  const { databaseUrl, orphan } = await instance(t);
+  const metadata = { ...orphan(), challenge_id: 'challenge-1' };
+  const longAgo = orphan();
+  const sessions = [
+    stored(now() - 50 * HOUR, longAgo),
+    stored(now() - 100, { ...orphan(), instance_id: randomUUID() }),
+    stored(now() - 90, orphan(), 'open'),
+    stored(now() - 80, metadata),
+  ];
+  const checkout = await startFaultyCheckout(t, { sessions });
+  const gateway = await startGateway(t, settings(checkout), { databaseUrl });
+  assert.deepEqual(await runTurn(gateway, 'checkout_sweep'), { name: 'checkout_sweep', outcome: 'done', count: 1 });
+  assert.equal(await gateway.balance(metadata.account_id), 7_000_000n);
+  const row = await gateway.db.selectFrom('top_up').selectAll().executeTakeFirstOrThrow();
+  assert.deepEqual([row.id, row.state, row.challenge_id], [metadata.top_up_id, 'credited', 'challenge-1']);
+  assert.equal((await runTurn(gateway, 'checkout_sweep')).count, 0);
+
+  // The watermark is as old as the backup.
+  await gateway.db.updateTable('checkout_sweep').set({ read_until: sql`now() - interval '3 days'` }).execute();
+  assert.equal((await runTurn(gateway, 'checkout_sweep')).count, 1);
+  assert.equal(await gateway.balance(longAgo.account_id), 7_000_000n);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('R16: killed between the row and the answer of the processor, the purchase is credited once it is paid', async (t) => {
+  const { url: databaseUrl } = await testDatabase(t);
+  const checkout = await startFaultyCheckout(t);
+  const port = await freePort(0);
+  const child = spawn(process.execPath, ['--import', 'tsx', 'src/main.ts'], {
+    cwd: fileURLToPath(new URL('../..', import.meta.url)),
+    env: {
+      PATH: process.env.PATH,
+      DATABASE_URL: databaseUrl,
+      PORT: String(port),
+      LOG_LEVEL: 'silent',
+      ...settings(checkout),
+    },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  t.after(() => child.kill('SIGKILL'));
+  await once(child.stdout, 'data');
+  const ended = once(child, 'exit');
+  checkout.beforeAnswer = async () => {
+    child.kill('SIGKILL');
+    await ended;
+  };
+  await assert.rejects(
+    fetch(`http://127.0.0.1:${port}/top-up`, { method: 'POST', body: new URLSearchParams({ amount: '700' }) }),
+  );
+  checkout.beforeAnswer = () => {};
+  const [created] = checkout.calls;
+  const session = JSON.parse(created?.answer ?? '{}');
+
+  const gateway = await startGateway(t, settings(checkout), { databaseUrl });
+  const opening = await gateway.db.selectFrom('top_up').selectAll().executeTakeFirstOrThrow();
+  assert.deepEqual([opening.state, opening.session_id], ['opening', null]);
+  assert.equal((await runTurn(gateway, 'checkout_sweep')).count, 0, 'not before it is paid');
+  await checkout.pay(session.id);
+  assert.equal((await runTurn(gateway, 'checkout_sweep')).count, 1);
+  const row = await gateway.db.selectFrom('top_up').selectAll().executeTakeFirstOrThrow();
+  assert.deepEqual([row.id, row.state, row.session_id], [opening.id, 'credited', session.id]);
+  assert.equal(await gateway.balance(opening.account_id), 7_000_000n);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('an orphan is credited after a restart, without anybody asking, though the sweep is rare', async (t) => {
+  const { databaseUrl, orphan } = await instance(t);
+  const metadata = orphan();
+  const before = await startGateway(t, settings(await startFaultyCheckout(t)), { databaseUrl });
+  assert.equal((await runTurn(before, 'checkout_sweep')).outcome, 'done');
+  const checkout = await startFaultyCheckout(t, { sessions: [stored(now() - 100, metadata)] });
+  const env = { ...settings(checkout), RECONCILE_INTERVAL_MS: '100' };
+  const gateway = await startGateway(t, env, { databaseUrl });
+  await until(
+    async () =>
+      (await gateway.db.selectFrom('account').select('id').where('id', '=', metadata.account_id).execute()).length > 0,
+  );
+  assert.equal(await gateway.balance(metadata.account_id), 7_000_000n);
+});
+
+test('the list is read page by page back to the watermark, and the next pass begins where nothing can be paid any more', async (t) => {
+  const { databaseUrl, orphan } = await instance(t);
+  const oldest = orphan();
+  const foreign = { instance_id: randomUUID(), top_up_id: randomUUID(), account_id: randomUUID() };
+  const sessions = [
+    stored(now() - 5 * HOUR, oldest),
+    ...Array.from({ length: 249 }, () => stored(now() - HOUR, foreign)),
+  ];
+  const checkout = await startFaultyCheckout(t, { sessions });
+  const gateway = await startGateway(t, settings(checkout), { databaseUrl });
+  await gateway.db.updateTable('checkout_sweep').set({ read_until: sql`now() - interval '2 days'` }).execute();
+  assert.equal((await runTurn(gateway, 'checkout_sweep')).count, 1);
+  assert.equal(lists(checkout).length, 3);
+  for (const { query } of lists(checkout)) {
+    assert.ok(Math.abs(Number(query.get('created[gte]')) - (now() - 48 * HOUR)) < 60);
+    assert.equal(query.get('status'), 'complete');
+  }
+  const { read_until, pass_started_at, pass_cursor } = await sweepState(gateway);
+  assert.ok(Math.abs(read_until.getTime() / 1000 - (now() - 25 * HOUR)) < 60);
+  assert.deepEqual([pass_started_at, pass_cursor], [null, null]);
+});
+
+test('a pass that was interrupted goes on where it was; one whose place is unknown begins anew', async (t) => {
+  const { databaseUrl, orphan } = await instance(t);
+  const [older, newer] = [orphan(), orphan()];
+  const place = stored(now() - 2 * HOUR, {});
+  const sessions = [stored(now() - 3 * HOUR, older), place, stored(now() - HOUR, newer)];
+  const checkout = await startFaultyCheckout(t, { sessions });
+  const gateway = await startGateway(t, settings(checkout), { databaseUrl });
+  const interrupt = (cursor: string) =>
+    gateway.db
+      .updateTable('checkout_sweep')
+      .set({ pass_started_at: sql`now() - interval '1 hour'`, pass_cursor: cursor })
+      .execute();
+  await interrupt(place.id);
+  assert.equal((await runTurn(gateway, 'checkout_sweep')).count, 1);
+  assert.equal(await gateway.balance(older.account_id), 7_000_000n);
+  const { read_until } = await sweepState(gateway);
+  assert.ok(Math.abs(read_until.getTime() / 1000 - (now() - 25 * HOUR)) < 60, 'never backwards');
+
+  await interrupt('cs_test_unknown');
+  assert.equal((await runTurn(gateway, 'checkout_sweep')).outcome, 'failed');
+  assert.equal((await runTurn(gateway, 'checkout_sweep')).count, 1);
+  assert.equal(await gateway.balance(newer.account_id), 7_000_000n);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('a sweep and the buyer at the same moment credit once', async (t) => {
+  const { databaseUrl, orphan } = await instance(t);
+  const sessions = Array.from({ length: 20 }, () => stored(now() - HOUR, orphan()));
+  const checkout = await startFaultyCheckout(t, { sessions });
+  const gateway = await startGateway(t, settings(checkout), { databaseUrl });
+  const replica = await startGateway(t, settings(checkout), { databaseUrl });
+  const [first, second, ...pages] = await Promise.all([
+    runTurn(gateway, 'checkout_sweep'),
+    runTurn(replica, 'checkout_sweep'),
+    ...sessions.map(({ id }) => gateway.call(`/top-up/complete?session_id=${id}`)),
+  ]);
+  const fresh = pages.filter((page) => page.status === 200 && !/already/i.test(page.text)).length;
+  assert.equal(first.count + second.count + fresh, sessions.length);
+  for (const { metadata } of sessions) assert.equal(await gateway.balance(metadata.account_id ?? ''), 7_000_000n);
+  assert.deepEqual(await audit(gateway.db), []);
+});

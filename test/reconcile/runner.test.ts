@@ -1,0 +1,255 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { type TestContext, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import pg from 'pg';
+import { pino } from 'pino';
+import { openDatabase } from '../../src/db/database.ts';
+import { migrate } from '../../src/db/migrate.ts';
+import { withLock } from '../../src/reconcile/lock.ts';
+import type { Reconciler } from '../../src/reconcile/reconciler.ts';
+import { ReconcilerRunner } from '../../src/reconcile/runner.ts';
+import { testDatabase } from '../support/database.ts';
+import { until } from '../support/until.ts';
+
+interface LogLine {
+  readonly level: number;
+  readonly msg: string;
+  readonly reconciler?: string;
+}
+const WARN = 40;
+const ERROR = 50;
+
+function setUp(
+  t: TestContext,
+  databaseUrl: string,
+  reconcilers: Reconciler[],
+  { intervalMs = 60_000 }: { intervalMs?: number } = {},
+) {
+  const lines: LogLine[] = [];
+  const reported: [string, number][] = [];
+  const db = openDatabase(databaseUrl, { maxConnections: 3 });
+  const runner = new ReconcilerRunner({
+    db,
+    databaseUrl,
+    reconcilers,
+    intervalMs,
+    log: pino({ level: 'info' }, { write: (line) => lines.push(JSON.parse(line)) }),
+    onResult: (name, count) => reported.push([name, count]),
+  });
+  t.after(async () => {
+    await runner.stop();
+    await db.destroy();
+  });
+  return { db, runner, lines, reported };
+}
+
+test('of two replicas, one acts at a time, and both together once an interval', async (t) => {
+  const { url } = await testDatabase(t);
+  const intervalMs = 100;
+  const begun: Date[] = [];
+  let running = 0;
+  let most = 0;
+  const reconciler: Reconciler = {
+    name: 'probe',
+    async run() {
+      running += 1;
+      most = Math.max(most, running);
+      const row = await first.db.selectFrom('reconciler').selectAll().executeTakeFirstOrThrow();
+      begun.push(row.started_at);
+      running -= 1;
+    },
+  };
+  const first = setUp(t, url, [reconciler], { intervalMs });
+  const second = setUp(t, url, [reconciler], { intervalMs });
+  first.runner.start();
+  second.runner.start();
+  await until(() => begun.length >= 12);
+  await Promise.all([first.runner.stop(), second.runner.stop()]);
+  assert.equal(most, 1);
+  const gaps = begun.slice(1).map((at, index) => at.getTime() - (begun[index] as Date).getTime());
+  // 90 ms by the database's clock; timestamps come here in whole milliseconds.
+  assert.ok(
+    gaps.every((gap) => gap >= intervalMs * 0.9 - 1),
+    `gaps of ${gaps} ms`,
+  );
+});
+
+test('a reconciler of each nth turn acts in the first one and then leaves turns out', async (t) => {
+  const { url } = await testDatabase(t);
+  const acts = { often: 0, rare: 0 };
+  const { runner } = setUp(
+    t,
+    url,
+    [
+      { name: 'often', run: async () => void acts.often++ },
+      { name: 'rare', everyTurns: 1_000_000, run: async () => void acts.rare++ },
+    ],
+    { intervalMs: 20 },
+  );
+  runner.start();
+  await until(() => acts.often >= 5 && acts.rare > 0);
+  await runner.stop();
+  assert.equal(acts.rare, 1);
+});
+
+test('a turn that takes long is not joined by another replica, nor by the same one', async (t) => {
+  const { url } = await testDatabase(t);
+  const entered = withResolvers();
+  const leave = withResolvers();
+  let runs = 0;
+  const reconciler: Reconciler = {
+    name: 'slow',
+    async run({ done }) {
+      runs += 1;
+      entered.resolve();
+      await leave.promise;
+      done(1);
+    },
+  };
+  const first = setUp(t, url, [reconciler]);
+  const second = setUp(t, url, [reconciler]);
+  const long = first.runner.turn();
+  await entered.promise;
+  assert.deepEqual(await second.runner.turn(), [{ name: 'slow', outcome: 'skipped', count: 0 }]);
+  assert.deepEqual(await first.runner.turn(), [{ name: 'slow', outcome: 'skipped', count: 0 }]);
+  leave.resolve();
+  assert.deepEqual(await long, [{ name: 'slow', outcome: 'done', count: 1 }]);
+  assert.equal(runs, 1);
+  assert.deepEqual(await second.runner.turn(), [{ name: 'slow', outcome: 'done', count: 1 }]);
+  assert.deepEqual(second.reported, [['slow', 1]]);
+});
+
+test('a lock ends with the process that held it', async (t) => {
+  const { url } = await testDatabase(t);
+  const lock = new URL('../../src/reconcile/lock.ts', import.meta.url).href;
+  const script = `import { withLock } from '${lock}';
+    await withLock(process.argv[1], 'probe', async () => { console.log('locked'); setInterval(() => {}, 1000); await new Promise(() => {}); });`;
+  const child = spawn(process.execPath, ['--import', 'tsx', '--input-type=module', '-e', script, url], {
+    cwd: fileURLToPath(new URL('../..', import.meta.url)),
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  t.after(() => child.kill('SIGKILL'));
+  await once(child.stdout, 'data');
+  assert.equal(await withLock(url, 'probe', async () => 'mine'), undefined);
+  assert.equal(await withLock(url, 'another', async () => 'mine'), 'mine');
+  child.kill('SIGKILL');
+  await until(async () => (await withLock(url, 'probe', async () => 'mine')) === 'mine');
+});
+
+test('one that fails stops no other; it is logged once, and again when it works', async (t) => {
+  const { url } = await testDatabase(t);
+  let fails = true;
+  const { runner, lines, reported } = setUp(t, url, [
+    {
+      name: 'bad',
+      async run({ done }) {
+        done(2);
+        if (fails) throw new Error('broken');
+      },
+    },
+    { name: 'good', run: async ({ done }) => done(1) },
+  ]);
+  for (let turn = 0; turn < 3; turn++) {
+    const [bad, good] = await runner.turn();
+    assert.equal(bad?.outcome, 'failed');
+    assert.equal(bad.count, 2);
+    assert.deepEqual(good, { name: 'good', outcome: 'done', count: 1 });
+  }
+  fails = false;
+  await runner.turn();
+  assert.deepEqual(
+    lines.filter((line) => line.reconciler === 'bad').map((line) => line.msg),
+    ['a reconciler failed; it goes on in its next turn', 'a reconciler works again', 'a reconciler did its work'],
+  );
+  assert.equal(lines.filter((line) => line.level >= ERROR).length, 1);
+  assert.deepEqual(
+    reported.filter(([name]) => name === 'bad'),
+    Array.from({ length: 4 }, () => ['bad', 2]),
+  );
+});
+
+test('a database that is away, or has no tables yet, is logged once and waited for', async (t) => {
+  const { url } = await testDatabase(t);
+  const work = [
+    { name: 'one', run: async () => {} },
+    { name: 'two', run: async () => {} },
+  ];
+  const away = new URL(url);
+  away.port = '1';
+  const unreachable = setUp(t, away.href, work, { intervalMs: 10 });
+  unreachable.runner.start();
+  for (let turn = 0; turn < 3; turn++) {
+    const results = await unreachable.runner.turn();
+    assert.deepEqual(
+      results.map((result) => result.outcome),
+      ['failed', 'failed'],
+    );
+  }
+  assert.deepEqual(
+    unreachable.lines.map(({ level, msg }) => [level, msg]),
+    [[WARN, 'reconcilers wait for the database']],
+  );
+
+  const admin = new pg.Client(url);
+  await admin.connect();
+  const name = `${new URL(url).pathname.slice(1)}_empty`;
+  await admin.query(`create database ${name}`);
+  const empty = new URL(url);
+  empty.pathname = `/${name}`;
+  const later = setUp(t, empty.href, work);
+  t.after(async () => {
+    await admin.query(`drop database ${name} with (force)`);
+    await admin.end();
+  });
+  await later.runner.turn();
+  await later.runner.turn();
+  await migrate(empty.href);
+  const results = await later.runner.turn();
+  assert.deepEqual(
+    results.map((result) => result.outcome),
+    ['done', 'done'],
+  );
+  assert.deepEqual(
+    later.lines.map(({ msg }) => msg),
+    ['reconcilers wait for the database', 'reconcilers have the database again'],
+  );
+});
+
+test('stopping tells the running turn, waits for it, and lets none follow', async (t) => {
+  const { url } = await testDatabase(t);
+  const entered = withResolvers();
+  let ended = false;
+  let runs = 0;
+  const { runner } = setUp(
+    t,
+    url,
+    [
+      {
+        name: 'slow',
+        async run({ signal }) {
+          runs += 1;
+          entered.resolve();
+          await once(signal, 'abort');
+          await new Promise(setImmediate);
+          ended = true;
+        },
+      },
+    ],
+    { intervalMs: 10 },
+  );
+  runner.start();
+  await entered.promise;
+  await runner.stop();
+  assert.equal(ended, true);
+  assert.equal(runs, 1);
+});
+
+function withResolvers(): { promise: Promise<void>; resolve: () => void } {
+  let resolve = () => {};
+  const promise = new Promise<void>((settle) => {
+    resolve = settle;
+  });
+  return { promise, resolve };
+}

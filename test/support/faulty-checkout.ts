@@ -1,0 +1,138 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { TestContext } from 'node:test';
+import Stripe from 'stripe';
+import { startCheckout } from '../../src/sandbox/checkout/server.ts';
+
+export interface RecordedCall {
+  readonly method: string;
+  readonly path: string;
+  readonly query: URLSearchParams;
+  /** What the checkout answered; undefined when a fault kept the call from it. */
+  readonly answer: string | undefined;
+}
+
+/** Answers a call in the checkout's place; false lets the call through to it. */
+export type Fault = (method: string, path: string, response: ServerResponse) => boolean;
+
+export interface FaultyCheckout {
+  /** STRIPE_API_BASE for a gateway: the checkout behind a recorder that can fail. */
+  readonly apiBase: string;
+  readonly secretKey: string;
+  /** What came in through apiBase. */
+  readonly calls: RecordedCall[];
+  fault: Fault;
+  /** Told each answer of the checkout before it is passed on. */
+  beforeAnswer: (call: RecordedCall) => Promise<void> | void;
+  /** The SDK on the checkout itself: neither recorded nor faulty. */
+  readonly stripe: Stripe;
+  /** Presses Pay on the session's page. */
+  pay(sessionId: string): Promise<void>;
+}
+
+/** The local checkout with the real SDK's view of it, and a recorder in front that can break what passes. */
+export async function startFaultyCheckout(
+  t: TestContext,
+  options: { secretKey?: string; sessions?: readonly object[] } = {},
+): Promise<FaultyCheckout> {
+  const { secretKey = 'sk_test_checkout', sessions = [] } = options;
+  const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-test-checkout-'));
+  await writeFile(join(dataDir, 'checkout.json'), JSON.stringify({ port: 0, sessions, replies: [] }));
+  const running = await startCheckout({ dataDir, secretKey });
+  const { hostname, port } = new URL(running.apiBase);
+
+  const recorder = createServer(async (incoming, response) => {
+    const { method = '', url = '' } = incoming;
+    const [path = '', query] = url.split('?', 2);
+    const record = { method, path, query: new URLSearchParams(query) };
+    const body = await bodyOf(incoming);
+    if (checkout.fault(method, path, response)) {
+      checkout.calls.push({ ...record, answer: undefined });
+      return;
+    }
+    const { authorization = '', 'idempotency-key': key, 'content-type': type } = incoming.headers;
+    const passed = await fetch(`${running.apiBase}${url}`, {
+      method,
+      headers: {
+        authorization,
+        ...(key !== undefined && { 'idempotency-key': String(key) }),
+        ...(type !== undefined && { 'content-type': type }),
+      },
+      ...(method === 'POST' && { body }),
+    });
+    const call = { ...record, answer: await passed.text() };
+    checkout.calls.push(call);
+    await checkout.beforeAnswer(call);
+    response.writeHead(passed.status, { 'content-type': 'application/json' }).end(call.answer);
+  });
+  recorder.listen(0, '127.0.0.1');
+  await once(recorder, 'listening');
+  t.after(async () => {
+    recorder.close();
+    recorder.closeAllConnections();
+    await running.close();
+    await rm(dataDir, { recursive: true, force: true });
+  });
+
+  const checkout: FaultyCheckout = {
+    apiBase: `http://127.0.0.1:${(recorder.address() as AddressInfo).port}`,
+    secretKey,
+    calls: [],
+    fault: () => false,
+    beforeAnswer: () => {},
+    stripe: new Stripe(secretKey, { host: hostname, port, protocol: 'http', telemetry: false, maxNetworkRetries: 0 }),
+    async pay(sessionId) {
+      const answer = await fetch(`${running.origin}/c/pay/${sessionId}`, {
+        method: 'POST',
+        body: new URLSearchParams({ card: 'accepted' }),
+        redirect: 'manual',
+      });
+      assert.equal(answer.status, 303);
+    },
+  };
+  return checkout;
+}
+
+async function bodyOf(incoming: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of incoming) chunks.push(chunk);
+  return Buffer.concat(chunks).toString();
+}
+
+/** Faults of a processor, each with what it does to any call. */
+export const faults: Record<string, Fault> = {
+  'connection reset': (_method, _path, response) => {
+    response.socket?.destroy();
+    return true;
+  },
+  '500 without a body': answerWith(500, ''),
+  '500 in its own form': answerWith(500, '{"error":{"type":"api_error","message":"secret-of-the-processor"}}'),
+  '429': answerWith(429, '{"error":{"type":"rate_limit_error","message":"secret-of-the-processor"}}'),
+  '401': answerWith(401, '{"error":{"type":"invalid_request_error","message":"secret-of-the-processor"}}'),
+  'HTML as a success': answerWith(200, '<html>secret-of-the-processor</html>'),
+  'a JSON string': answerWith(200, '"secret-of-the-processor"'),
+  'JSON null': answerWith(200, 'null'),
+  'a JSON array': answerWith(200, '[{"id":"cs_test_1"}]'),
+  'an empty object': answerWith(200, '{}'),
+  'another session, and a list of nonsense': answerWith(
+    200,
+    '{"id":"cs_test_other","payment_status":"paid","amount_total":500,"data":[null,7,{"payment_status":"paid"}]}',
+  ),
+  'a redirect': (_method, _path, response) => {
+    response.writeHead(302, { location: 'http://127.0.0.1:1/' }).end('{}');
+    return true;
+  },
+  '404 without an error': answerWith(404, '{}'),
+};
+
+function answerWith(status: number, body: string): Fault {
+  return (_method, _path, response) => {
+    response.writeHead(status, { 'content-type': 'application/json' }).end(body);
+    return true;
+  };
+}

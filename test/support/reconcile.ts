@@ -1,0 +1,22 @@
+import { type Logger, pino } from 'pino';
+import type { TurnResult } from '../../src/reconcile/reconciler.ts';
+import { createReconcilers } from '../../src/reconcile/reconcilers.ts';
+import { ReconcilerRunner } from '../../src/reconcile/runner.ts';
+import type { Gateway } from './gateway.ts';
+
+/** A runner of the gateway's reconcilers, or of some of them, apart from its own one. */
+export function testRunner(
+  { db, config }: Gateway,
+  { names, log = pino({ level: 'silent' }) }: { names?: readonly string[]; log?: Logger } = {},
+): ReconcilerRunner {
+  const { databaseUrl, reconcileIntervalMs: intervalMs } = config;
+  const reconcilers = createReconcilers(config, db).filter(({ name }) => !names || names.includes(name));
+  return new ReconcilerRunner({ db, databaseUrl, reconcilers, intervalMs, log });
+}
+
+/** One turn of one reconciler. */
+export async function runTurn(gateway: Gateway, name: string): Promise<TurnResult> {
+  const [result] = await testRunner(gateway, { names: [name] }).turn();
+  if (!result) throw new Error(`there is no reconciler ${name}`);
+  return result;
+}
