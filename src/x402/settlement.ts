@@ -1,8 +1,9 @@
 import type { FastifyBaseLogger } from 'fastify';
+import { isUnavailable } from '../db/errors.ts';
 import { persistently } from '../db/patience.ts';
 import { testPoint } from '../test-point.ts';
 import type { Chain } from './chain.ts';
-import type { Facilitator, FacilitatorPayment } from './facilitator.ts';
+import type { Facilitator, FacilitatorPayment, SettleAnswer } from './facilitator.ts';
 import type { Payment, Payments } from './payment.ts';
 import type { Resolver } from './resolver.ts';
 
@@ -49,13 +50,23 @@ export class Settlement {
     this.#log = parts.log;
   }
 
-  /** Settles a reserved payment. Throws only when the database is away; then the chain tells the rest. */
+  /** Settles a reserved payment. Throws when the database is away before a settle is sent. */
   async settle(payment: Payment, request: FacilitatorPayment): Promise<SettlementOutcome> {
     testPoint('x402 audio stored');
     if (!(await this.#persistently(() => this.#payments.beginSettling(payment)))) return { outcome: 'lost' };
     testPoint('x402 settling');
     const answer = await this.#facilitator.settle(request);
     testPoint('x402 settle answered');
+    try {
+      return await this.#record(payment, answer);
+    } catch (error) {
+      if (!isUnavailable(error)) throw error;
+      this.#log.error({ err: error, payment: payment.id }, 'the end of a settlement could not be recorded');
+      return { outcome: 'unknown' };
+    }
+  }
+
+  async #record(payment: Payment, answer: SettleAnswer): Promise<SettlementOutcome> {
     switch (answer.outcome) {
       case 'success': {
         const proof = await this.#chain.awaitProof(payment.claim, answer.transaction, PROOF_PATIENCE_MS);

@@ -203,3 +203,22 @@ test('R45: a payee that retires is still paid by who holds its challenge', { ski
   assert.equal((await retiring.call('/x402/tts', withPayment(HELLO, payload))).status, 200);
   assert.equal(await before.revenue(), PRICE);
 });
+
+test('R48: paid retries and junk payments take a slot of the IP, the unpaid challenge takes none', {
+  skip,
+}, async (t) => {
+  const gateway = await startX402Gateway(t, chain, { RATE_LIMIT_MAX: '3' });
+  for (let count = 0; count < 5; count++) {
+    const unpaid = await gateway.call('/x402/tts', HELLO);
+    assert.deepEqual([unpaid.status, unpaid.headers.get('x-ratelimit-limit')], [402, null]);
+  }
+  const junk = await gateway.call('/x402/tts', withPayment(HELLO, 'junk'));
+  assert.deepEqual([junk.status, junk.headers.get('x-ratelimit-remaining')], [400, '2']);
+  const { reply, paid } = await payFor(gateway, await wallet(chain.client, PRICE));
+  assert.deepEqual([reply.status, reply.headers.get('x-ratelimit-remaining')], [200, '1']);
+  assert.equal(reply.headers.get('x-ratelimit-scope'), 'ip');
+  assert.equal((await gateway.call('/x402/tts', paid)).status, 200);
+  const refused = await gateway.call('/x402/tts', paid);
+  assert.deepEqual([refused.status, refused.json.error.code], [429, 'RATE_LIMITED']);
+  assert.ok(Number(refused.headers.get('retry-after')) > 0);
+});
