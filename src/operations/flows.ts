@@ -19,19 +19,22 @@ export function refuseX402Headers(headers: IncomingHttpHeaders) {
 /** How a request at an x402 endpoint means to pay; `none` asks for the challenge. */
 export type X402Flow = 'none' | 'direct' | 'prepaid';
 
-/** Tells the flow of an x402 request by its headers, or refuses those of two flows (R36). */
+/** Tells the flow of an x402 request by its headers, or refuses those of two flows (R36) and incomplete ones (R30). */
 export function x402FlowOf(headers: IncomingHttpHeaders) {
-  const prepaid = PREPAID.headers.find((name) => headers[name] !== undefined);
   const isDirect = headers[DIRECT_HEADER] !== undefined;
-  const foreign = headers['x-credit-account'] !== undefined ? 'x-credit-account' : isDirect ? prepaid : undefined;
+  const prepaid = PREPAID.headers.filter((name) => headers[name] !== undefined);
+  const foreign = headers['x-credit-account'] !== undefined ? 'x-credit-account' : isDirect ? prepaid[0] : undefined;
   if (foreign !== undefined) {
-    return {
-      refusal: failure('INVALID_REQUEST', `${foreign} belongs to another payment flow. Send the headers of one flow.`, {
-        field: foreign,
-        rule: 'one flow',
-      }),
-    };
+    const details = { field: foreign, rule: 'one flow' };
+    const message = `${foreign} belongs to another payment flow. Send the headers of one flow.`;
+    return { refusal: failure('INVALID_REQUEST', message, details) };
   }
-  const flow: X402Flow = isDirect ? 'direct' : prepaid === undefined ? 'none' : 'prepaid';
+  const missing = PREPAID.headers.find((name) => headers[name] === undefined);
+  if (prepaid.length > 0 && missing !== undefined) {
+    const details = { field: missing, rule: 'required' };
+    const message = `${missing} is missing. A prepaid request carries ${PREPAID.headers.join(', ')}.`;
+    return { refusal: failure('INVALID_REQUEST', message, details) };
+  }
+  const flow: X402Flow = isDirect ? 'direct' : prepaid.length > 0 ? 'prepaid' : 'none';
   return { flow };
 }

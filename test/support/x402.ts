@@ -48,7 +48,6 @@ export async function startX402Gateway(
       X402_RPC_URL: chain.rpcUrl,
       QUOTE_SECRET,
       RATE_LIMIT_MAX: '1000000',
-      RECONCILE_INTERVAL_MS: '86400000',
       ...env,
     },
     options.databaseUrl === undefined ? {} : { databaseUrl: options.databaseUrl },
