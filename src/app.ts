@@ -2,15 +2,18 @@ import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { addHoldGauges, addPoolGauges, addUnsettledWorkGauge } from './admin/gauges.ts';
 import { createAdminServer } from './admin/server.ts';
+import { createLinkSigner } from './audio/link-token.ts';
 import { openAudioStore } from './audio/open-store.ts';
 import type { AudioStore } from './audio/store.ts';
 import type { Config, X402Config } from './config.ts';
 import { type Database, databaseOn, openPool } from './db/database.ts';
 import { createServer } from './http/server.ts';
+import { JobWorker } from './jobs/worker.ts';
 import { RollingWindow } from './limits/rolling-window.ts';
 import { Metrics } from './metrics.ts';
 import { catalogOperations } from './operations/catalog.ts';
 import { creditsOperations } from './operations/credits.ts';
+import { jobsOperations } from './operations/jobs.ts';
 import { serviceOperations } from './operations/service.ts';
 import { speechOperations } from './operations/speech.ts';
 import { topUpOperations } from './operations/top-up.ts';
@@ -34,6 +37,8 @@ import { UnsettledWork } from './x402/unsettled-work.ts';
 export interface App {
   readonly server: FastifyInstance;
   readonly admin: FastifyInstance;
+  /** Runs jobs once it is started; undefined without a speech provider. */
+  readonly worker: JobWorker | undefined;
   readonly reconcilers: ReconcilerRunner;
   /** Stops accepting, finishes what runs, and gives everything up. */
   close(): Promise<void>;
@@ -41,8 +46,8 @@ export interface App {
 
 /** Composes the gateway. Nothing listens yet, nothing is connected before it is needed, reconcilers wait their interval. */
 export async function createApp(config: Config, log: Logger): Promise<App> {
-  const { baseUrl, serviceName, catalog } = config;
-  const pool = openPool(config.databaseUrl);
+  const { baseUrl, serviceName, catalog, databaseUrl } = config;
+  const pool = openPool(databaseUrl);
   const db = databaseOn(pool);
   const work = new RunningWork();
   const metrics = new Metrics();
@@ -58,7 +63,10 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     checkoutOrigin: config.card.checkoutOrigin,
     maxCents: config.card.topUpMaxCents,
   };
-  const store = openAudioStore(config.audioStore);
+  const store = openAudioStore(config.jobs.audioStore);
+  const signer = config.jobs.signingSecrets.length > 0 ? createLinkSigner(config.jobs.signingSecrets) : undefined;
+  const { concurrency, audioRetentionSeconds: retentionSeconds } = config.jobs;
+  const worker = speech && new JobWorker({ ...speech, db, databaseUrl, store, retentionSeconds, concurrency, log });
   const { x402 } = config;
   const chained = x402?.rpcUrl === undefined ? undefined : openDirect(db, x402, x402.rpcUrl, store, log);
   if (!x402) log.warn('payment under x402 is off: X402_PAY_TO is unset, its endpoints answer 503');
@@ -67,12 +75,17 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   if (x402 && !config.signingKeys) log.warn('signed metadata is off: SIGNING_KEYS_FILE is unset, it answers 503');
   if (!speech) log.warn('no speech provider: SPEECH_BASE_URL is unset, speech answers 503');
   if (!card) log.warn('card credits are off: STRIPE_SECRET_KEY is unset, their endpoints answer 503');
+  if (!signer) log.warn('audio links are not signed: JOB_SIGNING_SECRET is unset');
 
   const server = createServer(
     {
       service: serviceOperations({ serviceName, baseUrl }),
       catalog: catalogOperations(catalog),
-      speech: speechOperations({ baseUrl, serviceName, catalog, speech, cardCredits: card?.credits, limits, work }),
+      speech: speechOperations({
+        ...{ db, baseUrl, signer, serviceName, catalog, speech },
+        ...{ cardCredits: card?.credits, limits, work },
+      }),
+      jobs: jobsOperations({ db, store, limits, baseUrl, signer }),
       topUp: topUpOperations(db, { baseUrl, serviceName, card }),
       credits: creditsOperations(db),
       x402: x402Operations({
@@ -99,8 +112,8 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
 
   const reconcilers = new ReconcilerRunner({
     db,
-    databaseUrl: config.databaseUrl,
-    reconcilers: createReconcilers(config, db, chained && { ...chained, store }),
+    databaseUrl,
+    reconcilers: createReconcilers(config, db, store, chained),
     intervalMs: config.reconcileIntervalMs,
     log,
     onResult: (name, count) => metrics.repaired(name, count),
@@ -113,11 +126,11 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   return {
     server,
     admin,
+    worker,
     reconcilers,
     close: async () => {
       clearInterval(pruning);
-      await server.close();
-      await reconcilers.stop();
+      await Promise.all([server.close(), worker?.stop(), reconcilers.stop()]);
       await work.idle();
       await admin.close();
       await speech?.provider.close();

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
-import { resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import { getAddress } from 'viem';
 import { parseAudioStoreSetting } from './audio/setting.ts';
 import { type Catalog, CatalogError, loadCatalog } from './speech/catalog.ts';
@@ -38,6 +38,17 @@ export interface QuoteConfig {
   readonly ttlSeconds: number;
 }
 
+export interface JobsConfig {
+  /** Jobs that a process runs at the same time. */
+  readonly concurrency: number;
+  /** How long audio is kept. */
+  readonly audioRetentionSeconds: number;
+  /** `file:PATH` or `s3://bucket/prefix`. */
+  readonly audioStore: string;
+  /** The first signs audio links, all verify them; none leaves them unsigned. */
+  readonly signingSecrets: readonly string[];
+}
+
 export interface Config {
   readonly host: string;
   readonly port: number;
@@ -53,8 +64,7 @@ export interface Config {
   readonly quotes: QuoteConfig | undefined;
   /** Keys of the signed metadata. */
   readonly signingKeys: readonly SigningKey[] | undefined;
-  /** `file:PATH` or `s3://bucket/prefix`. */
-  readonly audioStore: string;
+  readonly jobs: JobsConfig;
   /** Addresses and networks (CIDR) of the proxies in front. */
   readonly trustProxy: readonly string[];
   /** The persistent rate limit: requests per bucket within any window. */
@@ -75,6 +85,7 @@ export interface ConfigFault {
 
 export type ConfigResult = { readonly config: Config } | { readonly faults: readonly ConfigFault[] };
 
+const MIN_SECRET_BYTES = 32;
 const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'];
 
 /** Reads the environment into one validated object, or names every fault at once (R47). Blank counts as absent. */
@@ -117,18 +128,13 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
   if (databaseUrl)
     url('DATABASE_URL', databaseUrl, ['postgres:', 'postgresql:'], 'postgres://user:password@host/database');
 
+  const dataDir = resolve(text('DATA_DIR') ?? './data');
   const catalog = readCatalog();
   const speech = readSpeech();
   const card = readCard();
   const x402 = readX402();
   const quotes = readQuotes();
   const signingKeys = readSigningKeys();
-
-  const dataDir = resolve(text('DATA_DIR') ?? './data');
-  const audioStore = text('AUDIO_STORE') ?? `file:${resolve(dataDir, 'audio')}`;
-  if (!parseAudioStoreSetting(audioStore)) {
-    fault('AUDIO_STORE', 'is no store', 'Set it to file:PATH or s3://bucket/prefix.');
-  }
 
   const trustProxy = (text('TRUST_PROXY') ?? '')
     .split(',')
@@ -161,7 +167,7 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     x402,
     quotes,
     signingKeys,
-    audioStore,
+    jobs: readJobs(),
     trustProxy,
     rateLimit: {
       max: integer('RATE_LIMIT_MAX', 1, 1_000_000_000) ?? 30,
@@ -198,7 +204,7 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     }
     if (baseUrl === 'embedded:') return { baseUrl, apiKey: undefined, timeoutMs };
     const parsed = url('SPEECH_BASE_URL', baseUrl, ['http:', 'https:'], 'https://speech.internal/v1, or embedded:');
-    if (parsed && !/\/v1\/?$/.test(parsed.pathname)) {
+    if (parsed && !/\/v1\/?$/.test(parsed.href)) {
       fault('SPEECH_BASE_URL', 'does not end in /v1', 'Give the base of the API, such as https://speech.internal/v1.');
     }
     return { baseUrl: baseUrl.replace(/\/$/, ''), apiKey, timeoutMs };
@@ -279,20 +285,9 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
   }
 
   function readQuotes(): QuoteConfig | undefined {
-    const secrets = readSecrets('QUOTE_SECRET');
+    const [first, ...rest] = secrets('QUOTE_SECRET');
     const ttlSeconds = integer('QUOTE_TTL_SECONDS', 1, 86_400) ?? 300;
-    return secrets && { secrets, ttlSeconds };
-  }
-
-  function readSecrets(name: string): readonly [string, ...string[]] | undefined {
-    const value = text(name);
-    if (value === undefined) return undefined;
-    const [first = '', ...rest] = value.split(',').map((secret) => secret.trim());
-    if ([first, ...rest].some((secret) => Buffer.byteLength(secret) < 32)) {
-      const fix = 'Give at least 32 random bytes, such as from: openssl rand -base64 32. Separate several by commas.';
-      return fault(name, 'holds a secret that is too short', fix);
-    }
-    return [first, ...rest];
+    return first === undefined ? undefined : { secrets: [first, ...rest], ttlSeconds };
   }
 
   function readSigningKeys(): readonly SigningKey[] | undefined {
@@ -311,6 +306,34 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
       if (!(error instanceof SigningKeysError)) throw error;
       return fault('SIGNING_KEYS_FILE', `names a file that ${error.message}`, fix);
     }
+  }
+
+  function readJobs(): JobsConfig {
+    const audioStore = text('AUDIO_STORE') ?? `file:${join(dataDir, 'audio')}`;
+    if (!parseAudioStoreSetting(audioStore)) {
+      fault('AUDIO_STORE', 'names no store', 'Set it to file:PATH or s3://bucket/prefix.');
+    }
+    return {
+      concurrency: integer('JOB_CONCURRENCY', 1, 100) ?? 2,
+      audioRetentionSeconds: integer('AUDIO_RETENTION_SECONDS', 1, 315_360_000) ?? 604_800,
+      audioStore,
+      signingSecrets: secrets('JOB_SIGNING_SECRET'),
+    };
+  }
+
+  function secrets(name: string): string[] {
+    const list = (text(name) ?? '')
+      .split(',')
+      .map((secret) => secret.trim())
+      .filter(Boolean);
+    if (list.some((secret) => Buffer.byteLength(secret) < MIN_SECRET_BYTES)) {
+      fault(
+        name,
+        `holds a secret of less than ${MIN_SECRET_BYTES} bytes`,
+        'Use longer ones, such as of openssl rand -hex 32.',
+      );
+    }
+    return list;
   }
 }
 

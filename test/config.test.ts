@@ -1,73 +1,405 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
-import { readConfig } from '../src/config.ts';
+import { resolve } from 'node:path';
+import { test } from 'node:test';
+import { type Config, type ConfigFault, describeFaults, readConfig } from '../src/config.ts';
 
-const PAYEE = '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913';
-const X402 = { X402_PAY_TO: PAYEE, X402_FACILITATOR_URL: 'https://facilitator.example/x402' };
-const SECRET = 'x'.repeat(32);
-
-function read(env: Record<string, string>) {
-  return readConfig({ DATABASE_URL: 'postgres://127.0.0.1/x', ...env });
+interface Setting {
+  readonly read: (config: Config) => unknown;
+  /** What it is when the variable is absent; not checked for a required one. */
+  readonly absent?: unknown;
+  readonly accepted: { readonly [value: string]: unknown };
+  readonly refused: readonly string[];
+  /** Variables without which this one is half a flow, or takes no part. */
+  readonly beside?: NodeJS.ProcessEnv;
+  /** Absent beside the others it is a fault. */
+  readonly half?: true;
 }
 
-const faultsOf = (env: Record<string, string>): string[] => {
-  const result = read(env);
-  return 'faults' in result ? result.faults.map(({ name }) => name) : [];
-};
-
-const FAULTS: [string, Record<string, string>, string[]][] = [
-  ['R47: a payee without a facilitator', { X402_PAY_TO: PAYEE }, ['X402_FACILITATOR_URL']],
-  ['R47: a facilitator without a payee', { X402_FACILITATOR_URL: X402.X402_FACILITATOR_URL }, ['X402_PAY_TO']],
-  ['a token without a facilitator', { X402_FACILITATOR_AUTH: 'token' }, ['X402_FACILITATOR_URL']],
-  ['a payee that is none', { ...X402, X402_PAY_TO: 'alice.eth' }, ['X402_PAY_TO']],
-  ['a facilitator that is no URL', { ...X402, X402_FACILITATOR_URL: 'facilitator' }, ['X402_FACILITATOR_URL']],
-  ['a node that is no URL', { ...X402, X402_RPC_URL: 'ipc:/x' }, ['X402_RPC_URL']],
-  ['a network that is none', { X402_NETWORK: 'base' }, ['X402_NETWORK']],
-  ['an asset that is none', { X402_ASSET: 'USDC' }, ['X402_ASSET']],
-  ['a short quote secret', { QUOTE_SECRET: 'short' }, ['QUOTE_SECRET']],
-  ['a short second quote secret', { QUOTE_SECRET: `${SECRET},short` }, ['QUOTE_SECRET']],
-  ['a quote lifetime that is none', { QUOTE_TTL_SECONDS: '0' }, ['QUOTE_TTL_SECONDS']],
-  ['a key file that is not there', { SIGNING_KEYS_FILE: '/nowhere/keys.json' }, ['SIGNING_KEYS_FILE']],
-  ['a key file that is no key file', { SIGNING_KEYS_FILE: 'package.json' }, ['SIGNING_KEYS_FILE']],
-  ['an audio store of another kind', { AUDIO_STORE: 'ftp://x' }, ['AUDIO_STORE']],
-  [
-    'several faults at once',
-    { X402_PAY_TO: 'x', QUOTE_SECRET: 'x', X402_RPC_URL: 'x' },
-    ['X402_RPC_URL', 'X402_PAY_TO', 'X402_FACILITATOR_URL', 'QUOTE_SECRET'],
-  ],
+const DATABASE_URL = 'postgres://user:password@127.0.0.1:5432/speech';
+const SECRET = 's'.repeat(32);
+const UPSTREAM = { SPEECH_BASE_URL: 'http://speech.internal/v1' };
+const USDC = '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913';
+const FACILITATOR = { X402_FACILITATOR_URL: 'https://facilitator.example' };
+const X402 = { X402_PAY_TO: USDC, ...FACILITATOR };
+const PROCESSOR = { STRIPE_SECRET_KEY: 'sk_test_1' };
+const NO_WHOLE_NUMBER = ['-1', '1.5', '1e3', '0x10', 'ten', '9'.repeat(16)];
+const NO_ORIGIN = [
+  'speech.example',
+  'ftp://speech.example',
+  'https://a.example/path',
+  'https://a.example/?q',
+  'https://u@a',
 ];
 
-for (const [name, env, faults] of FAULTS) {
-  test(`${name}: named as a fault`, () => {
-    assert.deepEqual(faultsOf(env).sort(), [...faults].sort());
+const settings: { readonly [name: string]: Setting } = {
+  DATABASE_URL: {
+    read: (config) => config.databaseUrl,
+    accepted: { [DATABASE_URL]: DATABASE_URL, 'postgresql:///speech': 'postgresql:///speech' },
+    refused: ['', '127.0.0.1:5432', 'mysql://127.0.0.1/speech'],
+  },
+  HOST: { read: (config) => config.host, absent: '127.0.0.1', accepted: { '0.0.0.0': '0.0.0.0' }, refused: [] },
+  PORT: {
+    read: (config) => config.port,
+    absent: 8080,
+    accepted: { '1': 1, '65535': 65_535 },
+    refused: ['0', '65536', ...NO_WHOLE_NUMBER],
+  },
+  BASE_URL: {
+    read: (config) => config.baseUrl,
+    absent: 'http://127.0.0.1:8080',
+    accepted: { 'https://speech.example': 'https://speech.example', 'http://a.example:81/': 'http://a.example:81' },
+    refused: NO_ORIGIN,
+  },
+  SERVICE_NAME: {
+    read: (config) => config.serviceName,
+    absent: 'speechgate',
+    accepted: { 'My voices': 'My voices' },
+    refused: ['a"b', 'a\\b', 'ä', 'a\nb', 'x'.repeat(101)],
+  },
+  DATA_DIR: {
+    read: (config) => config.dataDir,
+    absent: resolve('data'),
+    accepted: { '/var/lib/speech': '/var/lib/speech', elsewhere: resolve('elsewhere') },
+    refused: [],
+  },
+  CATALOG_FILE: {
+    read: (config) => config.catalog.defaultModel.id,
+    absent: 'provider-a/tts-1',
+    accepted: { 'src/speech/catalog-default.json': 'provider-a/tts-1' },
+    refused: ['no-such-file.json', 'package.json'],
+  },
+  SPEECH_BASE_URL: {
+    read: (config) => config.speech?.baseUrl,
+    absent: undefined,
+    accepted: {
+      'embedded:': 'embedded:',
+      'http://speech.internal/v1': 'http://speech.internal/v1',
+      'https://speech.internal/api/v1/': 'https://speech.internal/api/v1',
+    },
+    refused: [
+      'speech.internal/v1',
+      'ftp://speech.internal/v1',
+      'https://speech.internal',
+      'https://speech.internal/v2',
+      'https://speech.internal/v1?key=1',
+    ],
+  },
+  SPEECH_API_KEY: {
+    read: (config) => config.speech?.apiKey,
+    absent: undefined,
+    accepted: { key: 'key' },
+    refused: [],
+    beside: UPSTREAM,
+  },
+  SPEECH_TIMEOUT_MS: {
+    read: (config) => config.speech?.timeoutMs,
+    absent: 45_000,
+    accepted: { '100': 100, '600000': 600_000 },
+    refused: ['99', '600001', ...NO_WHOLE_NUMBER],
+    beside: UPSTREAM,
+  },
+  STRIPE_SECRET_KEY: {
+    read: (config) => config.card?.secretKey,
+    absent: undefined,
+    accepted: { sk_test_1: 'sk_test_1', sk_live_1: 'sk_live_1', rk_test_1: 'rk_test_1', rk_live_1: 'rk_live_1' },
+    refused: ['pk_test_1', 'sk_test_', 'sk_test_1 2'],
+  },
+  STRIPE_API_BASE: {
+    read: (config) => config.card?.apiBase,
+    absent: undefined,
+    accepted: { 'http://127.0.0.1:12111': 'http://127.0.0.1:12111' },
+    refused: NO_ORIGIN,
+    beside: PROCESSOR,
+  },
+  CHECKOUT_ORIGIN: {
+    read: (config) => config.card?.checkoutOrigin,
+    absent: 'https://checkout.stripe.com',
+    accepted: { 'https://checkout.example': 'https://checkout.example' },
+    refused: NO_ORIGIN,
+    beside: PROCESSOR,
+  },
+  TOP_UP_MAX_CENTS: {
+    read: (config) => config.card?.topUpMaxCents,
+    absent: 100_000,
+    accepted: { '500': 500, '99999999': 99_999_999 },
+    refused: ['499', '100000000', ...NO_WHOLE_NUMBER],
+    beside: PROCESSOR,
+  },
+  AUDIO_STORE: {
+    read: (config) => config.jobs.audioStore,
+    absent: `file:${resolve('data/audio')}`,
+    accepted: { 'file:audio': 'file:audio', 's3://voices/some/prefix': 's3://voices/some/prefix' },
+    refused: ['audio', 'file:', 's3://', 's3://UPPER', 's3://voices/../other', 'https://voices.example'],
+  },
+  AUDIO_RETENTION_SECONDS: {
+    read: (config) => config.jobs.audioRetentionSeconds,
+    absent: 604_800,
+    accepted: { '1': 1, '315360000': 315_360_000 },
+    refused: ['0', '315360001', ...NO_WHOLE_NUMBER],
+  },
+  JOB_SIGNING_SECRET: {
+    read: (config) => config.jobs.signingSecrets,
+    absent: [],
+    accepted: {
+      [SECRET]: [SECRET],
+      [`${SECRET}, ${'t'.repeat(40)},`]: [SECRET, 't'.repeat(40)],
+      ['ä'.repeat(16)]: ['ä'.repeat(16)],
+      ',': [],
+    },
+    refused: ['s'.repeat(31), `${SECRET},short`, `short,${SECRET}`],
+  },
+  JOB_CONCURRENCY: {
+    read: (config) => config.jobs.concurrency,
+    absent: 2,
+    accepted: { '1': 1, '100': 100 },
+    refused: ['0', '101', ...NO_WHOLE_NUMBER],
+  },
+  X402_PAY_TO: {
+    read: (config) => config.x402?.payees[0]?.address,
+    absent: undefined,
+    accepted: { [USDC]: USDC, [`${USDC.toLowerCase()}:current:2026-01-01`]: USDC },
+    refused: ['alice.eth', `${USDC}:former`, `${USDC},${USDC}`, `${USDC}:next`],
+    beside: FACILITATOR,
+    half: true,
+  },
+  X402_FACILITATOR_URL: {
+    read: (config) => config.x402?.facilitatorUrl,
+    absent: undefined,
+    accepted: { 'https://facilitator.example/x402': 'https://facilitator.example/x402' },
+    refused: ['facilitator.example', 'ftp://facilitator.example'],
+    beside: { X402_PAY_TO: USDC },
+    half: true,
+  },
+  X402_FACILITATOR_AUTH: {
+    read: (config) => config.x402?.facilitatorToken,
+    absent: undefined,
+    accepted: { token: 'token' },
+    refused: [],
+    beside: X402,
+  },
+  X402_RPC_URL: {
+    read: (config) => config.x402?.rpcUrl,
+    absent: undefined,
+    accepted: { 'https://node.example/key': 'https://node.example/key' },
+    refused: ['node.example', 'ipc:/node'],
+    beside: X402,
+  },
+  X402_NETWORK: {
+    read: (config) => config.x402?.asset.chainId,
+    absent: 8453,
+    accepted: { 'eip155:84532': 84_532 },
+    refused: ['base', 'eip155:', 'eip155:0', 'solana:1'],
+    beside: X402,
+  },
+  X402_ASSET: {
+    read: (config) => config.x402?.asset.address,
+    absent: USDC,
+    accepted: { [USDC.toLowerCase()]: USDC },
+    refused: ['USDC', '0x1234'],
+    beside: X402,
+  },
+  X402_ASSET_NAME: {
+    read: (config) => config.x402?.asset.name,
+    absent: 'USD Coin',
+    accepted: { USDC: 'USDC' },
+    refused: [],
+    beside: X402,
+  },
+  X402_ASSET_VERSION: {
+    read: (config) => config.x402?.asset.version,
+    absent: '2',
+    accepted: { '1': '1' },
+    refused: [],
+    beside: X402,
+  },
+  QUOTE_SECRET: {
+    read: (config) => config.quotes?.secrets,
+    absent: undefined,
+    accepted: { [SECRET]: [SECRET], [`${SECRET}, ${'t'.repeat(40)}`]: [SECRET, 't'.repeat(40)] },
+    refused: ['short', `${SECRET},short`],
+  },
+  QUOTE_TTL_SECONDS: {
+    read: (config) => config.quotes?.ttlSeconds,
+    absent: 300,
+    accepted: { '1': 1, '86400': 86_400 },
+    refused: ['0', '86401', ...NO_WHOLE_NUMBER],
+    beside: { QUOTE_SECRET: SECRET },
+  },
+  SIGNING_KEYS_FILE: {
+    read: (config) => config.signingKeys,
+    absent: undefined,
+    accepted: {},
+    refused: ['no-such-file.json', 'package.json', 'README.md'],
+  },
+  TRUST_PROXY: {
+    read: (config) => config.trustProxy,
+    absent: [],
+    accepted: {
+      '10.0.0.0/8, 192.0.2.7,': ['10.0.0.0/8', '192.0.2.7'],
+      '2001:db8::/128,::1': ['2001:db8::/128', '::1'],
+    },
+    refused: ['1', 'true', 'proxy.example', '10.0.0.0/33', '::1/129', '10.0.0.0/8/8', '10.0.0.0/', '10.0.0.1,no'],
+  },
+  RATE_LIMIT_MAX: {
+    read: (config) => config.rateLimit.max,
+    absent: 30,
+    accepted: { '1': 1, '1000000000': 1_000_000_000 },
+    refused: ['0', '1000000001', ...NO_WHOLE_NUMBER],
+  },
+  RATE_LIMIT_WINDOW_SECONDS: {
+    read: (config) => config.rateLimit.windowSeconds,
+    absent: 60,
+    accepted: { '1': 1, '86400': 86_400 },
+    refused: ['0', '86401', ...NO_WHOLE_NUMBER],
+  },
+  EDGE_RATE_LIMIT_MAX: {
+    read: (config) => config.edgeRateLimitMax,
+    absent: 600,
+    accepted: { '1': 1, '1000000000': 1_000_000_000 },
+    refused: ['0', '1000000001', ...NO_WHOLE_NUMBER],
+  },
+  RECONCILE_INTERVAL_MS: {
+    read: (config) => config.reconcileIntervalMs,
+    absent: 15_000,
+    accepted: { '100': 100, '86400000': 86_400_000 },
+    refused: ['99', '86400001', ...NO_WHOLE_NUMBER],
+  },
+  ADMIN_PORT: {
+    read: (config) => config.adminPort,
+    absent: undefined,
+    accepted: { '9000': 9000 },
+    refused: ['0', '65536', ...NO_WHOLE_NUMBER],
+  },
+  LOG_LEVEL: {
+    read: (config) => config.logLevel,
+    absent: 'info',
+    accepted: { silent: 'silent', trace: 'trace' },
+    refused: ['verbose', 'INFO'],
+  },
+};
+
+function configOf(env: NodeJS.ProcessEnv): Config {
+  const result = readConfig(env);
+  return 'config' in result ? result.config : assert.fail(describeFaults(result.faults));
+}
+
+function faultsOf(env: NodeJS.ProcessEnv): readonly ConfigFault[] {
+  const result = readConfig(env);
+  return 'faults' in result ? result.faults : assert.fail('no fault');
+}
+
+const namesOf = (faults: readonly ConfigFault[]) => faults.map((fault) => fault.name);
+const shown = (value: string) => JSON.stringify(value.length > 50 ? `${value.slice(0, 50)}…` : value);
+
+test('these tests know every variable that is read', () => {
+  const asked = new Set<string>();
+  readConfig(new Proxy<NodeJS.ProcessEnv>({}, { get: (_env, name) => void asked.add(String(name)) }));
+  assert.deepEqual([...asked].sort(), Object.keys(settings).sort());
+});
+
+for (const [name, { read, absent, accepted, refused, beside, half }] of Object.entries(settings)) {
+  const others = { DATABASE_URL, ...beside };
+
+  if (name !== 'DATABASE_URL' && !half) {
+    test(`${name} has its default when absent or blank`, () => {
+      assert.deepEqual(read(configOf(others)), absent);
+      for (const blank of ['', '  ', '\t\n']) assert.deepEqual(read(configOf({ ...others, [name]: blank })), absent);
+    });
+  }
+
+  for (const [value, expected] of Object.entries(accepted)) {
+    test(`${name}=${shown(value)} is accepted, also with white space around it`, () => {
+      assert.deepEqual(read(configOf({ ...others, [name]: value })), expected);
+      assert.deepEqual(read(configOf({ ...others, [name]: ` ${value}\n` })), expected);
+    });
+  }
+
+  for (const value of refused) {
+    test(`R47: ${name}=${shown(value)} is a fault of that name, with what is wrong and the fix`, () => {
+      const [fault, ...more] = faultsOf({ ...others, [name]: value });
+      assert.equal(fault?.name, name);
+      assert.deepEqual(more, []);
+      assert.match(fault.problem, /^(is|does|can't|holds|names) /);
+      assert.match(fault.fix, /^[A-Z].*\.$/);
+    });
+  }
+}
+
+test('BASE_URL is by default where the gateway listens', () => {
+  assert.equal(configOf({ DATABASE_URL, HOST: '192.0.2.7', PORT: '81' }).baseUrl, 'http://192.0.2.7:81');
+  assert.equal(configOf({ DATABASE_URL, HOST: '::1' }).baseUrl, 'http://[::1]:8080');
+});
+
+test('AUDIO_STORE is by default a directory in DATA_DIR', () => {
+  assert.equal(configOf({ DATABASE_URL, DATA_DIR: '/var/lib/speech' }).jobs.audioStore, 'file:/var/lib/speech/audio');
+});
+
+test('the embedded voice takes no key', () => {
+  assert.deepEqual(configOf({ DATABASE_URL, SPEECH_BASE_URL: 'embedded:', SPEECH_API_KEY: 'key' }).speech, {
+    baseUrl: 'embedded:',
+    apiKey: undefined,
+    timeoutMs: 45_000,
+  });
+});
+
+test('R47: a missing DATABASE_URL is a fault, also when blank', () => {
+  for (const env of [{}, { DATABASE_URL: ' ' }]) assert.deepEqual(namesOf(faultsOf(env)), ['DATABASE_URL']);
+});
+
+test('R47: a flow whose settings are all absent is off', () => {
+  const { speech, card, x402, adminPort } = configOf({ DATABASE_URL });
+  assert.deepEqual([speech, card, x402, adminPort], [undefined, undefined, undefined, undefined]);
+});
+
+for (const { env, missing } of [
+  { env: { SPEECH_API_KEY: 'key' }, missing: 'SPEECH_BASE_URL' },
+  { env: { STRIPE_API_BASE: 'http://127.0.0.1:12111' }, missing: 'STRIPE_SECRET_KEY' },
+  { env: { X402_PAY_TO: USDC }, missing: 'X402_FACILITATOR_URL' },
+  { env: FACILITATOR, missing: 'X402_PAY_TO' },
+  { env: { X402_FACILITATOR_AUTH: 'token' }, missing: 'X402_FACILITATOR_URL' },
+]) {
+  test(`R47: ${Object.keys(env)} without ${missing} is half a flow`, () => {
+    const [fault, ...more] = faultsOf({ DATABASE_URL, ...env });
+    assert.equal(fault?.name, missing);
+    assert.ok(fault.problem.includes(Object.keys(env)[0] as string));
+    assert.deepEqual(more, []);
   });
 }
 
-test('payment under x402 is read with the defaults of USDC on Base', () => {
-  const result = read({
-    ...X402,
-    X402_RPC_URL: 'https://node.example/key',
-    QUOTE_SECRET: `${SECRET}, ${'y'.repeat(40)}`,
-  });
-  assert.ok('config' in result);
-  const { x402, quotes } = result.config;
-  assert.equal(x402?.facilitatorUrl, X402.X402_FACILITATOR_URL);
-  assert.equal(x402?.rpcUrl, 'https://node.example/key');
-  assert.deepEqual(x402?.asset, {
-    network: 'eip155:8453',
-    chainId: 8453,
-    address: PAYEE,
-    name: 'USD Coin',
-    version: '2',
-  });
-  assert.deepEqual(quotes, { secrets: [SECRET, 'y'.repeat(40)], ttlSeconds: 300 });
+test('R47: all faults are named at once', () => {
+  const env = Object.fromEntries(
+    Object.entries(settings).flatMap(
+      ([
+        name,
+        {
+          refused: [value],
+        },
+      ]) => (value === undefined ? [] : [[name, value]]),
+    ),
+  );
+  assert.deepEqual(namesOf(faultsOf(env)).sort(), Object.keys(env).sort());
 });
 
-test('without its settings payment under x402 is off', () => {
-  const result = read({});
-  assert.ok('config' in result);
-  assert.deepEqual(
-    [result.config.x402, result.config.quotes, result.config.signingKeys],
-    [undefined, undefined, undefined],
-  );
+test('R47: the faults are printed one a line: name, problem, fix', () => {
+  const faults = [
+    { name: 'PORT', problem: 'is wrong', fix: 'Correct it.' },
+    { name: 'HOST', problem: 'is missing', fix: 'Set it.' },
+  ];
+  assert.equal(describeFaults(faults), 'PORT is wrong. Correct it.\nHOST is missing. Set it.');
+});
+
+test('no fault repeats a secret', () => {
+  const secrets = {
+    DATABASE_URL: 'mysql://user:hidden-1@127.0.0.1/speech',
+    STRIPE_SECRET_KEY: 'hidden-2',
+    JOB_SIGNING_SECRET: 'hidden-3',
+    QUOTE_SECRET: 'hidden-6',
+    X402_FACILITATOR_AUTH: 'hidden-7',
+    X402_RPC_URL: 'ipc:hidden-8',
+    SPEECH_API_KEY: 'hidden-4',
+    AUDIO_STORE: 's3://key:hidden-5@voices',
+  };
+  const faults = faultsOf(secrets);
+  assert.equal(faults.length, 8);
+  assert.ok(!describeFaults(faults).includes('hidden'));
 });

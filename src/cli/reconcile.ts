@@ -15,21 +15,17 @@ if ('faults' in read) {
   process.exit(EXIT_CONFIG);
 }
 const { config } = read;
+const store = openAudioStore(config.jobs.audioStore);
 const db = openDatabase(config.databaseUrl, { maxConnections: 4 });
-const store = openAudioStore(config.audioStore);
 const x402 = config.x402?.rpcUrl ? openPayments(db, config.x402.asset, config.x402.rpcUrl) : undefined;
 const runner = new ReconcilerRunner({
   db,
   databaseUrl: config.databaseUrl,
-  reconcilers: createReconcilers(config, db, x402 && { ...x402, store }),
+  reconcilers: createReconcilers(config, db, store, x402),
   intervalMs: config.reconcileIntervalMs,
   log: pino({ level: 'silent' }),
 });
-const results = await runner.turn().finally(async () => {
-  await x402?.chain.close();
-  await store.close();
-  await db.destroy();
-});
+const results = await runner.turn().finally(() => Promise.all([db.destroy(), store.close(), x402?.chain.close()]));
 for (const result of results) console.log(`${result.name.padEnd(18)} ${describe(result)}`);
 if (!config.card) console.log('Card payment is off: STRIPE_SECRET_KEY is unset.');
 if (!x402) console.log('Direct payment in USDC is off: X402_PAY_TO or X402_RPC_URL is unset.');

@@ -5918,24 +5918,10 @@ validate33.errors = vErrors;
 return errors === 0;
 }
 
-export const showTopUp200Body0 = validate34;
-const schema35 = {"type":"string"};
+export const getJob404Body0 = validate34;
+const schema35 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["NOT_FOUND"]}}}}}]};
 
 function validate34(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-if(typeof data !== "string"){
-validate34.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-validate34.errors = vErrors;
-return errors === 0;
-}
-
-export const showTopUp400Body1 = validate35;
-const schema36 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_REQUEST"]}}}}}]};
-
-function validate35(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 const _errs0 = errors;
@@ -5943,7 +5929,7 @@ if(errors === _errs0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data.error === undefined) && (missing0 = "error")){
-validate35.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate34.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -5954,7 +5940,7 @@ if(errors === _errs2){
 if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
 let missing1;
 if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate35.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+validate34.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
 }
 else {
@@ -5962,11 +5948,11 @@ if(data0.code !== undefined){
 let data1 = data0.code;
 const _errs4 = errors;
 if(typeof data1 !== "string"){
-validate35.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate34.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate35.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema36.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate34.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema35.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid2 = _errs4 === errors;
@@ -5978,7 +5964,7 @@ if(valid2){
 if(data0.message !== undefined){
 const _errs6 = errors;
 if(typeof data0.message !== "string"){
-validate35.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate34.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid2 = _errs6 === errors;
@@ -5991,7 +5977,7 @@ if(data0.details !== undefined){
 let data3 = data0.details;
 const _errs8 = errors;
 if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate35.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema36.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+validate34.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema35.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
 return false;
 }
 var valid2 = _errs8 === errors;
@@ -6004,7 +5990,7 @@ var valid2 = true;
 }
 }
 else {
-validate35.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate34.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -6012,7 +5998,7 @@ return false;
 }
 }
 else {
-validate35.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate34.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -6029,35 +6015,252 @@ if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
 if(data4.code !== undefined){
 let data5 = data4.code;
 if(typeof data5 !== "string"){
-validate35.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate34.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-if(!(data5 === "INVALID_REQUEST")){
-validate35.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema36.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+if(!(data5 === "NOT_FOUND")){
+validate34.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema35.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 }
 }
 else {
-validate35.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate34.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 }
 }
 else {
-validate35.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate34.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 var valid0 = _errs11 === errors;
 }
+validate34.errors = vErrors;
+return errors === 0;
+}
+
+export const getJobAudio200Headers = validate35;
+const schema36 = {"type":"object","coerce":{"content-length":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control","content-disposition","accept-ranges","content-length"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string"},"content-disposition":{"type":"string"},"accept-ranges":{"type":"string","enum":["bytes"]},"content-length":{"type":"integer","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+
+function validate35(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((((((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))) || ((data["content-disposition"] === undefined) && (missing0 = "content-disposition"))) || ((data["accept-ranges"] === undefined) && (missing0 = "accept-ranges"))) || ((data["content-length"] === undefined) && (missing0 = "content-length"))){
+validate35.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(typeof data["content-length"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["content-length"])){
+data["content-length"] = Number(data["content-length"]);
+}
+if(typeof data["x-ratelimit-limit"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-limit"])){
+data["x-ratelimit-limit"] = Number(data["x-ratelimit-limit"]);
+}
+if(typeof data["x-ratelimit-remaining"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-remaining"])){
+data["x-ratelimit-remaining"] = Number(data["x-ratelimit-remaining"]);
+}
+if(typeof data["x-ratelimit-reset"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-reset"])){
+data["x-ratelimit-reset"] = Number(data["x-ratelimit-reset"]);
+}
+if(data["x-trace-id"] !== undefined){
+let data0 = data["x-trace-id"];
+const _errs1 = errors;
+if(errors === _errs1){
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!(formats0.test(data0))){
+validate35.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+return false;
+}
+}
+else {
+validate35.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["cache-control"] !== undefined){
+const _errs3 = errors;
+if(typeof data["cache-control"] !== "string"){
+validate35.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["content-disposition"] !== undefined){
+const _errs5 = errors;
+if(typeof data["content-disposition"] !== "string"){
+validate35.errors = [{instancePath:instancePath+"/content-disposition",schemaPath:"#/properties/content-disposition/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["accept-ranges"] !== undefined){
+let data3 = data["accept-ranges"];
+const _errs7 = errors;
+if(typeof data3 !== "string"){
+validate35.errors = [{instancePath:instancePath+"/accept-ranges",schemaPath:"#/properties/accept-ranges/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data3 === "bytes")){
+validate35.errors = [{instancePath:instancePath+"/accept-ranges",schemaPath:"#/properties/accept-ranges/enum",keyword:"enum",params:{allowedValues: schema36.properties["accept-ranges"].enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["content-length"] !== undefined){
+let data4 = data["content-length"];
+const _errs9 = errors;
+if(!(((typeof data4 == "number") && (!(data4 % 1) && !isNaN(data4))) && (isFinite(data4)))){
+validate35.errors = [{instancePath:instancePath+"/content-length",schemaPath:"#/properties/content-length/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs9){
+if((typeof data4 == "number") && (isFinite(data4))){
+if(data4 < 0 || isNaN(data4)){
+validate35.errors = [{instancePath:instancePath+"/content-length",schemaPath:"#/properties/content-length/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-limit"] !== undefined){
+let data5 = data["x-ratelimit-limit"];
+const _errs11 = errors;
+if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
+validate35.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs11){
+if((typeof data5 == "number") && (isFinite(data5))){
+if(data5 < 1 || isNaN(data5)){
+validate35.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
+}
+var valid0 = _errs11 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-policy"] !== undefined){
+const _errs13 = errors;
+if(typeof data["x-ratelimit-policy"] !== "string"){
+validate35.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs13 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-remaining"] !== undefined){
+let data7 = data["x-ratelimit-remaining"];
+const _errs15 = errors;
+if(!(((typeof data7 == "number") && (!(data7 % 1) && !isNaN(data7))) && (isFinite(data7)))){
+validate35.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs15){
+if((typeof data7 == "number") && (isFinite(data7))){
+if(data7 < 0 || isNaN(data7)){
+validate35.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs15 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-reset"] !== undefined){
+let data8 = data["x-ratelimit-reset"];
+const _errs17 = errors;
+if(!(((typeof data8 == "number") && (!(data8 % 1) && !isNaN(data8))) && (isFinite(data8)))){
+validate35.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs17){
+if((typeof data8 == "number") && (isFinite(data8))){
+if(data8 < 0 || isNaN(data8)){
+validate35.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs17 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-scope"] !== undefined){
+const _errs19 = errors;
+if(typeof data["x-ratelimit-scope"] !== "string"){
+validate35.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs19 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate35.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
 validate35.errors = vErrors;
 return errors === 0;
 }
 
-export const startTopUp303Headers = validate36;
-const schema37 = {"type":"object","required":["x-trace-id","location"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"location":{"type":"string","format":"uri"}}};
+export const getJobAudio206Headers = validate36;
+const schema37 = {"type":"object","coerce":{"content-length":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control","content-disposition","accept-ranges","content-length","content-range"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string"},"content-disposition":{"type":"string"},"accept-ranges":{"type":"string","enum":["bytes"]},"content-length":{"type":"integer","minimum":0},"content-range":{"type":"string"},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
 
 function validate36(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -6065,11 +6268,23 @@ let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if(((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data.location === undefined) && (missing0 = "location"))){
+if(((((((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))) || ((data["content-disposition"] === undefined) && (missing0 = "content-disposition"))) || ((data["accept-ranges"] === undefined) && (missing0 = "accept-ranges"))) || ((data["content-length"] === undefined) && (missing0 = "content-length"))) || ((data["content-range"] === undefined) && (missing0 = "content-range"))){
 validate36.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
+if(typeof data["content-length"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["content-length"])){
+data["content-length"] = Number(data["content-length"]);
+}
+if(typeof data["x-ratelimit-limit"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-limit"])){
+data["x-ratelimit-limit"] = Number(data["x-ratelimit-limit"]);
+}
+if(typeof data["x-ratelimit-remaining"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-remaining"])){
+data["x-ratelimit-remaining"] = Number(data["x-ratelimit-remaining"]);
+}
+if(typeof data["x-ratelimit-reset"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-reset"])){
+data["x-ratelimit-reset"] = Number(data["x-ratelimit-reset"]);
+}
 if(data["x-trace-id"] !== undefined){
 let data0 = data["x-trace-id"];
 const _errs1 = errors;
@@ -6093,27 +6308,174 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.location !== undefined){
-let data1 = data.location;
+if(data["cache-control"] !== undefined){
 const _errs3 = errors;
-if(errors === _errs3){
-if(errors === _errs3){
-if(typeof data1 === "string"){
-if(!(formats6(data1))){
-validate36.errors = [{instancePath:instancePath+"/location",schemaPath:"#/properties/location/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
+if(typeof data["cache-control"] !== "string"){
+validate36.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
-}
-}
-else {
-validate36.errors = [{instancePath:instancePath+"/location",schemaPath:"#/properties/location/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-}
 }
 var valid0 = _errs3 === errors;
 }
 else {
 var valid0 = true;
+}
+if(valid0){
+if(data["content-disposition"] !== undefined){
+const _errs5 = errors;
+if(typeof data["content-disposition"] !== "string"){
+validate36.errors = [{instancePath:instancePath+"/content-disposition",schemaPath:"#/properties/content-disposition/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["accept-ranges"] !== undefined){
+let data3 = data["accept-ranges"];
+const _errs7 = errors;
+if(typeof data3 !== "string"){
+validate36.errors = [{instancePath:instancePath+"/accept-ranges",schemaPath:"#/properties/accept-ranges/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data3 === "bytes")){
+validate36.errors = [{instancePath:instancePath+"/accept-ranges",schemaPath:"#/properties/accept-ranges/enum",keyword:"enum",params:{allowedValues: schema37.properties["accept-ranges"].enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["content-length"] !== undefined){
+let data4 = data["content-length"];
+const _errs9 = errors;
+if(!(((typeof data4 == "number") && (!(data4 % 1) && !isNaN(data4))) && (isFinite(data4)))){
+validate36.errors = [{instancePath:instancePath+"/content-length",schemaPath:"#/properties/content-length/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs9){
+if((typeof data4 == "number") && (isFinite(data4))){
+if(data4 < 0 || isNaN(data4)){
+validate36.errors = [{instancePath:instancePath+"/content-length",schemaPath:"#/properties/content-length/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["content-range"] !== undefined){
+const _errs11 = errors;
+if(typeof data["content-range"] !== "string"){
+validate36.errors = [{instancePath:instancePath+"/content-range",schemaPath:"#/properties/content-range/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs11 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-limit"] !== undefined){
+let data6 = data["x-ratelimit-limit"];
+const _errs13 = errors;
+if(!(((typeof data6 == "number") && (!(data6 % 1) && !isNaN(data6))) && (isFinite(data6)))){
+validate36.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs13){
+if((typeof data6 == "number") && (isFinite(data6))){
+if(data6 < 1 || isNaN(data6)){
+validate36.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
+}
+var valid0 = _errs13 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-policy"] !== undefined){
+const _errs15 = errors;
+if(typeof data["x-ratelimit-policy"] !== "string"){
+validate36.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs15 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-remaining"] !== undefined){
+let data8 = data["x-ratelimit-remaining"];
+const _errs17 = errors;
+if(!(((typeof data8 == "number") && (!(data8 % 1) && !isNaN(data8))) && (isFinite(data8)))){
+validate36.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs17){
+if((typeof data8 == "number") && (isFinite(data8))){
+if(data8 < 0 || isNaN(data8)){
+validate36.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs17 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-reset"] !== undefined){
+let data9 = data["x-ratelimit-reset"];
+const _errs19 = errors;
+if(!(((typeof data9 == "number") && (!(data9 % 1) && !isNaN(data9))) && (isFinite(data9)))){
+validate36.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs19){
+if((typeof data9 == "number") && (isFinite(data9))){
+if(data9 < 0 || isNaN(data9)){
+validate36.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs19 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-scope"] !== undefined){
+const _errs21 = errors;
+if(typeof data["x-ratelimit-scope"] !== "string"){
+validate36.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs21 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+}
 }
 }
 }
@@ -6127,8 +6489,8 @@ validate36.errors = vErrors;
 return errors === 0;
 }
 
-export const startTopUp413Body0 = validate37;
-const schema38 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["REQUEST_TOO_LARGE"]}}}}}]};
+export const getJobAudio400Body0 = validate37;
+const schema38 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_REQUEST"]}}}}}]};
 
 function validate37(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -6227,7 +6589,7 @@ if(typeof data5 !== "string"){
 validate37.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-if(!(data5 === "REQUEST_TOO_LARGE")){
+if(!(data5 === "INVALID_REQUEST")){
 validate37.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema38.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
@@ -6251,8 +6613,8 @@ validate37.errors = vErrors;
 return errors === 0;
 }
 
-export const startTopUp502Body0 = validate38;
-const schema39 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["PAYMENT_ERROR"]}}}}}]};
+export const getJobAudio401Body0 = validate38;
+const schema39 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["UNAUTHORIZED"]}}}}}]};
 
 function validate38(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -6351,7 +6713,7 @@ if(typeof data5 !== "string"){
 validate38.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-if(!(data5 === "PAYMENT_ERROR")){
+if(!(data5 === "UNAUTHORIZED")){
 validate38.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema39.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
@@ -6375,858 +6737,268 @@ validate38.errors = vErrors;
 return errors === 0;
 }
 
-export const getTopUpStatus200Body0 = validate39;
-const schema40 = {"type":"object","required":["accountId","balanceMicroUsd","balanceUsd","currency","status"],"properties":{"accountId":{"type":"string"},"balanceMicroUsd":{"type":"integer","format":"int64","minimum":0},"balanceUsd":{"type":"string","pattern":"^\\d+\\.\\d{6}$"},"currency":{"type":"string","enum":["USD"]},"status":{"type":"string","enum":["active","not_found"]},"links":{"type":"object","required":["credits"],"properties":{"credits":{"type":"string","format":"uri"}}}}};
+export const getJobAudio409Body0 = validate39;
+const schema40 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["JOB_NOT_READY"]}}}}}]};
 
 function validate39(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
-if(errors === 0){
+const _errs0 = errors;
+if(errors === _errs0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if((((((data.accountId === undefined) && (missing0 = "accountId")) || ((data.balanceMicroUsd === undefined) && (missing0 = "balanceMicroUsd"))) || ((data.balanceUsd === undefined) && (missing0 = "balanceUsd"))) || ((data.currency === undefined) && (missing0 = "currency"))) || ((data.status === undefined) && (missing0 = "status"))){
-validate39.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+if((data.error === undefined) && (missing0 = "error")){
+validate39.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
-if(data.accountId !== undefined){
-const _errs1 = errors;
-if(typeof data.accountId !== "string"){
-validate39.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
+let missing1;
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate39.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
 }
-var valid0 = _errs1 === errors;
+else {
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate39.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate39.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema40.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
 }
 else {
-var valid0 = true;
+var valid2 = true;
 }
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate39.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate39.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema40.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+else {
+validate39.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate39.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs0 === errors;
 if(valid0){
-if(data.balanceMicroUsd !== undefined){
-let data1 = data.balanceMicroUsd;
-const _errs3 = errors;
-if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
-validate39.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs3){
-if((typeof data1 == "number") && (isFinite(data1))){
-if(data1 < 0 || isNaN(data1)){
-validate39.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-else {
-if(!(formats30.validate(data1))){
-validate39.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
-return false;
-}
-}
-}
-}
-var valid0 = _errs3 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.balanceUsd !== undefined){
-let data2 = data.balanceUsd;
-const _errs5 = errors;
-if(errors === _errs5){
-if(typeof data2 === "string"){
-if(!pattern4.test(data2)){
-validate39.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/pattern",keyword:"pattern",params:{pattern: "^\\d+\\.\\d{6}$"},message:"must match pattern \""+"^\\d+\\.\\d{6}$"+"\""}];
-return false;
-}
-}
-else {
-validate39.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-}
-var valid0 = _errs5 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.currency !== undefined){
-let data3 = data.currency;
-const _errs7 = errors;
-if(typeof data3 !== "string"){
-validate39.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(data3 === "USD")){
-validate39.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/enum",keyword:"enum",params:{allowedValues: schema40.properties.currency.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid0 = _errs7 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.status !== undefined){
-let data4 = data.status;
-const _errs9 = errors;
-if(typeof data4 !== "string"){
-validate39.errors = [{instancePath:instancePath+"/status",schemaPath:"#/properties/status/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!((data4 === "active") || (data4 === "not_found"))){
-validate39.errors = [{instancePath:instancePath+"/status",schemaPath:"#/properties/status/enum",keyword:"enum",params:{allowedValues: schema40.properties.status.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid0 = _errs9 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.links !== undefined){
-let data5 = data.links;
 const _errs11 = errors;
 if(errors === _errs11){
-if(data5 && typeof data5 == "object" && !Array.isArray(data5)){
-let missing1;
-if((data5.credits === undefined) && (missing1 = "credits")){
-validate39.errors = [{instancePath:instancePath+"/links",schemaPath:"#/properties/links/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
-return false;
-}
-else {
-if(data5.credits !== undefined){
-let data6 = data5.credits;
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
 const _errs13 = errors;
 if(errors === _errs13){
-if(errors === _errs13){
-if(typeof data6 === "string"){
-if(!(formats6(data6))){
-validate39.errors = [{instancePath:instancePath+"/links/credits",schemaPath:"#/properties/links/properties/credits/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate39.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-}
-else {
-validate39.errors = [{instancePath:instancePath+"/links/credits",schemaPath:"#/properties/links/properties/credits/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(!(data5 === "JOB_NOT_READY")){
+validate39.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema40.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
-}
-}
-}
 }
 }
 }
 else {
-validate39.errors = [{instancePath:instancePath+"/links",schemaPath:"#/properties/links/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate39.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+else {
+validate39.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 var valid0 = _errs11 === errors;
-}
-else {
-var valid0 = true;
-}
-}
-}
-}
-}
-}
-}
-}
-else {
-validate39.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
 }
 validate39.errors = vErrors;
 return errors === 0;
 }
 
-export const getCredits200Body0 = validate40;
-const schema41 = {"type":"object","required":["accountId","balanceMicroUsd","balanceUsd","currency"],"properties":{"accountId":{"type":"string"},"balanceMicroUsd":{"type":"integer","format":"int64","minimum":0},"balanceUsd":{"type":"string","pattern":"^\\d+\\.\\d{6}$"},"currency":{"type":"string","enum":["USD"]}}};
+export const getJobAudio410Body0 = validate40;
+const schema41 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["AUDIO_NOT_STORED"]}}}}}]};
 
 function validate40(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
-if(errors === 0){
+const _errs0 = errors;
+if(errors === _errs0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if(((((data.accountId === undefined) && (missing0 = "accountId")) || ((data.balanceMicroUsd === undefined) && (missing0 = "balanceMicroUsd"))) || ((data.balanceUsd === undefined) && (missing0 = "balanceUsd"))) || ((data.currency === undefined) && (missing0 = "currency"))){
-validate40.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+if((data.error === undefined) && (missing0 = "error")){
+validate40.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
-if(data.accountId !== undefined){
-const _errs1 = errors;
-if(typeof data.accountId !== "string"){
-validate40.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
+let missing1;
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate40.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
 }
-var valid0 = _errs1 === errors;
+else {
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate40.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate40.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema41.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
 }
 else {
-var valid0 = true;
+var valid2 = true;
 }
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate40.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate40.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema41.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+else {
+validate40.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate40.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs0 === errors;
 if(valid0){
-if(data.balanceMicroUsd !== undefined){
-let data1 = data.balanceMicroUsd;
-const _errs3 = errors;
-if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
-validate40.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+const _errs11 = errors;
+if(errors === _errs11){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
+const _errs13 = errors;
+if(errors === _errs13){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate40.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-if(errors === _errs3){
-if((typeof data1 == "number") && (isFinite(data1))){
-if(data1 < 0 || isNaN(data1)){
-validate40.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+if(!(data5 === "AUDIO_NOT_STORED")){
+validate40.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema41.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
-else {
-if(!(formats30.validate(data1))){
-validate40.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
-return false;
-}
-}
-}
-}
-var valid0 = _errs3 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.balanceUsd !== undefined){
-let data2 = data.balanceUsd;
-const _errs5 = errors;
-if(errors === _errs5){
-if(typeof data2 === "string"){
-if(!pattern4.test(data2)){
-validate40.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/pattern",keyword:"pattern",params:{pattern: "^\\d+\\.\\d{6}$"},message:"must match pattern \""+"^\\d+\\.\\d{6}$"+"\""}];
-return false;
 }
 }
 else {
-validate40.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate40.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
-}
-}
-var valid0 = _errs5 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.currency !== undefined){
-let data3 = data.currency;
-const _errs7 = errors;
-if(typeof data3 !== "string"){
-validate40.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(data3 === "USD")){
-validate40.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/enum",keyword:"enum",params:{allowedValues: schema41.properties.currency.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid0 = _errs7 === errors;
-}
-else {
-var valid0 = true;
-}
-}
 }
 }
 }
 }
 else {
-validate40.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate40.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
+}
+var valid0 = _errs11 === errors;
 }
 validate40.errors = vErrors;
 return errors === 0;
 }
 
-export const getCredits404Body0 = validate41;
-const schema42 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["NOT_FOUND"]}}}}}]};
+export const getJobAudio416Headers = validate41;
+const schema42 = {"type":"object","coerce":{"x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","content-range"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"content-range":{"type":"string"},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
 
 function validate41(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
-const _errs0 = errors;
-if(errors === _errs0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((data.error === undefined) && (missing0 = "error")){
-validate41.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
-return false;
-}
-else {
-if(data.error !== undefined){
-let data0 = data.error;
-const _errs2 = errors;
-if(errors === _errs2){
-if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
-let missing1;
-if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate41.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
-return false;
-}
-else {
-if(data0.code !== undefined){
-let data1 = data0.code;
-const _errs4 = errors;
-if(typeof data1 !== "string"){
-validate41.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate41.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema42.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid2 = _errs4 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.message !== undefined){
-const _errs6 = errors;
-if(typeof data0.message !== "string"){
-validate41.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid2 = _errs6 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.details !== undefined){
-let data3 = data0.details;
-const _errs8 = errors;
-if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate41.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema42.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
-return false;
-}
-var valid2 = _errs8 === errors;
-}
-else {
-var valid2 = true;
-}
-}
-}
-}
-}
-else {
-validate41.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-}
-else {
-validate41.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs0 === errors;
-if(valid0){
-const _errs11 = errors;
-if(errors === _errs11){
-if(data && typeof data == "object" && !Array.isArray(data)){
-if(data.error !== undefined){
-let data4 = data.error;
-const _errs13 = errors;
-if(errors === _errs13){
-if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
-if(data4.code !== undefined){
-let data5 = data4.code;
-if(typeof data5 !== "string"){
-validate41.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(data5 === "NOT_FOUND")){
-validate41.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema42.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-}
-}
-else {
-validate41.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-else {
-validate41.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs11 === errors;
-}
-validate41.errors = vErrors;
-return errors === 0;
-}
-
-export const createQuote200Body0 = validate42;
-const schema43 = {"type":"object","required":["quoteId","quoteToken","textLength","textSha256","model","voice","speed","amountMicroUsd","amountUsd","network","payTo","issuedAt","expiresAt","paymentEndpoint"],"properties":{"quoteId":{"type":"string","format":"uuid"},"quoteToken":{"type":"string","minLength":1,"maxLength":4096},"textLength":{"type":"integer","minimum":1},"textSha256":{"type":"string","pattern":"^[a-f0-9]{64}$"},"model":{"type":"string"},"voice":{"type":"string"},"speed":{"type":"number"},"amountMicroUsd":{"type":"integer","format":"int64","minimum":1},"amountUsd":{"type":"string","pattern":"^\\d+\\.\\d{6}$"},"network":{"type":"string"},"payTo":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"issuedAt":{"type":"string","format":"date-time"},"expiresAt":{"type":"string","format":"date-time"},"paymentEndpoint":{"type":"string","enum":["/x402/tts"]}}};
-const func2 = require("ajv/dist/runtime/ucs2length").default;
-const pattern9 = new RegExp("^[a-f0-9]{64}$", "u");
-
-function validate42(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if(((((((((((((((data.quoteId === undefined) && (missing0 = "quoteId")) || ((data.quoteToken === undefined) && (missing0 = "quoteToken"))) || ((data.textLength === undefined) && (missing0 = "textLength"))) || ((data.textSha256 === undefined) && (missing0 = "textSha256"))) || ((data.model === undefined) && (missing0 = "model"))) || ((data.voice === undefined) && (missing0 = "voice"))) || ((data.speed === undefined) && (missing0 = "speed"))) || ((data.amountMicroUsd === undefined) && (missing0 = "amountMicroUsd"))) || ((data.amountUsd === undefined) && (missing0 = "amountUsd"))) || ((data.network === undefined) && (missing0 = "network"))) || ((data.payTo === undefined) && (missing0 = "payTo"))) || ((data.issuedAt === undefined) && (missing0 = "issuedAt"))) || ((data.expiresAt === undefined) && (missing0 = "expiresAt"))) || ((data.paymentEndpoint === undefined) && (missing0 = "paymentEndpoint"))){
-validate42.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+if(((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["content-range"] === undefined) && (missing0 = "content-range"))){
+validate41.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
-if(data.quoteId !== undefined){
-let data0 = data.quoteId;
-const _errs1 = errors;
-if(errors === _errs1){
-if(errors === _errs1){
-if(typeof data0 === "string"){
-if(!(formats0.test(data0))){
-validate42.errors = [{instancePath:instancePath+"/quoteId",schemaPath:"#/properties/quoteId/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
-return false;
-}
-}
-else {
-validate42.errors = [{instancePath:instancePath+"/quoteId",schemaPath:"#/properties/quoteId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-}
-}
-var valid0 = _errs1 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.quoteToken !== undefined){
-let data1 = data.quoteToken;
-const _errs3 = errors;
-if(errors === _errs3){
-if(typeof data1 === "string"){
-if(func2(data1) > 4096){
-validate42.errors = [{instancePath:instancePath+"/quoteToken",schemaPath:"#/properties/quoteToken/maxLength",keyword:"maxLength",params:{limit: 4096},message:"must NOT have more than 4096 characters"}];
-return false;
-}
-else {
-if(func2(data1) < 1){
-validate42.errors = [{instancePath:instancePath+"/quoteToken",schemaPath:"#/properties/quoteToken/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters"}];
-return false;
-}
-}
-}
-else {
-validate42.errors = [{instancePath:instancePath+"/quoteToken",schemaPath:"#/properties/quoteToken/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-}
-var valid0 = _errs3 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.textLength !== undefined){
-let data2 = data.textLength;
-const _errs5 = errors;
-if(!(((typeof data2 == "number") && (!(data2 % 1) && !isNaN(data2))) && (isFinite(data2)))){
-validate42.errors = [{instancePath:instancePath+"/textLength",schemaPath:"#/properties/textLength/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs5){
-if((typeof data2 == "number") && (isFinite(data2))){
-if(data2 < 1 || isNaN(data2)){
-validate42.errors = [{instancePath:instancePath+"/textLength",schemaPath:"#/properties/textLength/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
-return false;
-}
-}
-}
-var valid0 = _errs5 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.textSha256 !== undefined){
-let data3 = data.textSha256;
-const _errs7 = errors;
-if(errors === _errs7){
-if(typeof data3 === "string"){
-if(!pattern9.test(data3)){
-validate42.errors = [{instancePath:instancePath+"/textSha256",schemaPath:"#/properties/textSha256/pattern",keyword:"pattern",params:{pattern: "^[a-f0-9]{64}$"},message:"must match pattern \""+"^[a-f0-9]{64}$"+"\""}];
-return false;
-}
-}
-else {
-validate42.errors = [{instancePath:instancePath+"/textSha256",schemaPath:"#/properties/textSha256/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-}
-var valid0 = _errs7 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.model !== undefined){
-const _errs9 = errors;
-if(typeof data.model !== "string"){
-validate42.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid0 = _errs9 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.voice !== undefined){
-const _errs11 = errors;
-if(typeof data.voice !== "string"){
-validate42.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid0 = _errs11 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.speed !== undefined){
-let data6 = data.speed;
-const _errs13 = errors;
-if(!((typeof data6 == "number") && (isFinite(data6)))){
-validate42.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number"}];
-return false;
-}
-var valid0 = _errs13 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.amountMicroUsd !== undefined){
-let data7 = data.amountMicroUsd;
-const _errs15 = errors;
-if(!(((typeof data7 == "number") && (!(data7 % 1) && !isNaN(data7))) && (isFinite(data7)))){
-validate42.errors = [{instancePath:instancePath+"/amountMicroUsd",schemaPath:"#/properties/amountMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs15){
-if((typeof data7 == "number") && (isFinite(data7))){
-if(data7 < 1 || isNaN(data7)){
-validate42.errors = [{instancePath:instancePath+"/amountMicroUsd",schemaPath:"#/properties/amountMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
-return false;
-}
-else {
-if(!(formats30.validate(data7))){
-validate42.errors = [{instancePath:instancePath+"/amountMicroUsd",schemaPath:"#/properties/amountMicroUsd/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
-return false;
-}
-}
-}
-}
-var valid0 = _errs15 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.amountUsd !== undefined){
-let data8 = data.amountUsd;
-const _errs17 = errors;
-if(errors === _errs17){
-if(typeof data8 === "string"){
-if(!pattern4.test(data8)){
-validate42.errors = [{instancePath:instancePath+"/amountUsd",schemaPath:"#/properties/amountUsd/pattern",keyword:"pattern",params:{pattern: "^\\d+\\.\\d{6}$"},message:"must match pattern \""+"^\\d+\\.\\d{6}$"+"\""}];
-return false;
-}
-}
-else {
-validate42.errors = [{instancePath:instancePath+"/amountUsd",schemaPath:"#/properties/amountUsd/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-}
-var valid0 = _errs17 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.network !== undefined){
-const _errs19 = errors;
-if(typeof data.network !== "string"){
-validate42.errors = [{instancePath:instancePath+"/network",schemaPath:"#/properties/network/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid0 = _errs19 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.payTo !== undefined){
-let data10 = data.payTo;
-const _errs21 = errors;
-if(errors === _errs21){
-if(typeof data10 === "string"){
-if(!pattern1.test(data10)){
-validate42.errors = [{instancePath:instancePath+"/payTo",schemaPath:"#/properties/payTo/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\""}];
-return false;
-}
-}
-else {
-validate42.errors = [{instancePath:instancePath+"/payTo",schemaPath:"#/properties/payTo/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-}
-var valid0 = _errs21 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.issuedAt !== undefined){
-let data11 = data.issuedAt;
-const _errs23 = errors;
-if(errors === _errs23){
-if(errors === _errs23){
-if(typeof data11 === "string"){
-if(!(formats10.validate(data11))){
-validate42.errors = [{instancePath:instancePath+"/issuedAt",schemaPath:"#/properties/issuedAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
-return false;
-}
-}
-else {
-validate42.errors = [{instancePath:instancePath+"/issuedAt",schemaPath:"#/properties/issuedAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-}
-}
-var valid0 = _errs23 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.expiresAt !== undefined){
-let data12 = data.expiresAt;
-const _errs25 = errors;
-if(errors === _errs25){
-if(errors === _errs25){
-if(typeof data12 === "string"){
-if(!(formats10.validate(data12))){
-validate42.errors = [{instancePath:instancePath+"/expiresAt",schemaPath:"#/properties/expiresAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
-return false;
-}
-}
-else {
-validate42.errors = [{instancePath:instancePath+"/expiresAt",schemaPath:"#/properties/expiresAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-}
-}
-var valid0 = _errs25 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.paymentEndpoint !== undefined){
-let data13 = data.paymentEndpoint;
-const _errs27 = errors;
-if(typeof data13 !== "string"){
-validate42.errors = [{instancePath:instancePath+"/paymentEndpoint",schemaPath:"#/properties/paymentEndpoint/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(data13 === "/x402/tts")){
-validate42.errors = [{instancePath:instancePath+"/paymentEndpoint",schemaPath:"#/properties/paymentEndpoint/enum",keyword:"enum",params:{allowedValues: schema43.properties.paymentEndpoint.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid0 = _errs27 === errors;
-}
-else {
-var valid0 = true;
-}
-}
-}
-}
-}
-}
-}
-}
-}
-}
-}
-}
-}
-}
-}
-}
-else {
-validate42.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-validate42.errors = vErrors;
-return errors === 0;
-}
-
-export const createQuote400Body0 = validate43;
-const schema44 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG"]}}}}}]};
-
-function validate43(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-const _errs0 = errors;
-if(errors === _errs0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((data.error === undefined) && (missing0 = "error")){
-validate43.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
-return false;
-}
-else {
-if(data.error !== undefined){
-let data0 = data.error;
-const _errs2 = errors;
-if(errors === _errs2){
-if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
-let missing1;
-if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate43.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
-return false;
-}
-else {
-if(data0.code !== undefined){
-let data1 = data0.code;
-const _errs4 = errors;
-if(typeof data1 !== "string"){
-validate43.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate43.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema44.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid2 = _errs4 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.message !== undefined){
-const _errs6 = errors;
-if(typeof data0.message !== "string"){
-validate43.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid2 = _errs6 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.details !== undefined){
-let data3 = data0.details;
-const _errs8 = errors;
-if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate43.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema44.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
-return false;
-}
-var valid2 = _errs8 === errors;
-}
-else {
-var valid2 = true;
-}
-}
-}
-}
-}
-else {
-validate43.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-}
-else {
-validate43.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs0 === errors;
-if(valid0){
-const _errs11 = errors;
-if(errors === _errs11){
-if(data && typeof data == "object" && !Array.isArray(data)){
-if(data.error !== undefined){
-let data4 = data.error;
-const _errs13 = errors;
-if(errors === _errs13){
-if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
-if(data4.code !== undefined){
-let data5 = data4.code;
-if(typeof data5 !== "string"){
-validate43.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!((((((data5 === "INVALID_JSON") || (data5 === "INVALID_REQUEST")) || (data5 === "UNKNOWN_TTS_MODEL")) || (data5 === "INVALID_VOICE")) || (data5 === "INVALID_SPEED")) || (data5 === "TEXT_TOO_LONG"))){
-validate43.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema44.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-}
-}
-else {
-validate43.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-else {
-validate43.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs11 === errors;
-}
-validate43.errors = vErrors;
-return errors === 0;
-}
-
-export const getX402Speech200Headers = validate44;
-const schema45 = {"type":"object","coerce":{"x-idempotent-replay":"boolean","x-x402-balance":"number","x-x402-charged":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string"},"payment-response":{"type":"string"},"x-payment-identifier":{"type":"string","minLength":16,"maxLength":128},"x-idempotent-replay":{"type":"boolean"},"x-x402-balance":{"type":"integer","format":"int64","minimum":0},"x-x402-charged":{"type":"integer","format":"int64","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
-
-function validate44(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-if(errors === 0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if(((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))){
-validate44.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
-return false;
-}
-else {
-if(data["x-idempotent-replay"] === "true" || data["x-idempotent-replay"] === "false"){
-data["x-idempotent-replay"] = data["x-idempotent-replay"] === "true";
-}
-if(typeof data["x-x402-balance"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-x402-balance"])){
-data["x-x402-balance"] = Number(data["x-x402-balance"]);
-}
-if(typeof data["x-x402-charged"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-x402-charged"])){
-data["x-x402-charged"] = Number(data["x-x402-charged"]);
-}
 if(typeof data["x-ratelimit-limit"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-limit"])){
 data["x-ratelimit-limit"] = Number(data["x-ratelimit-limit"]);
 }
@@ -7243,12 +7015,12 @@ if(errors === _errs1){
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!(formats0.test(data0))){
-validate44.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate41.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate44.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate41.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -7259,10 +7031,10 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["cache-control"] !== undefined){
+if(data["content-range"] !== undefined){
 const _errs3 = errors;
-if(typeof data["cache-control"] !== "string"){
-validate44.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(typeof data["content-range"] !== "string"){
+validate41.errors = [{instancePath:instancePath+"/content-range",schemaPath:"#/properties/content-range/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs3 === errors;
@@ -7271,11 +7043,20 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["payment-response"] !== undefined){
+if(data["x-ratelimit-limit"] !== undefined){
+let data2 = data["x-ratelimit-limit"];
 const _errs5 = errors;
-if(typeof data["payment-response"] !== "string"){
-validate44.errors = [{instancePath:instancePath+"/payment-response",schemaPath:"#/properties/payment-response/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(!(((typeof data2 == "number") && (!(data2 % 1) && !isNaN(data2))) && (isFinite(data2)))){
+validate41.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
+}
+if(errors === _errs5){
+if((typeof data2 == "number") && (isFinite(data2))){
+if(data2 < 1 || isNaN(data2)){
+validate41.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
 }
 var valid0 = _errs5 === errors;
 }
@@ -7283,26 +7064,11 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["x-payment-identifier"] !== undefined){
-let data3 = data["x-payment-identifier"];
+if(data["x-ratelimit-policy"] !== undefined){
 const _errs7 = errors;
-if(errors === _errs7){
-if(typeof data3 === "string"){
-if(func2(data3) > 128){
-validate44.errors = [{instancePath:instancePath+"/x-payment-identifier",schemaPath:"#/properties/x-payment-identifier/maxLength",keyword:"maxLength",params:{limit: 128},message:"must NOT have more than 128 characters"}];
+if(typeof data["x-ratelimit-policy"] !== "string"){
+validate41.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
-}
-else {
-if(func2(data3) < 16){
-validate44.errors = [{instancePath:instancePath+"/x-payment-identifier",schemaPath:"#/properties/x-payment-identifier/minLength",keyword:"minLength",params:{limit: 16},message:"must NOT have fewer than 16 characters"}];
-return false;
-}
-}
-}
-else {
-validate44.errors = [{instancePath:instancePath+"/x-payment-identifier",schemaPath:"#/properties/x-payment-identifier/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
 }
 var valid0 = _errs7 === errors;
 }
@@ -7310,11 +7076,20 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["x-idempotent-replay"] !== undefined){
+if(data["x-ratelimit-remaining"] !== undefined){
+let data4 = data["x-ratelimit-remaining"];
 const _errs9 = errors;
-if(typeof data["x-idempotent-replay"] !== "boolean"){
-validate44.errors = [{instancePath:instancePath+"/x-idempotent-replay",schemaPath:"#/properties/x-idempotent-replay/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+if(!(((typeof data4 == "number") && (!(data4 % 1) && !isNaN(data4))) && (isFinite(data4)))){
+validate41.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
+}
+if(errors === _errs9){
+if((typeof data4 == "number") && (isFinite(data4))){
+if(data4 < 0 || isNaN(data4)){
+validate41.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
 }
 var valid0 = _errs9 === errors;
 }
@@ -7322,24 +7097,18 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["x-x402-balance"] !== undefined){
-let data5 = data["x-x402-balance"];
+if(data["x-ratelimit-reset"] !== undefined){
+let data5 = data["x-ratelimit-reset"];
 const _errs11 = errors;
 if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
-validate44.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate41.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs11){
 if((typeof data5 == "number") && (isFinite(data5))){
 if(data5 < 0 || isNaN(data5)){
-validate44.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate41.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
-}
-else {
-if(!(formats30.validate(data5))){
-validate44.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
-return false;
-}
 }
 }
 }
@@ -7349,143 +7118,245 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["x-x402-charged"] !== undefined){
-let data6 = data["x-x402-charged"];
+if(data["x-ratelimit-scope"] !== undefined){
 const _errs13 = errors;
-if(!(((typeof data6 == "number") && (!(data6 % 1) && !isNaN(data6))) && (isFinite(data6)))){
-validate44.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+if(typeof data["x-ratelimit-scope"] !== "string"){
+validate41.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
-}
-if(errors === _errs13){
-if((typeof data6 == "number") && (isFinite(data6))){
-if(data6 < 0 || isNaN(data6)){
-validate44.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-else {
-if(!(formats30.validate(data6))){
-validate44.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
-return false;
-}
-}
-}
 }
 var valid0 = _errs13 === errors;
 }
 else {
 var valid0 = true;
 }
-if(valid0){
-if(data["x-ratelimit-limit"] !== undefined){
-let data7 = data["x-ratelimit-limit"];
-const _errs15 = errors;
-if(!(((typeof data7 == "number") && (!(data7 % 1) && !isNaN(data7))) && (isFinite(data7)))){
-validate44.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate41.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
-if(errors === _errs15){
-if((typeof data7 == "number") && (isFinite(data7))){
-if(data7 < 1 || isNaN(data7)){
-validate44.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+}
+validate41.errors = vErrors;
+return errors === 0;
+}
+
+export const showTopUp200Body0 = validate42;
+const schema43 = {"type":"string"};
+
+function validate42(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(typeof data !== "string"){
+validate42.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+validate42.errors = vErrors;
+return errors === 0;
+}
+
+export const startTopUp303Headers = validate43;
+const schema44 = {"type":"object","required":["x-trace-id","location"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"location":{"type":"string","format":"uri"}}};
+
+function validate43(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if(((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data.location === undefined) && (missing0 = "location"))){
+validate43.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data["x-trace-id"] !== undefined){
+let data0 = data["x-trace-id"];
+const _errs1 = errors;
+if(errors === _errs1){
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!(formats0.test(data0))){
+validate43.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+return false;
+}
+}
+else {
+validate43.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
 }
-var valid0 = _errs15 === errors;
+var valid0 = _errs1 === errors;
 }
 else {
 var valid0 = true;
 }
 if(valid0){
-if(data["x-ratelimit-policy"] !== undefined){
-const _errs17 = errors;
-if(typeof data["x-ratelimit-policy"] !== "string"){
-validate44.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(data.location !== undefined){
+let data1 = data.location;
+const _errs3 = errors;
+if(errors === _errs3){
+if(errors === _errs3){
+if(typeof data1 === "string"){
+if(!(formats6(data1))){
+validate43.errors = [{instancePath:instancePath+"/location",schemaPath:"#/properties/location/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
 return false;
 }
-var valid0 = _errs17 === errors;
+}
+else {
+validate43.errors = [{instancePath:instancePath+"/location",schemaPath:"#/properties/location/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid0 = _errs3 === errors;
 }
 else {
 var valid0 = true;
 }
+}
+}
+}
+else {
+validate43.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+validate43.errors = vErrors;
+return errors === 0;
+}
+
+export const startTopUp413Body0 = validate44;
+const schema45 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["REQUEST_TOO_LARGE"]}}}}}]};
+
+function validate44(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+const _errs0 = errors;
+if(errors === _errs0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.error === undefined) && (missing0 = "error")){
+validate44.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
+let missing1;
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate44.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate44.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate44.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema45.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate44.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate44.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema45.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+else {
+validate44.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate44.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs0 === errors;
 if(valid0){
-if(data["x-ratelimit-remaining"] !== undefined){
-let data9 = data["x-ratelimit-remaining"];
-const _errs19 = errors;
-if(!(((typeof data9 == "number") && (!(data9 % 1) && !isNaN(data9))) && (isFinite(data9)))){
-validate44.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+const _errs11 = errors;
+if(errors === _errs11){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
+const _errs13 = errors;
+if(errors === _errs13){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate44.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-if(errors === _errs19){
-if((typeof data9 == "number") && (isFinite(data9))){
-if(data9 < 0 || isNaN(data9)){
-validate44.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+if(!(data5 === "REQUEST_TOO_LARGE")){
+validate44.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema45.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 }
-}
-var valid0 = _errs19 === errors;
 }
 else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-reset"] !== undefined){
-let data10 = data["x-ratelimit-reset"];
-const _errs21 = errors;
-if(!(((typeof data10 == "number") && (!(data10 % 1) && !isNaN(data10))) && (isFinite(data10)))){
-validate44.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate44.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
-}
-if(errors === _errs21){
-if((typeof data10 == "number") && (isFinite(data10))){
-if(data10 < 0 || isNaN(data10)){
-validate44.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-}
-}
-var valid0 = _errs21 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-scope"] !== undefined){
-const _errs23 = errors;
-if(typeof data["x-ratelimit-scope"] !== "string"){
-validate44.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid0 = _errs23 === errors;
-}
-else {
-var valid0 = true;
-}
-}
-}
-}
-}
-}
-}
-}
-}
-}
 }
 }
 }
 }
 else {
-validate44.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate44.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
+}
+var valid0 = _errs11 === errors;
 }
 validate44.errors = vErrors;
 return errors === 0;
 }
 
-export const getX402Speech400Body0 = validate45;
-const schema46 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH"]}}}}}]};
+export const startTopUp502Body0 = validate45;
+const schema46 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["PAYMENT_ERROR"]}}}}}]};
 
 function validate45(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -7584,7 +7455,7 @@ if(typeof data5 !== "string"){
 validate45.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-if(!(((((((((data5 === "INVALID_JSON") || (data5 === "INVALID_REQUEST")) || (data5 === "UNKNOWN_TTS_MODEL")) || (data5 === "INVALID_VOICE")) || (data5 === "INVALID_SPEED")) || (data5 === "INVALID_PAYMENT_PAYLOAD")) || (data5 === "INVALID_QUOTE")) || (data5 === "QUOTE_EXPIRED")) || (data5 === "QUOTE_BODY_MISMATCH"))){
+if(!(data5 === "PAYMENT_ERROR")){
 validate45.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema46.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
@@ -7608,10 +7479,591 @@ validate45.errors = vErrors;
 return errors === 0;
 }
 
-export const getX402Speech401Body0 = validate46;
-const schema47 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["UNAUTHORIZED"]}}}}}]};
+export const getTopUpStatus200Body0 = validate46;
+const schema47 = {"type":"object","required":["accountId","balanceMicroUsd","balanceUsd","currency","status"],"properties":{"accountId":{"type":"string"},"balanceMicroUsd":{"type":"integer","format":"int64","minimum":0},"balanceUsd":{"type":"string","pattern":"^\\d+\\.\\d{6}$"},"currency":{"type":"string","enum":["USD"]},"status":{"type":"string","enum":["active","not_found"]},"links":{"type":"object","required":["credits"],"properties":{"credits":{"type":"string","format":"uri"}}}}};
 
 function validate46(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((((((data.accountId === undefined) && (missing0 = "accountId")) || ((data.balanceMicroUsd === undefined) && (missing0 = "balanceMicroUsd"))) || ((data.balanceUsd === undefined) && (missing0 = "balanceUsd"))) || ((data.currency === undefined) && (missing0 = "currency"))) || ((data.status === undefined) && (missing0 = "status"))){
+validate46.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.accountId !== undefined){
+const _errs1 = errors;
+if(typeof data.accountId !== "string"){
+validate46.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.balanceMicroUsd !== undefined){
+let data1 = data.balanceMicroUsd;
+const _errs3 = errors;
+if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
+validate46.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs3){
+if((typeof data1 == "number") && (isFinite(data1))){
+if(data1 < 0 || isNaN(data1)){
+validate46.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+else {
+if(!(formats30.validate(data1))){
+validate46.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+return false;
+}
+}
+}
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.balanceUsd !== undefined){
+let data2 = data.balanceUsd;
+const _errs5 = errors;
+if(errors === _errs5){
+if(typeof data2 === "string"){
+if(!pattern4.test(data2)){
+validate46.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/pattern",keyword:"pattern",params:{pattern: "^\\d+\\.\\d{6}$"},message:"must match pattern \""+"^\\d+\\.\\d{6}$"+"\""}];
+return false;
+}
+}
+else {
+validate46.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.currency !== undefined){
+let data3 = data.currency;
+const _errs7 = errors;
+if(typeof data3 !== "string"){
+validate46.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data3 === "USD")){
+validate46.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/enum",keyword:"enum",params:{allowedValues: schema47.properties.currency.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.status !== undefined){
+let data4 = data.status;
+const _errs9 = errors;
+if(typeof data4 !== "string"){
+validate46.errors = [{instancePath:instancePath+"/status",schemaPath:"#/properties/status/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!((data4 === "active") || (data4 === "not_found"))){
+validate46.errors = [{instancePath:instancePath+"/status",schemaPath:"#/properties/status/enum",keyword:"enum",params:{allowedValues: schema47.properties.status.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.links !== undefined){
+let data5 = data.links;
+const _errs11 = errors;
+if(errors === _errs11){
+if(data5 && typeof data5 == "object" && !Array.isArray(data5)){
+let missing1;
+if((data5.credits === undefined) && (missing1 = "credits")){
+validate46.errors = [{instancePath:instancePath+"/links",schemaPath:"#/properties/links/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data5.credits !== undefined){
+let data6 = data5.credits;
+const _errs13 = errors;
+if(errors === _errs13){
+if(errors === _errs13){
+if(typeof data6 === "string"){
+if(!(formats6(data6))){
+validate46.errors = [{instancePath:instancePath+"/links/credits",schemaPath:"#/properties/links/properties/credits/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
+return false;
+}
+}
+else {
+validate46.errors = [{instancePath:instancePath+"/links/credits",schemaPath:"#/properties/links/properties/credits/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+}
+}
+}
+else {
+validate46.errors = [{instancePath:instancePath+"/links",schemaPath:"#/properties/links/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs11 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate46.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+validate46.errors = vErrors;
+return errors === 0;
+}
+
+export const getCredits200Body0 = validate47;
+const schema48 = {"type":"object","required":["accountId","balanceMicroUsd","balanceUsd","currency"],"properties":{"accountId":{"type":"string"},"balanceMicroUsd":{"type":"integer","format":"int64","minimum":0},"balanceUsd":{"type":"string","pattern":"^\\d+\\.\\d{6}$"},"currency":{"type":"string","enum":["USD"]}}};
+
+function validate47(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if(((((data.accountId === undefined) && (missing0 = "accountId")) || ((data.balanceMicroUsd === undefined) && (missing0 = "balanceMicroUsd"))) || ((data.balanceUsd === undefined) && (missing0 = "balanceUsd"))) || ((data.currency === undefined) && (missing0 = "currency"))){
+validate47.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.accountId !== undefined){
+const _errs1 = errors;
+if(typeof data.accountId !== "string"){
+validate47.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.balanceMicroUsd !== undefined){
+let data1 = data.balanceMicroUsd;
+const _errs3 = errors;
+if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
+validate47.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs3){
+if((typeof data1 == "number") && (isFinite(data1))){
+if(data1 < 0 || isNaN(data1)){
+validate47.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+else {
+if(!(formats30.validate(data1))){
+validate47.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+return false;
+}
+}
+}
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.balanceUsd !== undefined){
+let data2 = data.balanceUsd;
+const _errs5 = errors;
+if(errors === _errs5){
+if(typeof data2 === "string"){
+if(!pattern4.test(data2)){
+validate47.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/pattern",keyword:"pattern",params:{pattern: "^\\d+\\.\\d{6}$"},message:"must match pattern \""+"^\\d+\\.\\d{6}$"+"\""}];
+return false;
+}
+}
+else {
+validate47.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.currency !== undefined){
+let data3 = data.currency;
+const _errs7 = errors;
+if(typeof data3 !== "string"){
+validate47.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data3 === "USD")){
+validate47.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/enum",keyword:"enum",params:{allowedValues: schema48.properties.currency.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+else {
+validate47.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+validate47.errors = vErrors;
+return errors === 0;
+}
+
+export const createQuote200Body0 = validate48;
+const schema49 = {"type":"object","required":["quoteId","quoteToken","textLength","textSha256","model","voice","speed","amountMicroUsd","amountUsd","network","payTo","issuedAt","expiresAt","paymentEndpoint"],"properties":{"quoteId":{"type":"string","format":"uuid"},"quoteToken":{"type":"string","minLength":1,"maxLength":4096},"textLength":{"type":"integer","minimum":1},"textSha256":{"type":"string","pattern":"^[a-f0-9]{64}$"},"model":{"type":"string"},"voice":{"type":"string"},"speed":{"type":"number"},"amountMicroUsd":{"type":"integer","format":"int64","minimum":1},"amountUsd":{"type":"string","pattern":"^\\d+\\.\\d{6}$"},"network":{"type":"string"},"payTo":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"issuedAt":{"type":"string","format":"date-time"},"expiresAt":{"type":"string","format":"date-time"},"paymentEndpoint":{"type":"string","enum":["/x402/tts"]}}};
+const func2 = require("ajv/dist/runtime/ucs2length").default;
+const pattern9 = new RegExp("^[a-f0-9]{64}$", "u");
+
+function validate48(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if(((((((((((((((data.quoteId === undefined) && (missing0 = "quoteId")) || ((data.quoteToken === undefined) && (missing0 = "quoteToken"))) || ((data.textLength === undefined) && (missing0 = "textLength"))) || ((data.textSha256 === undefined) && (missing0 = "textSha256"))) || ((data.model === undefined) && (missing0 = "model"))) || ((data.voice === undefined) && (missing0 = "voice"))) || ((data.speed === undefined) && (missing0 = "speed"))) || ((data.amountMicroUsd === undefined) && (missing0 = "amountMicroUsd"))) || ((data.amountUsd === undefined) && (missing0 = "amountUsd"))) || ((data.network === undefined) && (missing0 = "network"))) || ((data.payTo === undefined) && (missing0 = "payTo"))) || ((data.issuedAt === undefined) && (missing0 = "issuedAt"))) || ((data.expiresAt === undefined) && (missing0 = "expiresAt"))) || ((data.paymentEndpoint === undefined) && (missing0 = "paymentEndpoint"))){
+validate48.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.quoteId !== undefined){
+let data0 = data.quoteId;
+const _errs1 = errors;
+if(errors === _errs1){
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!(formats0.test(data0))){
+validate48.errors = [{instancePath:instancePath+"/quoteId",schemaPath:"#/properties/quoteId/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+return false;
+}
+}
+else {
+validate48.errors = [{instancePath:instancePath+"/quoteId",schemaPath:"#/properties/quoteId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.quoteToken !== undefined){
+let data1 = data.quoteToken;
+const _errs3 = errors;
+if(errors === _errs3){
+if(typeof data1 === "string"){
+if(func2(data1) > 4096){
+validate48.errors = [{instancePath:instancePath+"/quoteToken",schemaPath:"#/properties/quoteToken/maxLength",keyword:"maxLength",params:{limit: 4096},message:"must NOT have more than 4096 characters"}];
+return false;
+}
+else {
+if(func2(data1) < 1){
+validate48.errors = [{instancePath:instancePath+"/quoteToken",schemaPath:"#/properties/quoteToken/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters"}];
+return false;
+}
+}
+}
+else {
+validate48.errors = [{instancePath:instancePath+"/quoteToken",schemaPath:"#/properties/quoteToken/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.textLength !== undefined){
+let data2 = data.textLength;
+const _errs5 = errors;
+if(!(((typeof data2 == "number") && (!(data2 % 1) && !isNaN(data2))) && (isFinite(data2)))){
+validate48.errors = [{instancePath:instancePath+"/textLength",schemaPath:"#/properties/textLength/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs5){
+if((typeof data2 == "number") && (isFinite(data2))){
+if(data2 < 1 || isNaN(data2)){
+validate48.errors = [{instancePath:instancePath+"/textLength",schemaPath:"#/properties/textLength/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.textSha256 !== undefined){
+let data3 = data.textSha256;
+const _errs7 = errors;
+if(errors === _errs7){
+if(typeof data3 === "string"){
+if(!pattern9.test(data3)){
+validate48.errors = [{instancePath:instancePath+"/textSha256",schemaPath:"#/properties/textSha256/pattern",keyword:"pattern",params:{pattern: "^[a-f0-9]{64}$"},message:"must match pattern \""+"^[a-f0-9]{64}$"+"\""}];
+return false;
+}
+}
+else {
+validate48.errors = [{instancePath:instancePath+"/textSha256",schemaPath:"#/properties/textSha256/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.model !== undefined){
+const _errs9 = errors;
+if(typeof data.model !== "string"){
+validate48.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.voice !== undefined){
+const _errs11 = errors;
+if(typeof data.voice !== "string"){
+validate48.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs11 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.speed !== undefined){
+let data6 = data.speed;
+const _errs13 = errors;
+if(!((typeof data6 == "number") && (isFinite(data6)))){
+validate48.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number"}];
+return false;
+}
+var valid0 = _errs13 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.amountMicroUsd !== undefined){
+let data7 = data.amountMicroUsd;
+const _errs15 = errors;
+if(!(((typeof data7 == "number") && (!(data7 % 1) && !isNaN(data7))) && (isFinite(data7)))){
+validate48.errors = [{instancePath:instancePath+"/amountMicroUsd",schemaPath:"#/properties/amountMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs15){
+if((typeof data7 == "number") && (isFinite(data7))){
+if(data7 < 1 || isNaN(data7)){
+validate48.errors = [{instancePath:instancePath+"/amountMicroUsd",schemaPath:"#/properties/amountMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+else {
+if(!(formats30.validate(data7))){
+validate48.errors = [{instancePath:instancePath+"/amountMicroUsd",schemaPath:"#/properties/amountMicroUsd/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+return false;
+}
+}
+}
+}
+var valid0 = _errs15 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.amountUsd !== undefined){
+let data8 = data.amountUsd;
+const _errs17 = errors;
+if(errors === _errs17){
+if(typeof data8 === "string"){
+if(!pattern4.test(data8)){
+validate48.errors = [{instancePath:instancePath+"/amountUsd",schemaPath:"#/properties/amountUsd/pattern",keyword:"pattern",params:{pattern: "^\\d+\\.\\d{6}$"},message:"must match pattern \""+"^\\d+\\.\\d{6}$"+"\""}];
+return false;
+}
+}
+else {
+validate48.errors = [{instancePath:instancePath+"/amountUsd",schemaPath:"#/properties/amountUsd/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+var valid0 = _errs17 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.network !== undefined){
+const _errs19 = errors;
+if(typeof data.network !== "string"){
+validate48.errors = [{instancePath:instancePath+"/network",schemaPath:"#/properties/network/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs19 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.payTo !== undefined){
+let data10 = data.payTo;
+const _errs21 = errors;
+if(errors === _errs21){
+if(typeof data10 === "string"){
+if(!pattern1.test(data10)){
+validate48.errors = [{instancePath:instancePath+"/payTo",schemaPath:"#/properties/payTo/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\""}];
+return false;
+}
+}
+else {
+validate48.errors = [{instancePath:instancePath+"/payTo",schemaPath:"#/properties/payTo/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+var valid0 = _errs21 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.issuedAt !== undefined){
+let data11 = data.issuedAt;
+const _errs23 = errors;
+if(errors === _errs23){
+if(errors === _errs23){
+if(typeof data11 === "string"){
+if(!(formats10.validate(data11))){
+validate48.errors = [{instancePath:instancePath+"/issuedAt",schemaPath:"#/properties/issuedAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+return false;
+}
+}
+else {
+validate48.errors = [{instancePath:instancePath+"/issuedAt",schemaPath:"#/properties/issuedAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid0 = _errs23 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.expiresAt !== undefined){
+let data12 = data.expiresAt;
+const _errs25 = errors;
+if(errors === _errs25){
+if(errors === _errs25){
+if(typeof data12 === "string"){
+if(!(formats10.validate(data12))){
+validate48.errors = [{instancePath:instancePath+"/expiresAt",schemaPath:"#/properties/expiresAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+return false;
+}
+}
+else {
+validate48.errors = [{instancePath:instancePath+"/expiresAt",schemaPath:"#/properties/expiresAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid0 = _errs25 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.paymentEndpoint !== undefined){
+let data13 = data.paymentEndpoint;
+const _errs27 = errors;
+if(typeof data13 !== "string"){
+validate48.errors = [{instancePath:instancePath+"/paymentEndpoint",schemaPath:"#/properties/paymentEndpoint/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data13 === "/x402/tts")){
+validate48.errors = [{instancePath:instancePath+"/paymentEndpoint",schemaPath:"#/properties/paymentEndpoint/enum",keyword:"enum",params:{allowedValues: schema49.properties.paymentEndpoint.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid0 = _errs27 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate48.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+validate48.errors = vErrors;
+return errors === 0;
+}
+
+export const createQuote400Body0 = validate49;
+const schema50 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG"]}}}}}]};
+
+function validate49(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 const _errs0 = errors;
@@ -7619,7 +8071,7 @@ if(errors === _errs0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data.error === undefined) && (missing0 = "error")){
-validate46.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate49.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -7630,7 +8082,7 @@ if(errors === _errs2){
 if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
 let missing1;
 if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate46.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+validate49.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
 }
 else {
@@ -7638,11 +8090,11 @@ if(data0.code !== undefined){
 let data1 = data0.code;
 const _errs4 = errors;
 if(typeof data1 !== "string"){
-validate46.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate49.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate46.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema47.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate49.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema50.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid2 = _errs4 === errors;
@@ -7654,7 +8106,7 @@ if(valid2){
 if(data0.message !== undefined){
 const _errs6 = errors;
 if(typeof data0.message !== "string"){
-validate46.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate49.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid2 = _errs6 === errors;
@@ -7667,7 +8119,7 @@ if(data0.details !== undefined){
 let data3 = data0.details;
 const _errs8 = errors;
 if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate46.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema47.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+validate49.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema50.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
 return false;
 }
 var valid2 = _errs8 === errors;
@@ -7680,7 +8132,7 @@ var valid2 = true;
 }
 }
 else {
-validate46.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate49.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -7688,7 +8140,7 @@ return false;
 }
 }
 else {
-validate46.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate49.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -7705,44 +8157,448 @@ if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
 if(data4.code !== undefined){
 let data5 = data4.code;
 if(typeof data5 !== "string"){
-validate46.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate49.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-if(!(data5 === "UNAUTHORIZED")){
-validate46.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema47.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+if(!((((((data5 === "INVALID_JSON") || (data5 === "INVALID_REQUEST")) || (data5 === "UNKNOWN_TTS_MODEL")) || (data5 === "INVALID_VOICE")) || (data5 === "INVALID_SPEED")) || (data5 === "TEXT_TOO_LONG"))){
+validate49.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema50.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 }
 }
 else {
-validate46.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate49.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 }
 }
 else {
-validate46.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate49.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 var valid0 = _errs11 === errors;
 }
-validate46.errors = vErrors;
+validate49.errors = vErrors;
 return errors === 0;
 }
 
-export const getX402Speech402Headers = validate47;
-const schema48 = {"type":"object","coerce":{"x-x402-balance":"number","x-x402-charged":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string","enum":["no-store"]},"payment-required":{"type":"string"},"x-x402-balance":{"type":"integer","format":"int64","minimum":0},"x-x402-charged":{"type":"integer","format":"int64","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+export const getX402Speech200Headers = validate50;
+const schema51 = {"type":"object","coerce":{"x-idempotent-replay":"boolean","x-x402-balance":"number","x-x402-charged":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string"},"payment-response":{"type":"string"},"x-payment-identifier":{"type":"string","minLength":16,"maxLength":128},"x-idempotent-replay":{"type":"boolean"},"x-x402-balance":{"type":"integer","format":"int64","minimum":0},"x-x402-charged":{"type":"integer","format":"int64","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
 
-function validate47(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate50(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if(((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))){
-validate47.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate50.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data["x-idempotent-replay"] === "true" || data["x-idempotent-replay"] === "false"){
+data["x-idempotent-replay"] = data["x-idempotent-replay"] === "true";
+}
+if(typeof data["x-x402-balance"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-x402-balance"])){
+data["x-x402-balance"] = Number(data["x-x402-balance"]);
+}
+if(typeof data["x-x402-charged"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-x402-charged"])){
+data["x-x402-charged"] = Number(data["x-x402-charged"]);
+}
+if(typeof data["x-ratelimit-limit"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-limit"])){
+data["x-ratelimit-limit"] = Number(data["x-ratelimit-limit"]);
+}
+if(typeof data["x-ratelimit-remaining"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-remaining"])){
+data["x-ratelimit-remaining"] = Number(data["x-ratelimit-remaining"]);
+}
+if(typeof data["x-ratelimit-reset"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-reset"])){
+data["x-ratelimit-reset"] = Number(data["x-ratelimit-reset"]);
+}
+if(data["x-trace-id"] !== undefined){
+let data0 = data["x-trace-id"];
+const _errs1 = errors;
+if(errors === _errs1){
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!(formats0.test(data0))){
+validate50.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+return false;
+}
+}
+else {
+validate50.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["cache-control"] !== undefined){
+const _errs3 = errors;
+if(typeof data["cache-control"] !== "string"){
+validate50.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["payment-response"] !== undefined){
+const _errs5 = errors;
+if(typeof data["payment-response"] !== "string"){
+validate50.errors = [{instancePath:instancePath+"/payment-response",schemaPath:"#/properties/payment-response/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-payment-identifier"] !== undefined){
+let data3 = data["x-payment-identifier"];
+const _errs7 = errors;
+if(errors === _errs7){
+if(typeof data3 === "string"){
+if(func2(data3) > 128){
+validate50.errors = [{instancePath:instancePath+"/x-payment-identifier",schemaPath:"#/properties/x-payment-identifier/maxLength",keyword:"maxLength",params:{limit: 128},message:"must NOT have more than 128 characters"}];
+return false;
+}
+else {
+if(func2(data3) < 16){
+validate50.errors = [{instancePath:instancePath+"/x-payment-identifier",schemaPath:"#/properties/x-payment-identifier/minLength",keyword:"minLength",params:{limit: 16},message:"must NOT have fewer than 16 characters"}];
+return false;
+}
+}
+}
+else {
+validate50.errors = [{instancePath:instancePath+"/x-payment-identifier",schemaPath:"#/properties/x-payment-identifier/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-idempotent-replay"] !== undefined){
+const _errs9 = errors;
+if(typeof data["x-idempotent-replay"] !== "boolean"){
+validate50.errors = [{instancePath:instancePath+"/x-idempotent-replay",schemaPath:"#/properties/x-idempotent-replay/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+return false;
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-balance"] !== undefined){
+let data5 = data["x-x402-balance"];
+const _errs11 = errors;
+if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
+validate50.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs11){
+if((typeof data5 == "number") && (isFinite(data5))){
+if(data5 < 0 || isNaN(data5)){
+validate50.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+else {
+if(!(formats30.validate(data5))){
+validate50.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+return false;
+}
+}
+}
+}
+var valid0 = _errs11 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-charged"] !== undefined){
+let data6 = data["x-x402-charged"];
+const _errs13 = errors;
+if(!(((typeof data6 == "number") && (!(data6 % 1) && !isNaN(data6))) && (isFinite(data6)))){
+validate50.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs13){
+if((typeof data6 == "number") && (isFinite(data6))){
+if(data6 < 0 || isNaN(data6)){
+validate50.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+else {
+if(!(formats30.validate(data6))){
+validate50.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+return false;
+}
+}
+}
+}
+var valid0 = _errs13 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-limit"] !== undefined){
+let data7 = data["x-ratelimit-limit"];
+const _errs15 = errors;
+if(!(((typeof data7 == "number") && (!(data7 % 1) && !isNaN(data7))) && (isFinite(data7)))){
+validate50.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs15){
+if((typeof data7 == "number") && (isFinite(data7))){
+if(data7 < 1 || isNaN(data7)){
+validate50.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
+}
+var valid0 = _errs15 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-policy"] !== undefined){
+const _errs17 = errors;
+if(typeof data["x-ratelimit-policy"] !== "string"){
+validate50.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs17 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-remaining"] !== undefined){
+let data9 = data["x-ratelimit-remaining"];
+const _errs19 = errors;
+if(!(((typeof data9 == "number") && (!(data9 % 1) && !isNaN(data9))) && (isFinite(data9)))){
+validate50.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs19){
+if((typeof data9 == "number") && (isFinite(data9))){
+if(data9 < 0 || isNaN(data9)){
+validate50.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs19 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-reset"] !== undefined){
+let data10 = data["x-ratelimit-reset"];
+const _errs21 = errors;
+if(!(((typeof data10 == "number") && (!(data10 % 1) && !isNaN(data10))) && (isFinite(data10)))){
+validate50.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs21){
+if((typeof data10 == "number") && (isFinite(data10))){
+if(data10 < 0 || isNaN(data10)){
+validate50.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs21 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-scope"] !== undefined){
+const _errs23 = errors;
+if(typeof data["x-ratelimit-scope"] !== "string"){
+validate50.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs23 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate50.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+validate50.errors = vErrors;
+return errors === 0;
+}
+
+export const getX402Speech400Body0 = validate51;
+const schema52 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH"]}}}}}]};
+
+function validate51(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+const _errs0 = errors;
+if(errors === _errs0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.error === undefined) && (missing0 = "error")){
+validate51.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
+let missing1;
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate51.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate51.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate51.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema52.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate51.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate51.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema52.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+else {
+validate51.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate51.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs0 === errors;
+if(valid0){
+const _errs11 = errors;
+if(errors === _errs11){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
+const _errs13 = errors;
+if(errors === _errs13){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate51.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((data5 === "INVALID_JSON") || (data5 === "INVALID_REQUEST")) || (data5 === "UNKNOWN_TTS_MODEL")) || (data5 === "INVALID_VOICE")) || (data5 === "INVALID_SPEED")) || (data5 === "INVALID_PAYMENT_PAYLOAD")) || (data5 === "INVALID_QUOTE")) || (data5 === "QUOTE_EXPIRED")) || (data5 === "QUOTE_BODY_MISMATCH"))){
+validate51.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema52.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+}
+}
+else {
+validate51.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+else {
+validate51.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs11 === errors;
+}
+validate51.errors = vErrors;
+return errors === 0;
+}
+
+export const getX402Speech402Headers = validate52;
+const schema53 = {"type":"object","coerce":{"x-x402-balance":"number","x-x402-charged":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string","enum":["no-store"]},"payment-required":{"type":"string"},"x-x402-balance":{"type":"integer","format":"int64","minimum":0},"x-x402-charged":{"type":"integer","format":"int64","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+
+function validate52(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if(((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))){
+validate52.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -7768,12 +8624,12 @@ if(errors === _errs1){
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!(formats0.test(data0))){
-validate47.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate52.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate47.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate52.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -7788,11 +8644,11 @@ if(data["cache-control"] !== undefined){
 let data1 = data["cache-control"];
 const _errs3 = errors;
 if(typeof data1 !== "string"){
-validate47.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate52.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data1 === "no-store")){
-validate47.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/enum",keyword:"enum",params:{allowedValues: schema48.properties["cache-control"].enum},message:"must be equal to one of the allowed values"}];
+validate52.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/enum",keyword:"enum",params:{allowedValues: schema53.properties["cache-control"].enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid0 = _errs3 === errors;
@@ -7804,7 +8660,7 @@ if(valid0){
 if(data["payment-required"] !== undefined){
 const _errs5 = errors;
 if(typeof data["payment-required"] !== "string"){
-validate47.errors = [{instancePath:instancePath+"/payment-required",schemaPath:"#/properties/payment-required/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate52.errors = [{instancePath:instancePath+"/payment-required",schemaPath:"#/properties/payment-required/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs5 === errors;
@@ -7817,18 +8673,18 @@ if(data["x-x402-balance"] !== undefined){
 let data3 = data["x-x402-balance"];
 const _errs7 = errors;
 if(!(((typeof data3 == "number") && (!(data3 % 1) && !isNaN(data3))) && (isFinite(data3)))){
-validate47.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate52.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs7){
 if((typeof data3 == "number") && (isFinite(data3))){
 if(data3 < 0 || isNaN(data3)){
-validate47.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate52.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 else {
 if(!(formats30.validate(data3))){
-validate47.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+validate52.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
 return false;
 }
 }
@@ -7844,18 +8700,18 @@ if(data["x-x402-charged"] !== undefined){
 let data4 = data["x-x402-charged"];
 const _errs9 = errors;
 if(!(((typeof data4 == "number") && (!(data4 % 1) && !isNaN(data4))) && (isFinite(data4)))){
-validate47.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate52.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs9){
 if((typeof data4 == "number") && (isFinite(data4))){
 if(data4 < 0 || isNaN(data4)){
-validate47.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate52.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 else {
 if(!(formats30.validate(data4))){
-validate47.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+validate52.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
 return false;
 }
 }
@@ -7871,13 +8727,13 @@ if(data["x-ratelimit-limit"] !== undefined){
 let data5 = data["x-ratelimit-limit"];
 const _errs11 = errors;
 if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
-validate47.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate52.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs11){
 if((typeof data5 == "number") && (isFinite(data5))){
 if(data5 < 1 || isNaN(data5)){
-validate47.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+validate52.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
 }
@@ -7891,7 +8747,7 @@ if(valid0){
 if(data["x-ratelimit-policy"] !== undefined){
 const _errs13 = errors;
 if(typeof data["x-ratelimit-policy"] !== "string"){
-validate47.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate52.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs13 === errors;
@@ -7904,13 +8760,13 @@ if(data["x-ratelimit-remaining"] !== undefined){
 let data7 = data["x-ratelimit-remaining"];
 const _errs15 = errors;
 if(!(((typeof data7 == "number") && (!(data7 % 1) && !isNaN(data7))) && (isFinite(data7)))){
-validate47.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate52.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs15){
 if((typeof data7 == "number") && (isFinite(data7))){
 if(data7 < 0 || isNaN(data7)){
-validate47.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate52.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -7925,13 +8781,13 @@ if(data["x-ratelimit-reset"] !== undefined){
 let data8 = data["x-ratelimit-reset"];
 const _errs17 = errors;
 if(!(((typeof data8 == "number") && (!(data8 % 1) && !isNaN(data8))) && (isFinite(data8)))){
-validate47.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate52.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs17){
 if((typeof data8 == "number") && (isFinite(data8))){
 if(data8 < 0 || isNaN(data8)){
-validate47.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate52.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -7945,7 +8801,7 @@ if(valid0){
 if(data["x-ratelimit-scope"] !== undefined){
 const _errs19 = errors;
 if(typeof data["x-ratelimit-scope"] !== "string"){
-validate47.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate52.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs19 === errors;
@@ -7965,18 +8821,18 @@ var valid0 = true;
 }
 }
 else {
-validate47.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate52.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
-validate47.errors = vErrors;
+validate52.errors = vErrors;
 return errors === 0;
 }
 
-export const getX402Speech402Body0 = validate48;
-const schema49 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["PAYMENT_REQUIRED"]}}}}}]};
+export const getX402Speech402Body0 = validate53;
+const schema54 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["PAYMENT_REQUIRED"]}}}}}]};
 
-function validate48(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate53(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 const _errs0 = errors;
@@ -7984,7 +8840,7 @@ if(errors === _errs0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data.error === undefined) && (missing0 = "error")){
-validate48.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate53.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -7995,7 +8851,7 @@ if(errors === _errs2){
 if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
 let missing1;
 if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate48.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+validate53.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
 }
 else {
@@ -8003,11 +8859,11 @@ if(data0.code !== undefined){
 let data1 = data0.code;
 const _errs4 = errors;
 if(typeof data1 !== "string"){
-validate48.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate53.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate48.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema49.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate53.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema54.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid2 = _errs4 === errors;
@@ -8019,7 +8875,7 @@ if(valid2){
 if(data0.message !== undefined){
 const _errs6 = errors;
 if(typeof data0.message !== "string"){
-validate48.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate53.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid2 = _errs6 === errors;
@@ -8032,7 +8888,7 @@ if(data0.details !== undefined){
 let data3 = data0.details;
 const _errs8 = errors;
 if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate48.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema49.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+validate53.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema54.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
 return false;
 }
 var valid2 = _errs8 === errors;
@@ -8045,7 +8901,7 @@ var valid2 = true;
 }
 }
 else {
-validate48.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate53.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -8053,7 +8909,7 @@ return false;
 }
 }
 else {
-validate48.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate53.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -8070,44 +8926,44 @@ if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
 if(data4.code !== undefined){
 let data5 = data4.code;
 if(typeof data5 !== "string"){
-validate48.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate53.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data5 === "PAYMENT_REQUIRED")){
-validate48.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema49.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate53.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema54.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 }
 }
 else {
-validate48.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate53.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 }
 }
 else {
-validate48.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate53.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 var valid0 = _errs11 === errors;
 }
-validate48.errors = vErrors;
+validate53.errors = vErrors;
 return errors === 0;
 }
 
-export const getX402Speech409Headers = validate49;
-const schema50 = {"type":"object","coerce":{"x-x402-balance":"number","x-x402-charged":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"x-x402-balance":{"type":"integer","format":"int64","minimum":0},"x-x402-charged":{"type":"integer","format":"int64","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+export const getX402Speech409Headers = validate54;
+const schema55 = {"type":"object","coerce":{"x-x402-balance":"number","x-x402-charged":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"x-x402-balance":{"type":"integer","format":"int64","minimum":0},"x-x402-charged":{"type":"integer","format":"int64","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
 
-function validate49(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate54(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")){
-validate49.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate54.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -8133,12 +8989,12 @@ if(errors === _errs1){
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!(formats0.test(data0))){
-validate49.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate54.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate49.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate54.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -8153,18 +9009,18 @@ if(data["x-x402-balance"] !== undefined){
 let data1 = data["x-x402-balance"];
 const _errs3 = errors;
 if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
-validate49.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate54.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs3){
 if((typeof data1 == "number") && (isFinite(data1))){
 if(data1 < 0 || isNaN(data1)){
-validate49.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate54.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 else {
 if(!(formats30.validate(data1))){
-validate49.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+validate54.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
 return false;
 }
 }
@@ -8180,18 +9036,18 @@ if(data["x-x402-charged"] !== undefined){
 let data2 = data["x-x402-charged"];
 const _errs5 = errors;
 if(!(((typeof data2 == "number") && (!(data2 % 1) && !isNaN(data2))) && (isFinite(data2)))){
-validate49.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate54.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs5){
 if((typeof data2 == "number") && (isFinite(data2))){
 if(data2 < 0 || isNaN(data2)){
-validate49.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate54.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 else {
 if(!(formats30.validate(data2))){
-validate49.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+validate54.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
 return false;
 }
 }
@@ -8207,13 +9063,13 @@ if(data["x-ratelimit-limit"] !== undefined){
 let data3 = data["x-ratelimit-limit"];
 const _errs7 = errors;
 if(!(((typeof data3 == "number") && (!(data3 % 1) && !isNaN(data3))) && (isFinite(data3)))){
-validate49.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate54.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs7){
 if((typeof data3 == "number") && (isFinite(data3))){
 if(data3 < 1 || isNaN(data3)){
-validate49.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+validate54.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
 }
@@ -8227,7 +9083,7 @@ if(valid0){
 if(data["x-ratelimit-policy"] !== undefined){
 const _errs9 = errors;
 if(typeof data["x-ratelimit-policy"] !== "string"){
-validate49.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate54.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs9 === errors;
@@ -8240,13 +9096,13 @@ if(data["x-ratelimit-remaining"] !== undefined){
 let data5 = data["x-ratelimit-remaining"];
 const _errs11 = errors;
 if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
-validate49.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate54.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs11){
 if((typeof data5 == "number") && (isFinite(data5))){
 if(data5 < 0 || isNaN(data5)){
-validate49.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate54.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -8261,13 +9117,13 @@ if(data["x-ratelimit-reset"] !== undefined){
 let data6 = data["x-ratelimit-reset"];
 const _errs13 = errors;
 if(!(((typeof data6 == "number") && (!(data6 % 1) && !isNaN(data6))) && (isFinite(data6)))){
-validate49.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate54.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs13){
 if((typeof data6 == "number") && (isFinite(data6))){
 if(data6 < 0 || isNaN(data6)){
-validate49.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate54.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -8281,7 +9137,7 @@ if(valid0){
 if(data["x-ratelimit-scope"] !== undefined){
 const _errs15 = errors;
 if(typeof data["x-ratelimit-scope"] !== "string"){
-validate49.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate54.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs15 === errors;
@@ -8299,18 +9155,18 @@ var valid0 = true;
 }
 }
 else {
-validate49.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate54.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
-validate49.errors = vErrors;
+validate54.errors = vErrors;
 return errors === 0;
 }
 
-export const getX402Speech409Body0 = validate50;
-const schema51 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","PREPAID_NONCE_REPLAYED"]}}}}}]};
+export const getX402Speech409Body0 = validate55;
+const schema56 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","PREPAID_NONCE_REPLAYED"]}}}}}]};
 
-function validate50(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate55(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 const _errs0 = errors;
@@ -8318,7 +9174,7 @@ if(errors === _errs0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data.error === undefined) && (missing0 = "error")){
-validate50.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate55.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -8329,7 +9185,7 @@ if(errors === _errs2){
 if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
 let missing1;
 if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate50.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+validate55.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
 }
 else {
@@ -8337,11 +9193,11 @@ if(data0.code !== undefined){
 let data1 = data0.code;
 const _errs4 = errors;
 if(typeof data1 !== "string"){
-validate50.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate55.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate50.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema51.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate55.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema56.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid2 = _errs4 === errors;
@@ -8353,7 +9209,7 @@ if(valid2){
 if(data0.message !== undefined){
 const _errs6 = errors;
 if(typeof data0.message !== "string"){
-validate50.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate55.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid2 = _errs6 === errors;
@@ -8366,7 +9222,7 @@ if(data0.details !== undefined){
 let data3 = data0.details;
 const _errs8 = errors;
 if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate50.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema51.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+validate55.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema56.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
 return false;
 }
 var valid2 = _errs8 === errors;
@@ -8379,7 +9235,7 @@ var valid2 = true;
 }
 }
 else {
-validate50.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate55.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -8387,7 +9243,7 @@ return false;
 }
 }
 else {
-validate50.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate55.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -8404,44 +9260,44 @@ if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
 if(data4.code !== undefined){
 let data5 = data4.code;
 if(typeof data5 !== "string"){
-validate50.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate55.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!((((data5 === "PAYMENT_IDENTIFIER_CONFLICT") || (data5 === "PAYMENT_REPLAY_PENDING")) || (data5 === "PAYMENT_OUTCOME_UNKNOWN")) || (data5 === "PREPAID_NONCE_REPLAYED"))){
-validate50.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema51.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate55.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema56.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 }
 }
 else {
-validate50.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate55.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 }
 }
 else {
-validate50.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate55.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 var valid0 = _errs11 === errors;
 }
-validate50.errors = vErrors;
+validate55.errors = vErrors;
 return errors === 0;
 }
 
-export const getX402Speech503Headers = validate51;
-const schema52 = {"type":"object","coerce":{"retry-after":"number","x-x402-balance":"number","x-x402-charged":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"retry-after":{"type":"integer","minimum":1},"x-x402-balance":{"type":"integer","format":"int64","minimum":0},"x-x402-charged":{"type":"integer","format":"int64","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+export const getX402Speech503Headers = validate56;
+const schema57 = {"type":"object","coerce":{"retry-after":"number","x-x402-balance":"number","x-x402-charged":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"retry-after":{"type":"integer","minimum":1},"x-x402-balance":{"type":"integer","format":"int64","minimum":0},"x-x402-charged":{"type":"integer","format":"int64","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
 
-function validate51(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate56(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")){
-validate51.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate56.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -8470,12 +9326,12 @@ if(errors === _errs1){
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!(formats0.test(data0))){
-validate51.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate56.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate51.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate56.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -8490,13 +9346,13 @@ if(data["retry-after"] !== undefined){
 let data1 = data["retry-after"];
 const _errs3 = errors;
 if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
-validate51.errors = [{instancePath:instancePath+"/retry-after",schemaPath:"#/properties/retry-after/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate56.errors = [{instancePath:instancePath+"/retry-after",schemaPath:"#/properties/retry-after/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs3){
 if((typeof data1 == "number") && (isFinite(data1))){
 if(data1 < 1 || isNaN(data1)){
-validate51.errors = [{instancePath:instancePath+"/retry-after",schemaPath:"#/properties/retry-after/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+validate56.errors = [{instancePath:instancePath+"/retry-after",schemaPath:"#/properties/retry-after/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
 }
@@ -8511,18 +9367,18 @@ if(data["x-x402-balance"] !== undefined){
 let data2 = data["x-x402-balance"];
 const _errs5 = errors;
 if(!(((typeof data2 == "number") && (!(data2 % 1) && !isNaN(data2))) && (isFinite(data2)))){
-validate51.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate56.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs5){
 if((typeof data2 == "number") && (isFinite(data2))){
 if(data2 < 0 || isNaN(data2)){
-validate51.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate56.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 else {
 if(!(formats30.validate(data2))){
-validate51.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+validate56.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
 return false;
 }
 }
@@ -8538,18 +9394,18 @@ if(data["x-x402-charged"] !== undefined){
 let data3 = data["x-x402-charged"];
 const _errs7 = errors;
 if(!(((typeof data3 == "number") && (!(data3 % 1) && !isNaN(data3))) && (isFinite(data3)))){
-validate51.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate56.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs7){
 if((typeof data3 == "number") && (isFinite(data3))){
 if(data3 < 0 || isNaN(data3)){
-validate51.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate56.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 else {
 if(!(formats30.validate(data3))){
-validate51.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+validate56.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
 return false;
 }
 }
@@ -8565,13 +9421,13 @@ if(data["x-ratelimit-limit"] !== undefined){
 let data4 = data["x-ratelimit-limit"];
 const _errs9 = errors;
 if(!(((typeof data4 == "number") && (!(data4 % 1) && !isNaN(data4))) && (isFinite(data4)))){
-validate51.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate56.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs9){
 if((typeof data4 == "number") && (isFinite(data4))){
 if(data4 < 1 || isNaN(data4)){
-validate51.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+validate56.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
 }
@@ -8585,7 +9441,7 @@ if(valid0){
 if(data["x-ratelimit-policy"] !== undefined){
 const _errs11 = errors;
 if(typeof data["x-ratelimit-policy"] !== "string"){
-validate51.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate56.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs11 === errors;
@@ -8598,13 +9454,13 @@ if(data["x-ratelimit-remaining"] !== undefined){
 let data6 = data["x-ratelimit-remaining"];
 const _errs13 = errors;
 if(!(((typeof data6 == "number") && (!(data6 % 1) && !isNaN(data6))) && (isFinite(data6)))){
-validate51.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate56.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs13){
 if((typeof data6 == "number") && (isFinite(data6))){
 if(data6 < 0 || isNaN(data6)){
-validate51.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate56.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -8619,13 +9475,13 @@ if(data["x-ratelimit-reset"] !== undefined){
 let data7 = data["x-ratelimit-reset"];
 const _errs15 = errors;
 if(!(((typeof data7 == "number") && (!(data7 % 1) && !isNaN(data7))) && (isFinite(data7)))){
-validate51.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate56.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs15){
 if((typeof data7 == "number") && (isFinite(data7))){
 if(data7 < 0 || isNaN(data7)){
-validate51.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate56.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -8639,7 +9495,7 @@ if(valid0){
 if(data["x-ratelimit-scope"] !== undefined){
 const _errs17 = errors;
 if(typeof data["x-ratelimit-scope"] !== "string"){
-validate51.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate56.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs17 === errors;
@@ -8658,18 +9514,18 @@ var valid0 = true;
 }
 }
 else {
-validate51.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate56.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
-validate51.errors = vErrors;
+validate56.errors = vErrors;
 return errors === 0;
 }
 
-export const getX402Speech503Body0 = validate52;
-const schema53 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["TTS_UNAVAILABLE","TTS_PROVIDER_NOT_CONFIGURED","CONFIG_ERROR","REPLAY_CACHE_UNAVAILABLE"]}}}}}]};
+export const getX402Speech503Body0 = validate57;
+const schema58 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["TTS_UNAVAILABLE","TTS_PROVIDER_NOT_CONFIGURED","CONFIG_ERROR","REPLAY_CACHE_UNAVAILABLE"]}}}}}]};
 
-function validate52(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate57(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 const _errs0 = errors;
@@ -8677,7 +9533,7 @@ if(errors === _errs0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data.error === undefined) && (missing0 = "error")){
-validate52.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate57.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -8688,7 +9544,7 @@ if(errors === _errs2){
 if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
 let missing1;
 if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate52.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+validate57.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
 }
 else {
@@ -8696,11 +9552,11 @@ if(data0.code !== undefined){
 let data1 = data0.code;
 const _errs4 = errors;
 if(typeof data1 !== "string"){
-validate52.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate57.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate52.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema53.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate57.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema58.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid2 = _errs4 === errors;
@@ -8712,7 +9568,7 @@ if(valid2){
 if(data0.message !== undefined){
 const _errs6 = errors;
 if(typeof data0.message !== "string"){
-validate52.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate57.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid2 = _errs6 === errors;
@@ -8725,7 +9581,7 @@ if(data0.details !== undefined){
 let data3 = data0.details;
 const _errs8 = errors;
 if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate52.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema53.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+validate57.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema58.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
 return false;
 }
 var valid2 = _errs8 === errors;
@@ -8738,7 +9594,7 @@ var valid2 = true;
 }
 }
 else {
-validate52.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate57.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -8746,7 +9602,7 @@ return false;
 }
 }
 else {
-validate52.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate57.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -8763,44 +9619,44 @@ if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
 if(data4.code !== undefined){
 let data5 = data4.code;
 if(typeof data5 !== "string"){
-validate52.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate57.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!((((data5 === "TTS_UNAVAILABLE") || (data5 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data5 === "CONFIG_ERROR")) || (data5 === "REPLAY_CACHE_UNAVAILABLE"))){
-validate52.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema53.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate57.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema58.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 }
 }
 else {
-validate52.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate57.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 }
 }
 else {
-validate52.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate57.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 var valid0 = _errs11 === errors;
 }
-validate52.errors = vErrors;
+validate57.errors = vErrors;
 return errors === 0;
 }
 
-export const edge405Headers = validate53;
-const schema54 = {"type":"object","required":["x-trace-id","allow"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"allow":{"type":"string"}}};
+export const edge405Headers = validate58;
+const schema59 = {"type":"object","required":["x-trace-id","allow"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"allow":{"type":"string"}}};
 
-function validate53(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate58(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if(((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data.allow === undefined) && (missing0 = "allow"))){
-validate53.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate58.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -8811,12 +9667,12 @@ if(errors === _errs1){
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!(formats0.test(data0))){
-validate53.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate58.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate53.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate58.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -8830,7 +9686,7 @@ if(valid0){
 if(data.allow !== undefined){
 const _errs3 = errors;
 if(typeof data.allow !== "string"){
-validate53.errors = [{instancePath:instancePath+"/allow",schemaPath:"#/properties/allow/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate58.errors = [{instancePath:instancePath+"/allow",schemaPath:"#/properties/allow/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs3 === errors;
@@ -8842,11 +9698,11 @@ var valid0 = true;
 }
 }
 else {
-validate53.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate58.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
-validate53.errors = vErrors;
+validate58.errors = vErrors;
 return errors === 0;
 }
 
@@ -8902,15 +9758,38 @@ export const createSpeech502Headers = getSpeech400Headers;
 export const createSpeech502Body0 = getSpeech502Body0;
 export const createSpeech503Headers = getSpeech503Headers;
 export const createSpeech503Body0 = getSpeech503Body0;
+export const getJob200Headers = getServiceMetadata200Headers;
+export const getJob200Body0 = getSpeech202Body0;
+export const getJob404Headers = getHealth200Headers;
+export const getJob429Headers = getHealth429Headers;
+export const getJob429Body0 = getHealth429Body0;
+export const getJob500Headers = getHealth200Headers;
+export const getJob500Body0 = getHealth500Body0;
+export const getJob503Headers = getHealth200Headers;
+export const getJob503Body0 = getServiceMetadata503Body0;
+export const getJobAudio400Headers = getHealth200Headers;
+export const getJobAudio401Headers = getSpeech400Headers;
+export const getJobAudio404Headers = getSpeech400Headers;
+export const getJobAudio404Body0 = getJob404Body0;
+export const getJobAudio409Headers = getHealth429Headers;
+export const getJobAudio410Headers = getSpeech400Headers;
+export const getJobAudio416Body0 = getJobAudio400Body0;
+export const getJobAudio429Headers = getHealth429Headers;
+export const getJobAudio429Body0 = getHealth429Body0;
+export const getJobAudio500Headers = getHealth200Headers;
+export const getJobAudio500Body0 = getHealth500Body0;
+export const getJobAudio503Headers = getHealth200Headers;
+export const getJobAudio503Body0 = getServiceMetadata503Body0;
 export const showTopUp200Headers = getHealth200Headers;
 export const showTopUp400Headers = getHealth200Headers;
 export const showTopUp400Body0 = showTopUp200Body0;
+export const showTopUp400Body1 = getJobAudio400Body0;
 export const showTopUp429Headers = getHealth429Headers;
 export const showTopUp429Body0 = getHealth429Body0;
 export const showTopUp500Headers = getHealth200Headers;
 export const showTopUp500Body0 = showTopUp200Body0;
 export const startTopUp400Headers = getHealth200Headers;
-export const startTopUp400Body0 = showTopUp400Body1;
+export const startTopUp400Body0 = getJobAudio400Body0;
 export const startTopUp400Body1 = showTopUp200Body0;
 export const startTopUp413Headers = getHealth200Headers;
 export const startTopUp415Headers = getHealth200Headers;
@@ -8938,7 +9817,7 @@ export const completeTopUp503Headers = getHealth200Headers;
 export const completeTopUp503Body0 = showTopUp200Body0;
 export const getTopUpStatus200Headers = getServiceMetadata200Headers;
 export const getTopUpStatus400Headers = getHealth200Headers;
-export const getTopUpStatus400Body0 = showTopUp400Body1;
+export const getTopUpStatus400Body0 = getJobAudio400Body0;
 export const getTopUpStatus404Headers = getServiceMetadata200Headers;
 export const getTopUpStatus404Body0 = getTopUpStatus200Body0;
 export const getTopUpStatus429Headers = getHealth429Headers;
@@ -8949,6 +9828,7 @@ export const getTopUpStatus503Headers = getHealth200Headers;
 export const getTopUpStatus503Body0 = getServiceMetadata503Body0;
 export const getCredits200Headers = getServiceMetadata200Headers;
 export const getCredits404Headers = getHealth200Headers;
+export const getCredits404Body0 = getJob404Body0;
 export const getCredits429Headers = getHealth429Headers;
 export const getCredits429Body0 = getHealth429Body0;
 export const getCredits500Headers = getHealth200Headers;
@@ -8969,6 +9849,7 @@ export const createQuote503Headers = getHealth200Headers;
 export const createQuote503Body0 = getServiceMetadata503Body0;
 export const getX402Speech400Headers = getSpeech400Headers;
 export const getX402Speech401Headers = getSpeech400Headers;
+export const getX402Speech401Body0 = getJobAudio401Body0;
 export const getX402Speech413Headers = getHealth200Headers;
 export const getX402Speech413Body0 = getSpeech413Body0;
 export const getX402Speech429Headers = getHealth429Headers;
@@ -8981,7 +9862,7 @@ export const createX402Speech200Headers = getX402Speech200Headers;
 export const createX402Speech400Headers = getSpeech400Headers;
 export const createX402Speech400Body0 = getX402Speech400Body0;
 export const createX402Speech401Headers = getSpeech400Headers;
-export const createX402Speech401Body0 = getX402Speech401Body0;
+export const createX402Speech401Body0 = getJobAudio401Body0;
 export const createX402Speech402Headers = getX402Speech402Headers;
 export const createX402Speech402Body0 = getX402Speech402Body0;
 export const createX402Speech409Headers = getX402Speech409Headers;
@@ -8999,16 +9880,16 @@ export const createX402Speech502Body0 = getSpeech502Body0;
 export const createX402Speech503Headers = getX402Speech503Headers;
 export const createX402Speech503Body0 = getX402Speech503Body0;
 export const edge400Headers = getHealth200Headers;
-export const edge400Body0 = showTopUp400Body1;
+export const edge400Body0 = getJobAudio400Body0;
 export const edge404Headers = getHealth200Headers;
-export const edge404Body0 = getCredits404Body0;
-export const edge405Body0 = showTopUp400Body1;
+export const edge404Body0 = getJob404Body0;
+export const edge405Body0 = getJobAudio400Body0;
 export const edge408Headers = getHealth200Headers;
-export const edge408Body0 = showTopUp400Body1;
+export const edge408Body0 = getJobAudio400Body0;
 export const edge413Headers = getHealth200Headers;
 export const edge413Body0 = startTopUp413Body0;
 export const edge417Headers = getHealth200Headers;
-export const edge417Body0 = showTopUp400Body1;
+export const edge417Body0 = getJobAudio400Body0;
 export const edge429Headers = getHealth429Headers;
 export const edge429Body0 = getHealth429Body0;
 export const edge431Headers = getHealth200Headers;
@@ -9071,6 +9952,26 @@ export const responseValidators = {
     500: { headers: createSpeech500Headers, body: { 'application/json': createSpeech500Body0 } },
     502: { headers: createSpeech502Headers, body: { 'application/json': createSpeech502Body0 } },
     503: { headers: createSpeech503Headers, body: { 'application/json': createSpeech503Body0 } },
+  },
+  getJob: {
+    200: { headers: getJob200Headers, body: { 'application/json': getJob200Body0 } },
+    404: { headers: getJob404Headers, body: { 'application/json': getJob404Body0 } },
+    429: { headers: getJob429Headers, body: { 'application/json': getJob429Body0 } },
+    500: { headers: getJob500Headers, body: { 'application/json': getJob500Body0 } },
+    503: { headers: getJob503Headers, body: { 'application/json': getJob503Body0 } },
+  },
+  getJobAudio: {
+    200: { headers: getJobAudio200Headers, body: {  } },
+    206: { headers: getJobAudio206Headers, body: {  } },
+    400: { headers: getJobAudio400Headers, body: { 'application/json': getJobAudio400Body0 } },
+    401: { headers: getJobAudio401Headers, body: { 'application/json': getJobAudio401Body0 } },
+    404: { headers: getJobAudio404Headers, body: { 'application/json': getJobAudio404Body0 } },
+    409: { headers: getJobAudio409Headers, body: { 'application/json': getJobAudio409Body0 } },
+    410: { headers: getJobAudio410Headers, body: { 'application/json': getJobAudio410Body0 } },
+    416: { headers: getJobAudio416Headers, body: { 'application/json': getJobAudio416Body0 } },
+    429: { headers: getJobAudio429Headers, body: { 'application/json': getJobAudio429Body0 } },
+    500: { headers: getJobAudio500Headers, body: { 'application/json': getJobAudio500Body0 } },
+    503: { headers: getJobAudio503Headers, body: { 'application/json': getJobAudio503Body0 } },
   },
   showTopUp: {
     200: { headers: showTopUp200Headers, body: { 'text/html': showTopUp200Body0 } },

@@ -565,10 +565,101 @@ validate15.errors = vErrors;
 return errors === 0;
 }
 
-export const showTopUpQuery = validate16;
-const schema17 = {"type":"object","required":[],"properties":{"amount":{"type":"string"},"account":{"type":"string","maxLength":100},"challenge":{"type":"string","maxLength":100}}};
+export const getJobParams = validate16;
+const schema17 = {"type":"object","required":["jobId"],"properties":{"jobId":{"type":"string","minLength":1}}};
 
 function validate16(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.jobId === undefined) && (missing0 = "jobId")){
+validate16.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema17.required,parentSchema:schema17,data}];
+return false;
+}
+else {
+if(data.jobId !== undefined){
+let data0 = data.jobId;
+const _errs1 = errors;
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(func2(data0) < 1){
+validate16.errors = [{instancePath:instancePath+"/jobId",schemaPath:"#/properties/jobId/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema17.properties.jobId,data:data0}];
+return false;
+}
+}
+else {
+validate16.errors = [{instancePath:instancePath+"/jobId",schemaPath:"#/properties/jobId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema17.properties.jobId.type,parentSchema:schema17.properties.jobId,data:data0}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate16.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema17.type,parentSchema:schema17,data}];
+return false;
+}
+}
+validate16.errors = vErrors;
+return errors === 0;
+}
+
+export const getJobAudioQuery = validate17;
+const schema18 = {"type":"object","required":[],"properties":{"sig":{"type":"string"}}};
+
+function validate17(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.sig !== undefined){
+let data0 = data.sig;
+if(typeof data0 !== "string"){
+validate17.errors = [{instancePath:instancePath+"/sig",schemaPath:"#/properties/sig/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema18.properties.sig.type,parentSchema:schema18.properties.sig,data:data0}];
+return false;
+}
+}
+}
+else {
+validate17.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema18.type,parentSchema:schema18,data}];
+return false;
+}
+}
+validate17.errors = vErrors;
+return errors === 0;
+}
+
+export const getJobAudioHeaders = validate18;
+const schema19 = {"type":"object","required":[],"properties":{"range":{"type":"string"}}};
+
+function validate18(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.range !== undefined){
+let data0 = data.range;
+if(typeof data0 !== "string"){
+validate18.errors = [{instancePath:instancePath+"/range",schemaPath:"#/properties/range/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema19.properties.range.type,parentSchema:schema19.properties.range,data:data0}];
+return false;
+}
+}
+}
+else {
+validate18.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema19.type,parentSchema:schema19,data}];
+return false;
+}
+}
+validate18.errors = vErrors;
+return errors === 0;
+}
+
+export const showTopUpQuery = validate19;
+const schema20 = {"type":"object","required":[],"properties":{"amount":{"type":"string"},"account":{"type":"string","maxLength":100},"challenge":{"type":"string","maxLength":100}}};
+
+function validate19(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
@@ -577,7 +668,7 @@ if(data.amount !== undefined){
 let data0 = data.amount;
 const _errs1 = errors;
 if(typeof data0 !== "string"){
-validate16.errors = [{instancePath:instancePath+"/amount",schemaPath:"#/properties/amount/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema17.properties.amount.type,parentSchema:schema17.properties.amount,data:data0}];
+validate19.errors = [{instancePath:instancePath+"/amount",schemaPath:"#/properties/amount/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema20.properties.amount.type,parentSchema:schema20.properties.amount,data:data0}];
 return false;
 }
 var valid0 = _errs1 === errors;
@@ -592,12 +683,12 @@ const _errs3 = errors;
 if(errors === _errs3){
 if(typeof data1 === "string"){
 if(func2(data1) > 100){
-validate16.errors = [{instancePath:instancePath+"/account",schemaPath:"#/properties/account/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema17.properties.account,data:data1}];
+validate19.errors = [{instancePath:instancePath+"/account",schemaPath:"#/properties/account/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema20.properties.account,data:data1}];
 return false;
 }
 }
 else {
-validate16.errors = [{instancePath:instancePath+"/account",schemaPath:"#/properties/account/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema17.properties.account.type,parentSchema:schema17.properties.account,data:data1}];
+validate19.errors = [{instancePath:instancePath+"/account",schemaPath:"#/properties/account/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema20.properties.account.type,parentSchema:schema20.properties.account,data:data1}];
 return false;
 }
 }
@@ -613,12 +704,12 @@ const _errs5 = errors;
 if(errors === _errs5){
 if(typeof data2 === "string"){
 if(func2(data2) > 100){
-validate16.errors = [{instancePath:instancePath+"/challenge",schemaPath:"#/properties/challenge/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema17.properties.challenge,data:data2}];
+validate19.errors = [{instancePath:instancePath+"/challenge",schemaPath:"#/properties/challenge/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema20.properties.challenge,data:data2}];
 return false;
 }
 }
 else {
-validate16.errors = [{instancePath:instancePath+"/challenge",schemaPath:"#/properties/challenge/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema17.properties.challenge.type,parentSchema:schema17.properties.challenge,data:data2}];
+validate19.errors = [{instancePath:instancePath+"/challenge",schemaPath:"#/properties/challenge/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema20.properties.challenge.type,parentSchema:schema20.properties.challenge,data:data2}];
 return false;
 }
 }
@@ -631,18 +722,18 @@ var valid0 = true;
 }
 }
 else {
-validate16.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema17.type,parentSchema:schema17,data}];
+validate19.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema20.type,parentSchema:schema20,data}];
 return false;
 }
 }
-validate16.errors = vErrors;
+validate19.errors = vErrors;
 return errors === 0;
 }
 
-export const startTopUpFormBody = validate17;
-const schema18 = {"type":"object","required":[],"properties":{"amount":{"type":"string"},"accountId":{"type":"string","maxLength":100},"challengeId":{"type":"string","maxLength":100}}};
+export const startTopUpFormBody = validate20;
+const schema21 = {"type":"object","required":[],"properties":{"amount":{"type":"string"},"accountId":{"type":"string","maxLength":100},"challengeId":{"type":"string","maxLength":100}}};
 
-function validate17(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate20(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
@@ -651,7 +742,7 @@ if(data.amount !== undefined){
 let data0 = data.amount;
 const _errs1 = errors;
 if(typeof data0 !== "string"){
-validate17.errors = [{instancePath:instancePath+"/amount",schemaPath:"#/properties/amount/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema18.properties.amount.type,parentSchema:schema18.properties.amount,data:data0}];
+validate20.errors = [{instancePath:instancePath+"/amount",schemaPath:"#/properties/amount/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema21.properties.amount.type,parentSchema:schema21.properties.amount,data:data0}];
 return false;
 }
 var valid0 = _errs1 === errors;
@@ -666,12 +757,12 @@ const _errs3 = errors;
 if(errors === _errs3){
 if(typeof data1 === "string"){
 if(func2(data1) > 100){
-validate17.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema18.properties.accountId,data:data1}];
+validate20.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema21.properties.accountId,data:data1}];
 return false;
 }
 }
 else {
-validate17.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema18.properties.accountId.type,parentSchema:schema18.properties.accountId,data:data1}];
+validate20.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema21.properties.accountId.type,parentSchema:schema21.properties.accountId,data:data1}];
 return false;
 }
 }
@@ -687,12 +778,12 @@ const _errs5 = errors;
 if(errors === _errs5){
 if(typeof data2 === "string"){
 if(func2(data2) > 100){
-validate17.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema18.properties.challengeId,data:data2}];
+validate20.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema21.properties.challengeId,data:data2}];
 return false;
 }
 }
 else {
-validate17.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema18.properties.challengeId.type,parentSchema:schema18.properties.challengeId,data:data2}];
+validate20.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema21.properties.challengeId.type,parentSchema:schema21.properties.challengeId,data:data2}];
 return false;
 }
 }
@@ -700,135 +791,6 @@ var valid0 = _errs5 === errors;
 }
 else {
 var valid0 = true;
-}
-}
-}
-}
-else {
-validate17.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema18.type,parentSchema:schema18,data}];
-return false;
-}
-}
-validate17.errors = vErrors;
-return errors === 0;
-}
-
-export const completeTopUpQuery = validate18;
-const schema19 = {"type":"object","required":[],"properties":{"session_id":{"type":"string","maxLength":255}}};
-
-function validate18(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-if(errors === 0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-if(data.session_id !== undefined){
-let data0 = data.session_id;
-const _errs1 = errors;
-if(errors === _errs1){
-if(typeof data0 === "string"){
-if(func2(data0) > 255){
-validate18.errors = [{instancePath:instancePath+"/session_id",schemaPath:"#/properties/session_id/maxLength",keyword:"maxLength",params:{limit: 255},message:"must NOT have more than 255 characters",schema:255,parentSchema:schema19.properties.session_id,data:data0}];
-return false;
-}
-}
-else {
-validate18.errors = [{instancePath:instancePath+"/session_id",schemaPath:"#/properties/session_id/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema19.properties.session_id.type,parentSchema:schema19.properties.session_id,data:data0}];
-return false;
-}
-}
-}
-}
-else {
-validate18.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema19.type,parentSchema:schema19,data}];
-return false;
-}
-}
-validate18.errors = vErrors;
-return errors === 0;
-}
-
-export const getTopUpStatusQuery = validate19;
-const schema20 = {"type":"object","required":["account"],"properties":{"account":{"type":"string","minLength":1,"maxLength":100,"pattern":"\\S"}}};
-const pattern0 = new RegExp("\\S", "u");
-
-function validate19(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-if(errors === 0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((data.account === undefined) && (missing0 = "account")){
-validate19.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema20.required,parentSchema:schema20,data}];
-return false;
-}
-else {
-if(data.account !== undefined){
-let data0 = data.account;
-const _errs1 = errors;
-if(errors === _errs1){
-if(typeof data0 === "string"){
-if(func2(data0) > 100){
-validate19.errors = [{instancePath:instancePath+"/account",schemaPath:"#/properties/account/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema20.properties.account,data:data0}];
-return false;
-}
-else {
-if(func2(data0) < 1){
-validate19.errors = [{instancePath:instancePath+"/account",schemaPath:"#/properties/account/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema20.properties.account,data:data0}];
-return false;
-}
-else {
-if(!pattern0.test(data0)){
-validate19.errors = [{instancePath:instancePath+"/account",schemaPath:"#/properties/account/pattern",keyword:"pattern",params:{pattern: "\\S"},message:"must match pattern \""+"\\S"+"\"",schema:"\\S",parentSchema:schema20.properties.account,data:data0}];
-return false;
-}
-}
-}
-}
-else {
-validate19.errors = [{instancePath:instancePath+"/account",schemaPath:"#/properties/account/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema20.properties.account.type,parentSchema:schema20.properties.account,data:data0}];
-return false;
-}
-}
-}
-}
-}
-else {
-validate19.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema20.type,parentSchema:schema20,data}];
-return false;
-}
-}
-validate19.errors = vErrors;
-return errors === 0;
-}
-
-export const getCreditsParams = validate20;
-const schema21 = {"type":"object","required":["accountId"],"properties":{"accountId":{"type":"string","minLength":1}}};
-
-function validate20(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-if(errors === 0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((data.accountId === undefined) && (missing0 = "accountId")){
-validate20.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema21.required,parentSchema:schema21,data}];
-return false;
-}
-else {
-if(data.accountId !== undefined){
-let data0 = data.accountId;
-const _errs1 = errors;
-if(errors === _errs1){
-if(typeof data0 === "string"){
-if(func2(data0) < 1){
-validate20.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema21.properties.accountId,data:data0}];
-return false;
-}
-}
-else {
-validate20.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema21.properties.accountId.type,parentSchema:schema21.properties.accountId,data:data0}];
-return false;
-}
 }
 }
 }
@@ -842,18 +804,147 @@ validate20.errors = vErrors;
 return errors === 0;
 }
 
-export const createQuoteJsonBody = validate21;
-const schema22 = {"type":"object","required":["textLength","textSha256"],"properties":{"textLength":{"type":"integer","minimum":1},"textSha256":{"type":"string","pattern":"^[a-fA-F0-9]{64}$"},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"}}};
-const pattern1 = new RegExp("^[a-fA-F0-9]{64}$", "u");
+export const completeTopUpQuery = validate21;
+const schema22 = {"type":"object","required":[],"properties":{"session_id":{"type":"string","maxLength":255}}};
 
 function validate21(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.session_id !== undefined){
+let data0 = data.session_id;
+const _errs1 = errors;
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(func2(data0) > 255){
+validate21.errors = [{instancePath:instancePath+"/session_id",schemaPath:"#/properties/session_id/maxLength",keyword:"maxLength",params:{limit: 255},message:"must NOT have more than 255 characters",schema:255,parentSchema:schema22.properties.session_id,data:data0}];
+return false;
+}
+}
+else {
+validate21.errors = [{instancePath:instancePath+"/session_id",schemaPath:"#/properties/session_id/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema22.properties.session_id.type,parentSchema:schema22.properties.session_id,data:data0}];
+return false;
+}
+}
+}
+}
+else {
+validate21.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema22.type,parentSchema:schema22,data}];
+return false;
+}
+}
+validate21.errors = vErrors;
+return errors === 0;
+}
+
+export const getTopUpStatusQuery = validate22;
+const schema23 = {"type":"object","required":["account"],"properties":{"account":{"type":"string","minLength":1,"maxLength":100,"pattern":"\\S"}}};
+const pattern0 = new RegExp("\\S", "u");
+
+function validate22(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.account === undefined) && (missing0 = "account")){
+validate22.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema23.required,parentSchema:schema23,data}];
+return false;
+}
+else {
+if(data.account !== undefined){
+let data0 = data.account;
+const _errs1 = errors;
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(func2(data0) > 100){
+validate22.errors = [{instancePath:instancePath+"/account",schemaPath:"#/properties/account/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema23.properties.account,data:data0}];
+return false;
+}
+else {
+if(func2(data0) < 1){
+validate22.errors = [{instancePath:instancePath+"/account",schemaPath:"#/properties/account/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema23.properties.account,data:data0}];
+return false;
+}
+else {
+if(!pattern0.test(data0)){
+validate22.errors = [{instancePath:instancePath+"/account",schemaPath:"#/properties/account/pattern",keyword:"pattern",params:{pattern: "\\S"},message:"must match pattern \""+"\\S"+"\"",schema:"\\S",parentSchema:schema23.properties.account,data:data0}];
+return false;
+}
+}
+}
+}
+else {
+validate22.errors = [{instancePath:instancePath+"/account",schemaPath:"#/properties/account/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema23.properties.account.type,parentSchema:schema23.properties.account,data:data0}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate22.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema23.type,parentSchema:schema23,data}];
+return false;
+}
+}
+validate22.errors = vErrors;
+return errors === 0;
+}
+
+export const getCreditsParams = validate23;
+const schema24 = {"type":"object","required":["accountId"],"properties":{"accountId":{"type":"string","minLength":1}}};
+
+function validate23(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.accountId === undefined) && (missing0 = "accountId")){
+validate23.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema24.required,parentSchema:schema24,data}];
+return false;
+}
+else {
+if(data.accountId !== undefined){
+let data0 = data.accountId;
+const _errs1 = errors;
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(func2(data0) < 1){
+validate23.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema24.properties.accountId,data:data0}];
+return false;
+}
+}
+else {
+validate23.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema24.properties.accountId.type,parentSchema:schema24.properties.accountId,data:data0}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate23.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema24.type,parentSchema:schema24,data}];
+return false;
+}
+}
+validate23.errors = vErrors;
+return errors === 0;
+}
+
+export const createQuoteJsonBody = validate24;
+const schema25 = {"type":"object","required":["textLength","textSha256"],"properties":{"textLength":{"type":"integer","minimum":1},"textSha256":{"type":"string","pattern":"^[a-fA-F0-9]{64}$"},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"}}};
+const pattern1 = new RegExp("^[a-fA-F0-9]{64}$", "u");
+
+function validate24(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if(((data.textLength === undefined) && (missing0 = "textLength")) || ((data.textSha256 === undefined) && (missing0 = "textSha256"))){
-validate21.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema22.required,parentSchema:schema22,data}];
+validate24.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema25.required,parentSchema:schema25,data}];
 return false;
 }
 else {
@@ -861,13 +952,13 @@ if(data.textLength !== undefined){
 let data0 = data.textLength;
 const _errs1 = errors;
 if(!(((typeof data0 == "number") && (!(data0 % 1) && !isNaN(data0))) && (isFinite(data0)))){
-validate21.errors = [{instancePath:instancePath+"/textLength",schemaPath:"#/properties/textLength/type",keyword:"type",params:{type: "integer"},message:"must be integer",schema:schema22.properties.textLength.type,parentSchema:schema22.properties.textLength,data:data0}];
+validate24.errors = [{instancePath:instancePath+"/textLength",schemaPath:"#/properties/textLength/type",keyword:"type",params:{type: "integer"},message:"must be integer",schema:schema25.properties.textLength.type,parentSchema:schema25.properties.textLength,data:data0}];
 return false;
 }
 if(errors === _errs1){
 if((typeof data0 == "number") && (isFinite(data0))){
 if(data0 < 1 || isNaN(data0)){
-validate21.errors = [{instancePath:instancePath+"/textLength",schemaPath:"#/properties/textLength/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1",schema:1,parentSchema:schema22.properties.textLength,data:data0}];
+validate24.errors = [{instancePath:instancePath+"/textLength",schemaPath:"#/properties/textLength/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1",schema:1,parentSchema:schema25.properties.textLength,data:data0}];
 return false;
 }
 }
@@ -884,12 +975,12 @@ const _errs3 = errors;
 if(errors === _errs3){
 if(typeof data1 === "string"){
 if(!pattern1.test(data1)){
-validate21.errors = [{instancePath:instancePath+"/textSha256",schemaPath:"#/properties/textSha256/pattern",keyword:"pattern",params:{pattern: "^[a-fA-F0-9]{64}$"},message:"must match pattern \""+"^[a-fA-F0-9]{64}$"+"\"",schema:"^[a-fA-F0-9]{64}$",parentSchema:schema22.properties.textSha256,data:data1}];
+validate24.errors = [{instancePath:instancePath+"/textSha256",schemaPath:"#/properties/textSha256/pattern",keyword:"pattern",params:{pattern: "^[a-fA-F0-9]{64}$"},message:"must match pattern \""+"^[a-fA-F0-9]{64}$"+"\"",schema:"^[a-fA-F0-9]{64}$",parentSchema:schema25.properties.textSha256,data:data1}];
 return false;
 }
 }
 else {
-validate21.errors = [{instancePath:instancePath+"/textSha256",schemaPath:"#/properties/textSha256/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema22.properties.textSha256.type,parentSchema:schema22.properties.textSha256,data:data1}];
+validate24.errors = [{instancePath:instancePath+"/textSha256",schemaPath:"#/properties/textSha256/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema25.properties.textSha256.type,parentSchema:schema25.properties.textSha256,data:data1}];
 return false;
 }
 }
@@ -905,18 +996,18 @@ const _errs5 = errors;
 if(errors === _errs5){
 if(typeof data2 === "string"){
 if(func2(data2) > 100){
-validate21.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema22.properties.model,data:data2}];
+validate24.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema25.properties.model,data:data2}];
 return false;
 }
 else {
 if(func2(data2) < 1){
-validate21.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema22.properties.model,data:data2}];
+validate24.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema25.properties.model,data:data2}];
 return false;
 }
 }
 }
 else {
-validate21.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema22.properties.model.type,parentSchema:schema22.properties.model,data:data2}];
+validate24.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema25.properties.model.type,parentSchema:schema25.properties.model,data:data2}];
 return false;
 }
 }
@@ -932,18 +1023,18 @@ const _errs7 = errors;
 if(errors === _errs7){
 if(typeof data3 === "string"){
 if(func2(data3) > 100){
-validate21.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema22.properties.voice,data:data3}];
+validate24.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema25.properties.voice,data:data3}];
 return false;
 }
 else {
 if(func2(data3) < 1){
-validate21.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema22.properties.voice,data:data3}];
+validate24.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema25.properties.voice,data:data3}];
 return false;
 }
 }
 }
 else {
-validate21.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema22.properties.voice.type,parentSchema:schema22.properties.voice,data:data3}];
+validate24.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema25.properties.voice.type,parentSchema:schema25.properties.voice,data:data3}];
 return false;
 }
 }
@@ -959,18 +1050,18 @@ const _errs9 = errors;
 if(errors === _errs9){
 if((typeof data4 == "number") && (isFinite(data4))){
 if(data4 > 2 || isNaN(data4)){
-validate21.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema22.properties.speed,data:data4}];
+validate24.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema25.properties.speed,data:data4}];
 return false;
 }
 else {
 if(data4 < 0.5 || isNaN(data4)){
-validate21.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema22.properties.speed,data:data4}];
+validate24.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema25.properties.speed,data:data4}];
 return false;
 }
 }
 }
 else {
-validate21.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema22.properties.speed.type,parentSchema:schema22.properties.speed,data:data4}];
+validate24.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema25.properties.speed.type,parentSchema:schema25.properties.speed,data:data4}];
 return false;
 }
 }
@@ -986,25 +1077,25 @@ var valid0 = true;
 }
 }
 else {
-validate21.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema22.type,parentSchema:schema22,data}];
+validate24.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema25.type,parentSchema:schema25,data}];
 return false;
 }
 }
-validate21.errors = vErrors;
+validate24.errors = vErrors;
 return errors === 0;
 }
 
-export const getX402SpeechQuery = validate22;
-const schema23 = {"type":"object","coerce":{"speed":"number"},"required":["text"],"properties":{"text":{"type":"string","x-text":{"minLength":1,"maxLength":1500},"x-error-hint":"Send longer texts with POST, up to the model's maxInputCharacters."},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"}}};
+export const getX402SpeechQuery = validate25;
+const schema26 = {"type":"object","coerce":{"speed":"number"},"required":["text"],"properties":{"text":{"type":"string","x-text":{"minLength":1,"maxLength":1500},"x-error-hint":"Send longer texts with POST, up to the model's maxInputCharacters."},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"}}};
 
-function validate22(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate25(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data.text === undefined) && (missing0 = "text")){
-validate22.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema23.required,parentSchema:schema23,data}];
+validate25.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema26.required,parentSchema:schema26,data}];
 return false;
 }
 else {
@@ -1018,24 +1109,24 @@ if(errors === _errs1){
 if(typeof data0 === "string"){
 const length0 = data0.trim().length;
 if(!data0.isWellFormed() || data0.includes("\0")){
-validate22.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema23.properties.text["x-text"],parentSchema:schema23.properties.text,data:data0}];
+validate25.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema26.properties.text["x-text"],parentSchema:schema26.properties.text,data:data0}];
 return false;
 }
 else {
 if(length0 < 1){
-validate22.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema23.properties.text["x-text"],parentSchema:schema23.properties.text,data:data0}];
+validate25.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema26.properties.text["x-text"],parentSchema:schema26.properties.text,data:data0}];
 return false;
 }
 else {
 if(length0 > 1500){
-validate22.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 1500},message:"is not acceptable as speech text",schema:schema23.properties.text["x-text"],parentSchema:schema23.properties.text,data:data0}];
+validate25.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 1500},message:"is not acceptable as speech text",schema:schema26.properties.text["x-text"],parentSchema:schema26.properties.text,data:data0}];
 return false;
 }
 }
 }
 }
 else {
-validate22.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema23.properties.text.type,parentSchema:schema23.properties.text,data:data0}];
+validate25.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema26.properties.text.type,parentSchema:schema26.properties.text,data:data0}];
 return false;
 }
 }
@@ -1051,18 +1142,18 @@ const _errs3 = errors;
 if(errors === _errs3){
 if(typeof data1 === "string"){
 if(func2(data1) > 100){
-validate22.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema23.properties.model,data:data1}];
+validate25.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema26.properties.model,data:data1}];
 return false;
 }
 else {
 if(func2(data1) < 1){
-validate22.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema23.properties.model,data:data1}];
+validate25.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema26.properties.model,data:data1}];
 return false;
 }
 }
 }
 else {
-validate22.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema23.properties.model.type,parentSchema:schema23.properties.model,data:data1}];
+validate25.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema26.properties.model.type,parentSchema:schema26.properties.model,data:data1}];
 return false;
 }
 }
@@ -1078,18 +1169,18 @@ const _errs5 = errors;
 if(errors === _errs5){
 if(typeof data2 === "string"){
 if(func2(data2) > 100){
-validate22.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema23.properties.voice,data:data2}];
+validate25.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema26.properties.voice,data:data2}];
 return false;
 }
 else {
 if(func2(data2) < 1){
-validate22.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema23.properties.voice,data:data2}];
+validate25.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema26.properties.voice,data:data2}];
 return false;
 }
 }
 }
 else {
-validate22.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema23.properties.voice.type,parentSchema:schema23.properties.voice,data:data2}];
+validate25.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema26.properties.voice.type,parentSchema:schema26.properties.voice,data:data2}];
 return false;
 }
 }
@@ -1105,18 +1196,18 @@ const _errs7 = errors;
 if(errors === _errs7){
 if((typeof data3 == "number") && (isFinite(data3))){
 if(data3 > 2 || isNaN(data3)){
-validate22.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema23.properties.speed,data:data3}];
+validate25.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema26.properties.speed,data:data3}];
 return false;
 }
 else {
 if(data3 < 0.5 || isNaN(data3)){
-validate22.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema23.properties.speed,data:data3}];
+validate25.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema26.properties.speed,data:data3}];
 return false;
 }
 }
 }
 else {
-validate22.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema23.properties.speed.type,parentSchema:schema23.properties.speed,data:data3}];
+validate25.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema26.properties.speed.type,parentSchema:schema26.properties.speed,data:data3}];
 return false;
 }
 }
@@ -1131,22 +1222,22 @@ var valid0 = true;
 }
 }
 else {
-validate22.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema23.type,parentSchema:schema23,data}];
+validate25.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema26.type,parentSchema:schema26,data}];
 return false;
 }
 }
-validate22.errors = vErrors;
+validate25.errors = vErrors;
 return errors === 0;
 }
 
-export const getX402SpeechHeaders = validate23;
-const schema24 = {"type":"object","required":[],"properties":{"payment-signature":{"type":"string"},"x-x402-account":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"x-x402-nonce":{"type":"string","minLength":1,"maxLength":128},"x-x402-expiry":{"type":"string","pattern":"^[0-9]{1,15}$"},"x-x402-max-amount":{"type":"string","pattern":"^[0-9]{1,78}$"},"x-x402-signature":{"type":"string","pattern":"^0x[a-fA-F0-9]{130}$"}}};
+export const getX402SpeechHeaders = validate26;
+const schema27 = {"type":"object","required":[],"properties":{"payment-signature":{"type":"string"},"x-x402-account":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"x-x402-nonce":{"type":"string","minLength":1,"maxLength":128},"x-x402-expiry":{"type":"string","pattern":"^[0-9]{1,15}$"},"x-x402-max-amount":{"type":"string","pattern":"^[0-9]{1,78}$"},"x-x402-signature":{"type":"string","pattern":"^0x[a-fA-F0-9]{130}$"}}};
 const pattern2 = new RegExp("^0x[a-fA-F0-9]{40}$", "u");
 const pattern3 = new RegExp("^[0-9]{1,15}$", "u");
 const pattern4 = new RegExp("^[0-9]{1,78}$", "u");
 const pattern5 = new RegExp("^0x[a-fA-F0-9]{130}$", "u");
 
-function validate23(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate26(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
@@ -1155,7 +1246,7 @@ if(data["payment-signature"] !== undefined){
 let data0 = data["payment-signature"];
 const _errs1 = errors;
 if(typeof data0 !== "string"){
-validate23.errors = [{instancePath:instancePath+"/payment-signature",schemaPath:"#/properties/payment-signature/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema24.properties["payment-signature"].type,parentSchema:schema24.properties["payment-signature"],data:data0}];
+validate26.errors = [{instancePath:instancePath+"/payment-signature",schemaPath:"#/properties/payment-signature/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema27.properties["payment-signature"].type,parentSchema:schema27.properties["payment-signature"],data:data0}];
 return false;
 }
 var valid0 = _errs1 === errors;
@@ -1170,12 +1261,12 @@ const _errs3 = errors;
 if(errors === _errs3){
 if(typeof data1 === "string"){
 if(!pattern2.test(data1)){
-validate23.errors = [{instancePath:instancePath+"/x-x402-account",schemaPath:"#/properties/x-x402-account/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\"",schema:"^0x[a-fA-F0-9]{40}$",parentSchema:schema24.properties["x-x402-account"],data:data1}];
+validate26.errors = [{instancePath:instancePath+"/x-x402-account",schemaPath:"#/properties/x-x402-account/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\"",schema:"^0x[a-fA-F0-9]{40}$",parentSchema:schema27.properties["x-x402-account"],data:data1}];
 return false;
 }
 }
 else {
-validate23.errors = [{instancePath:instancePath+"/x-x402-account",schemaPath:"#/properties/x-x402-account/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema24.properties["x-x402-account"].type,parentSchema:schema24.properties["x-x402-account"],data:data1}];
+validate26.errors = [{instancePath:instancePath+"/x-x402-account",schemaPath:"#/properties/x-x402-account/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema27.properties["x-x402-account"].type,parentSchema:schema27.properties["x-x402-account"],data:data1}];
 return false;
 }
 }
@@ -1191,18 +1282,18 @@ const _errs5 = errors;
 if(errors === _errs5){
 if(typeof data2 === "string"){
 if(func2(data2) > 128){
-validate23.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/maxLength",keyword:"maxLength",params:{limit: 128},message:"must NOT have more than 128 characters",schema:128,parentSchema:schema24.properties["x-x402-nonce"],data:data2}];
+validate26.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/maxLength",keyword:"maxLength",params:{limit: 128},message:"must NOT have more than 128 characters",schema:128,parentSchema:schema27.properties["x-x402-nonce"],data:data2}];
 return false;
 }
 else {
 if(func2(data2) < 1){
-validate23.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema24.properties["x-x402-nonce"],data:data2}];
+validate26.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema27.properties["x-x402-nonce"],data:data2}];
 return false;
 }
 }
 }
 else {
-validate23.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema24.properties["x-x402-nonce"].type,parentSchema:schema24.properties["x-x402-nonce"],data:data2}];
+validate26.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema27.properties["x-x402-nonce"].type,parentSchema:schema27.properties["x-x402-nonce"],data:data2}];
 return false;
 }
 }
@@ -1218,12 +1309,12 @@ const _errs7 = errors;
 if(errors === _errs7){
 if(typeof data3 === "string"){
 if(!pattern3.test(data3)){
-validate23.errors = [{instancePath:instancePath+"/x-x402-expiry",schemaPath:"#/properties/x-x402-expiry/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,15}$"},message:"must match pattern \""+"^[0-9]{1,15}$"+"\"",schema:"^[0-9]{1,15}$",parentSchema:schema24.properties["x-x402-expiry"],data:data3}];
+validate26.errors = [{instancePath:instancePath+"/x-x402-expiry",schemaPath:"#/properties/x-x402-expiry/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,15}$"},message:"must match pattern \""+"^[0-9]{1,15}$"+"\"",schema:"^[0-9]{1,15}$",parentSchema:schema27.properties["x-x402-expiry"],data:data3}];
 return false;
 }
 }
 else {
-validate23.errors = [{instancePath:instancePath+"/x-x402-expiry",schemaPath:"#/properties/x-x402-expiry/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema24.properties["x-x402-expiry"].type,parentSchema:schema24.properties["x-x402-expiry"],data:data3}];
+validate26.errors = [{instancePath:instancePath+"/x-x402-expiry",schemaPath:"#/properties/x-x402-expiry/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema27.properties["x-x402-expiry"].type,parentSchema:schema27.properties["x-x402-expiry"],data:data3}];
 return false;
 }
 }
@@ -1239,12 +1330,12 @@ const _errs9 = errors;
 if(errors === _errs9){
 if(typeof data4 === "string"){
 if(!pattern4.test(data4)){
-validate23.errors = [{instancePath:instancePath+"/x-x402-max-amount",schemaPath:"#/properties/x-x402-max-amount/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,78}$"},message:"must match pattern \""+"^[0-9]{1,78}$"+"\"",schema:"^[0-9]{1,78}$",parentSchema:schema24.properties["x-x402-max-amount"],data:data4}];
+validate26.errors = [{instancePath:instancePath+"/x-x402-max-amount",schemaPath:"#/properties/x-x402-max-amount/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,78}$"},message:"must match pattern \""+"^[0-9]{1,78}$"+"\"",schema:"^[0-9]{1,78}$",parentSchema:schema27.properties["x-x402-max-amount"],data:data4}];
 return false;
 }
 }
 else {
-validate23.errors = [{instancePath:instancePath+"/x-x402-max-amount",schemaPath:"#/properties/x-x402-max-amount/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema24.properties["x-x402-max-amount"].type,parentSchema:schema24.properties["x-x402-max-amount"],data:data4}];
+validate26.errors = [{instancePath:instancePath+"/x-x402-max-amount",schemaPath:"#/properties/x-x402-max-amount/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema27.properties["x-x402-max-amount"].type,parentSchema:schema27.properties["x-x402-max-amount"],data:data4}];
 return false;
 }
 }
@@ -1260,12 +1351,12 @@ const _errs11 = errors;
 if(errors === _errs11){
 if(typeof data5 === "string"){
 if(!pattern5.test(data5)){
-validate23.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{130}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{130}$"+"\"",schema:"^0x[a-fA-F0-9]{130}$",parentSchema:schema24.properties["x-x402-signature"],data:data5}];
+validate26.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{130}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{130}$"+"\"",schema:"^0x[a-fA-F0-9]{130}$",parentSchema:schema27.properties["x-x402-signature"],data:data5}];
 return false;
 }
 }
 else {
-validate23.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema24.properties["x-x402-signature"].type,parentSchema:schema24.properties["x-x402-signature"],data:data5}];
+validate26.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema27.properties["x-x402-signature"].type,parentSchema:schema27.properties["x-x402-signature"],data:data5}];
 return false;
 }
 }
@@ -1281,18 +1372,18 @@ var valid0 = true;
 }
 }
 else {
-validate23.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema24.type,parentSchema:schema24,data}];
+validate26.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema27.type,parentSchema:schema27,data}];
 return false;
 }
 }
-validate23.errors = vErrors;
+validate26.errors = vErrors;
 return errors === 0;
 }
 
-export const createX402SpeechJsonBody = validate24;
-const schema25 = {"oneOf":[{"type":"object","required":["quoteToken"],"properties":{"quoteToken":{"type":"string","minLength":1,"maxLength":4096},"text":{"type":"string","x-text":{"minLength":1}},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"}}},{"allOf":[{"type":"object","required":["text"],"properties":{"text":{"type":"string","x-text":{"minLength":1}},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"},"storeAudio":{"type":"boolean"}}},{"not":{"type":"object","required":["quoteToken"],"properties":{"quoteToken":{}}}}]}]};
+export const createX402SpeechJsonBody = validate27;
+const schema28 = {"oneOf":[{"type":"object","required":["quoteToken"],"properties":{"quoteToken":{"type":"string","minLength":1,"maxLength":4096},"text":{"type":"string","x-text":{"minLength":1}},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"}}},{"allOf":[{"type":"object","required":["text"],"properties":{"text":{"type":"string","x-text":{"minLength":1}},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"},"storeAudio":{"type":"boolean"}}},{"not":{"type":"object","required":["quoteToken"],"properties":{"quoteToken":{}}}}]}]};
 
-function validate24(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate27(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 const _errs0 = errors;
@@ -1303,7 +1394,7 @@ if(errors === _errs1){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data.quoteToken === undefined) && (missing0 = "quoteToken")){
-const err0 = {instancePath,schemaPath:"#/oneOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema25.oneOf[0].required,parentSchema:schema25.oneOf[0],data};
+const err0 = {instancePath,schemaPath:"#/oneOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema28.oneOf[0].required,parentSchema:schema28.oneOf[0],data};
 if(vErrors === null){
 vErrors = [err0];
 }
@@ -1319,7 +1410,7 @@ const _errs3 = errors;
 if(errors === _errs3){
 if(typeof data0 === "string"){
 if(func2(data0) > 4096){
-const err1 = {instancePath:instancePath+"/quoteToken",schemaPath:"#/oneOf/0/properties/quoteToken/maxLength",keyword:"maxLength",params:{limit: 4096},message:"must NOT have more than 4096 characters",schema:4096,parentSchema:schema25.oneOf[0].properties.quoteToken,data:data0};
+const err1 = {instancePath:instancePath+"/quoteToken",schemaPath:"#/oneOf/0/properties/quoteToken/maxLength",keyword:"maxLength",params:{limit: 4096},message:"must NOT have more than 4096 characters",schema:4096,parentSchema:schema28.oneOf[0].properties.quoteToken,data:data0};
 if(vErrors === null){
 vErrors = [err1];
 }
@@ -1330,7 +1421,7 @@ errors++;
 }
 else {
 if(func2(data0) < 1){
-const err2 = {instancePath:instancePath+"/quoteToken",schemaPath:"#/oneOf/0/properties/quoteToken/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema25.oneOf[0].properties.quoteToken,data:data0};
+const err2 = {instancePath:instancePath+"/quoteToken",schemaPath:"#/oneOf/0/properties/quoteToken/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema28.oneOf[0].properties.quoteToken,data:data0};
 if(vErrors === null){
 vErrors = [err2];
 }
@@ -1342,7 +1433,7 @@ errors++;
 }
 }
 else {
-const err3 = {instancePath:instancePath+"/quoteToken",schemaPath:"#/oneOf/0/properties/quoteToken/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema25.oneOf[0].properties.quoteToken.type,parentSchema:schema25.oneOf[0].properties.quoteToken,data:data0};
+const err3 = {instancePath:instancePath+"/quoteToken",schemaPath:"#/oneOf/0/properties/quoteToken/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema28.oneOf[0].properties.quoteToken.type,parentSchema:schema28.oneOf[0].properties.quoteToken,data:data0};
 if(vErrors === null){
 vErrors = [err3];
 }
@@ -1365,7 +1456,7 @@ if(errors === _errs5){
 if(typeof data1 === "string"){
 const length0 = data1.trim().length;
 if(!data1.isWellFormed() || data1.includes("\0")){
-const err4 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/0/properties/text/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema25.oneOf[0].properties.text["x-text"],parentSchema:schema25.oneOf[0].properties.text,data:data1};
+const err4 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/0/properties/text/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema28.oneOf[0].properties.text["x-text"],parentSchema:schema28.oneOf[0].properties.text,data:data1};
 if(vErrors === null){
 vErrors = [err4];
 }
@@ -1376,7 +1467,7 @@ errors++;
 }
 else {
 if(length0 < 1){
-const err5 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/0/properties/text/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema25.oneOf[0].properties.text["x-text"],parentSchema:schema25.oneOf[0].properties.text,data:data1};
+const err5 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/0/properties/text/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema28.oneOf[0].properties.text["x-text"],parentSchema:schema28.oneOf[0].properties.text,data:data1};
 if(vErrors === null){
 vErrors = [err5];
 }
@@ -1388,7 +1479,7 @@ errors++;
 }
 }
 else {
-const err6 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/0/properties/text/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema25.oneOf[0].properties.text.type,parentSchema:schema25.oneOf[0].properties.text,data:data1};
+const err6 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/0/properties/text/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema28.oneOf[0].properties.text.type,parentSchema:schema28.oneOf[0].properties.text,data:data1};
 if(vErrors === null){
 vErrors = [err6];
 }
@@ -1410,7 +1501,7 @@ const _errs7 = errors;
 if(errors === _errs7){
 if(typeof data2 === "string"){
 if(func2(data2) > 100){
-const err7 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/0/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema25.oneOf[0].properties.model,data:data2};
+const err7 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/0/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema28.oneOf[0].properties.model,data:data2};
 if(vErrors === null){
 vErrors = [err7];
 }
@@ -1421,7 +1512,7 @@ errors++;
 }
 else {
 if(func2(data2) < 1){
-const err8 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/0/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema25.oneOf[0].properties.model,data:data2};
+const err8 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/0/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema28.oneOf[0].properties.model,data:data2};
 if(vErrors === null){
 vErrors = [err8];
 }
@@ -1433,7 +1524,7 @@ errors++;
 }
 }
 else {
-const err9 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/0/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema25.oneOf[0].properties.model.type,parentSchema:schema25.oneOf[0].properties.model,data:data2};
+const err9 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/0/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema28.oneOf[0].properties.model.type,parentSchema:schema28.oneOf[0].properties.model,data:data2};
 if(vErrors === null){
 vErrors = [err9];
 }
@@ -1455,7 +1546,7 @@ const _errs9 = errors;
 if(errors === _errs9){
 if(typeof data3 === "string"){
 if(func2(data3) > 100){
-const err10 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/0/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema25.oneOf[0].properties.voice,data:data3};
+const err10 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/0/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema28.oneOf[0].properties.voice,data:data3};
 if(vErrors === null){
 vErrors = [err10];
 }
@@ -1466,7 +1557,7 @@ errors++;
 }
 else {
 if(func2(data3) < 1){
-const err11 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/0/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema25.oneOf[0].properties.voice,data:data3};
+const err11 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/0/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema28.oneOf[0].properties.voice,data:data3};
 if(vErrors === null){
 vErrors = [err11];
 }
@@ -1478,7 +1569,7 @@ errors++;
 }
 }
 else {
-const err12 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/0/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema25.oneOf[0].properties.voice.type,parentSchema:schema25.oneOf[0].properties.voice,data:data3};
+const err12 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/0/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema28.oneOf[0].properties.voice.type,parentSchema:schema28.oneOf[0].properties.voice,data:data3};
 if(vErrors === null){
 vErrors = [err12];
 }
@@ -1500,7 +1591,7 @@ const _errs11 = errors;
 if(errors === _errs11){
 if((typeof data4 == "number") && (isFinite(data4))){
 if(data4 > 2 || isNaN(data4)){
-const err13 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/0/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema25.oneOf[0].properties.speed,data:data4};
+const err13 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/0/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema28.oneOf[0].properties.speed,data:data4};
 if(vErrors === null){
 vErrors = [err13];
 }
@@ -1511,7 +1602,7 @@ errors++;
 }
 else {
 if(data4 < 0.5 || isNaN(data4)){
-const err14 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/0/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema25.oneOf[0].properties.speed,data:data4};
+const err14 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/0/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema28.oneOf[0].properties.speed,data:data4};
 if(vErrors === null){
 vErrors = [err14];
 }
@@ -1523,7 +1614,7 @@ errors++;
 }
 }
 else {
-const err15 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/0/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema25.oneOf[0].properties.speed.type,parentSchema:schema25.oneOf[0].properties.speed,data:data4};
+const err15 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/0/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema28.oneOf[0].properties.speed.type,parentSchema:schema28.oneOf[0].properties.speed,data:data4};
 if(vErrors === null){
 vErrors = [err15];
 }
@@ -1545,7 +1636,7 @@ var valid1 = true;
 }
 }
 else {
-const err16 = {instancePath,schemaPath:"#/oneOf/0/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema25.oneOf[0].type,parentSchema:schema25.oneOf[0],data};
+const err16 = {instancePath,schemaPath:"#/oneOf/0/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema28.oneOf[0].type,parentSchema:schema28.oneOf[0],data};
 if(vErrors === null){
 vErrors = [err16];
 }
@@ -1566,7 +1657,7 @@ if(errors === _errs14){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing1;
 if((data.text === undefined) && (missing1 = "text")){
-const err17 = {instancePath,schemaPath:"#/oneOf/1/allOf/0/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'",schema:schema25.oneOf[1].allOf[0].required,parentSchema:schema25.oneOf[1].allOf[0],data};
+const err17 = {instancePath,schemaPath:"#/oneOf/1/allOf/0/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'",schema:schema28.oneOf[1].allOf[0].required,parentSchema:schema28.oneOf[1].allOf[0],data};
 if(vErrors === null){
 vErrors = [err17];
 }
@@ -1583,7 +1674,7 @@ if(errors === _errs16){
 if(typeof data5 === "string"){
 const length1 = data5.trim().length;
 if(!data5.isWellFormed() || data5.includes("\0")){
-const err18 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/1/allOf/0/properties/text/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema25.oneOf[1].allOf[0].properties.text["x-text"],parentSchema:schema25.oneOf[1].allOf[0].properties.text,data:data5};
+const err18 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/1/allOf/0/properties/text/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema28.oneOf[1].allOf[0].properties.text["x-text"],parentSchema:schema28.oneOf[1].allOf[0].properties.text,data:data5};
 if(vErrors === null){
 vErrors = [err18];
 }
@@ -1594,7 +1685,7 @@ errors++;
 }
 else {
 if(length1 < 1){
-const err19 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/1/allOf/0/properties/text/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema25.oneOf[1].allOf[0].properties.text["x-text"],parentSchema:schema25.oneOf[1].allOf[0].properties.text,data:data5};
+const err19 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/1/allOf/0/properties/text/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema28.oneOf[1].allOf[0].properties.text["x-text"],parentSchema:schema28.oneOf[1].allOf[0].properties.text,data:data5};
 if(vErrors === null){
 vErrors = [err19];
 }
@@ -1606,7 +1697,7 @@ errors++;
 }
 }
 else {
-const err20 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/1/allOf/0/properties/text/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema25.oneOf[1].allOf[0].properties.text.type,parentSchema:schema25.oneOf[1].allOf[0].properties.text,data:data5};
+const err20 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/1/allOf/0/properties/text/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema28.oneOf[1].allOf[0].properties.text.type,parentSchema:schema28.oneOf[1].allOf[0].properties.text,data:data5};
 if(vErrors === null){
 vErrors = [err20];
 }
@@ -1628,7 +1719,7 @@ const _errs18 = errors;
 if(errors === _errs18){
 if(typeof data6 === "string"){
 if(func2(data6) > 100){
-const err21 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/1/allOf/0/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema25.oneOf[1].allOf[0].properties.model,data:data6};
+const err21 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/1/allOf/0/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema28.oneOf[1].allOf[0].properties.model,data:data6};
 if(vErrors === null){
 vErrors = [err21];
 }
@@ -1639,7 +1730,7 @@ errors++;
 }
 else {
 if(func2(data6) < 1){
-const err22 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/1/allOf/0/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema25.oneOf[1].allOf[0].properties.model,data:data6};
+const err22 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/1/allOf/0/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema28.oneOf[1].allOf[0].properties.model,data:data6};
 if(vErrors === null){
 vErrors = [err22];
 }
@@ -1651,7 +1742,7 @@ errors++;
 }
 }
 else {
-const err23 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/1/allOf/0/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema25.oneOf[1].allOf[0].properties.model.type,parentSchema:schema25.oneOf[1].allOf[0].properties.model,data:data6};
+const err23 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/1/allOf/0/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema28.oneOf[1].allOf[0].properties.model.type,parentSchema:schema28.oneOf[1].allOf[0].properties.model,data:data6};
 if(vErrors === null){
 vErrors = [err23];
 }
@@ -1673,7 +1764,7 @@ const _errs20 = errors;
 if(errors === _errs20){
 if(typeof data7 === "string"){
 if(func2(data7) > 100){
-const err24 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/1/allOf/0/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema25.oneOf[1].allOf[0].properties.voice,data:data7};
+const err24 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/1/allOf/0/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema28.oneOf[1].allOf[0].properties.voice,data:data7};
 if(vErrors === null){
 vErrors = [err24];
 }
@@ -1684,7 +1775,7 @@ errors++;
 }
 else {
 if(func2(data7) < 1){
-const err25 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/1/allOf/0/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema25.oneOf[1].allOf[0].properties.voice,data:data7};
+const err25 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/1/allOf/0/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema28.oneOf[1].allOf[0].properties.voice,data:data7};
 if(vErrors === null){
 vErrors = [err25];
 }
@@ -1696,7 +1787,7 @@ errors++;
 }
 }
 else {
-const err26 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/1/allOf/0/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema25.oneOf[1].allOf[0].properties.voice.type,parentSchema:schema25.oneOf[1].allOf[0].properties.voice,data:data7};
+const err26 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/1/allOf/0/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema28.oneOf[1].allOf[0].properties.voice.type,parentSchema:schema28.oneOf[1].allOf[0].properties.voice,data:data7};
 if(vErrors === null){
 vErrors = [err26];
 }
@@ -1718,7 +1809,7 @@ const _errs22 = errors;
 if(errors === _errs22){
 if((typeof data8 == "number") && (isFinite(data8))){
 if(data8 > 2 || isNaN(data8)){
-const err27 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/1/allOf/0/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema25.oneOf[1].allOf[0].properties.speed,data:data8};
+const err27 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/1/allOf/0/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema28.oneOf[1].allOf[0].properties.speed,data:data8};
 if(vErrors === null){
 vErrors = [err27];
 }
@@ -1729,7 +1820,7 @@ errors++;
 }
 else {
 if(data8 < 0.5 || isNaN(data8)){
-const err28 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/1/allOf/0/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema25.oneOf[1].allOf[0].properties.speed,data:data8};
+const err28 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/1/allOf/0/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema28.oneOf[1].allOf[0].properties.speed,data:data8};
 if(vErrors === null){
 vErrors = [err28];
 }
@@ -1741,7 +1832,7 @@ errors++;
 }
 }
 else {
-const err29 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/1/allOf/0/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema25.oneOf[1].allOf[0].properties.speed.type,parentSchema:schema25.oneOf[1].allOf[0].properties.speed,data:data8};
+const err29 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/1/allOf/0/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema28.oneOf[1].allOf[0].properties.speed.type,parentSchema:schema28.oneOf[1].allOf[0].properties.speed,data:data8};
 if(vErrors === null){
 vErrors = [err29];
 }
@@ -1761,7 +1852,7 @@ if(data.storeAudio !== undefined){
 let data9 = data.storeAudio;
 const _errs24 = errors;
 if(typeof data9 !== "boolean"){
-const err30 = {instancePath:instancePath+"/storeAudio",schemaPath:"#/oneOf/1/allOf/0/properties/storeAudio/type",keyword:"type",params:{type: "boolean"},message:"must be boolean",schema:schema25.oneOf[1].allOf[0].properties.storeAudio.type,parentSchema:schema25.oneOf[1].allOf[0].properties.storeAudio,data:data9};
+const err30 = {instancePath:instancePath+"/storeAudio",schemaPath:"#/oneOf/1/allOf/0/properties/storeAudio/type",keyword:"type",params:{type: "boolean"},message:"must be boolean",schema:schema28.oneOf[1].allOf[0].properties.storeAudio.type,parentSchema:schema28.oneOf[1].allOf[0].properties.storeAudio,data:data9};
 if(vErrors === null){
 vErrors = [err30];
 }
@@ -1782,7 +1873,7 @@ var valid3 = true;
 }
 }
 else {
-const err31 = {instancePath,schemaPath:"#/oneOf/1/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema25.oneOf[1].allOf[0].type,parentSchema:schema25.oneOf[1].allOf[0],data};
+const err31 = {instancePath,schemaPath:"#/oneOf/1/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema28.oneOf[1].allOf[0].type,parentSchema:schema28.oneOf[1].allOf[0],data};
 if(vErrors === null){
 vErrors = [err31];
 }
@@ -1824,7 +1915,7 @@ errors++;
 }
 var valid4 = _errs28 === errors;
 if(valid4){
-const err34 = {instancePath,schemaPath:"#/oneOf/1/allOf/1/not",keyword:"not",params:{},message:"must NOT be valid",schema:schema25.oneOf[1].allOf[1].not,parentSchema:schema25.oneOf[1].allOf[1],data};
+const err34 = {instancePath,schemaPath:"#/oneOf/1/allOf/1/not",keyword:"not",params:{},message:"must NOT be valid",schema:schema28.oneOf[1].allOf[1].not,parentSchema:schema28.oneOf[1].allOf[1],data};
 if(vErrors === null){
 vErrors = [err34];
 }
@@ -1858,7 +1949,7 @@ passing0 = 1;
 }
 }
 if(!valid0){
-const err35 = {instancePath,schemaPath:"#/oneOf",keyword:"oneOf",params:{passingSchemas: passing0},message:"must match exactly one schema in oneOf",schema:schema25.oneOf,parentSchema:schema25,data};
+const err35 = {instancePath,schemaPath:"#/oneOf",keyword:"oneOf",params:{passingSchemas: passing0},message:"must match exactly one schema in oneOf",schema:schema28.oneOf,parentSchema:schema28,data};
 if(vErrors === null){
 vErrors = [err35];
 }
@@ -1866,7 +1957,7 @@ else {
 vErrors.push(err35);
 }
 errors++;
-validate24.errors = vErrors;
+validate27.errors = vErrors;
 return false;
 }
 else {
@@ -1880,9 +1971,10 @@ vErrors = null;
 }
 }
 }
-validate24.errors = vErrors;
+validate27.errors = vErrors;
 return errors === 0;
 }
 
 export const createSpeechHeaders = getSpeechHeaders;
+export const getJobAudioParams = getJobParams;
 export const createX402SpeechHeaders = getX402SpeechHeaders;

@@ -160,9 +160,9 @@ async function serve(route: Route, operation: Operation, request: FastifyRequest
 function contextOf(request: FastifyRequest, reply: FastifyReply): OperationContext {
   return {
     traceId: request.id,
+    method: request.method,
     ip: request.ip,
     headers: request.headers,
-    method: request.method,
     url: request.raw.url ?? '',
     bytes: Buffer.isBuffer(request.body) ? request.body : EMPTY,
     prefersHtml: prefersHtml(request.headers.accept),

@@ -7,6 +7,7 @@ import type { OpenPayments } from '../x402/open-payments.ts';
 import { abandonedPayments } from './abandoned-payments.ts';
 import { checkoutSweep } from './checkout-sweep.ts';
 import { doubtfulPayments } from './doubtful-payments.ts';
+import { expiredAudio } from './expired-audio.ts';
 import { expiredHolds } from './expired-holds.ts';
 import { paymentAudio } from './payment-audio.ts';
 import type { Reconciler } from './reconciler.ts';
@@ -19,9 +20,10 @@ import { topUps } from './top-ups.ts';
 export function createReconcilers(
   { baseUrl, serviceName, card }: Config,
   db: Database,
-  x402?: (Omit<OpenPayments, 'chain'> & { readonly store: AudioStore }) | undefined,
+  store: AudioStore,
+  x402?: OpenPayments,
 ): Reconciler[] {
-  const reconcilers = [expiredHolds(db)];
+  const reconcilers = [expiredHolds(db), expiredAudio(db, store)];
   if (card) {
     // The next turn is the retry.
     const processor = new Processor(card.secretKey, card.apiBase, { retries: 0 });
@@ -29,7 +31,7 @@ export function createReconcilers(
     reconcilers.push(topUps(db, processor, purchases), checkoutSweep(db, processor, purchases));
   }
   if (x402) {
-    const { payments, resolver, store } = x402;
+    const { payments, resolver } = x402;
     reconcilers.push(
       abandonedPayments(payments, store),
       doubtfulPayments(payments, resolver),

@@ -32,12 +32,12 @@ export function parsePayees(setting: string): readonly Payee[] {
     throw new PayeeError('names an address twice');
   }
   const current = payees.filter(({ status }) => status === 'current').length;
-  if (current !== 1) throw new PayeeError(`has ${current} payees with the status current instead of one`);
+  if (current !== 1) throw new PayeeError(`holds ${current} payees with the status current instead of one`);
   return payees;
 }
 
 function parsePayee(entry: string, position: number): Payee {
-  const where = `has a malformed entry at position ${position}`;
+  const where = `holds a malformed entry at position ${position}`;
   const { address, status = 'current', from, until } = ENTRY.exec(entry)?.groups ?? {};
   if (address === undefined) throw new PayeeError(where);
   const isMixed = /[a-f]/.test(address.slice(2)) && /[A-F]/.test(address.slice(2));

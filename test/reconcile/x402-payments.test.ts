@@ -34,7 +34,7 @@ async function turn({ app }: X402Gateway) {
 
 async function isStored(gateway: X402Gateway): Promise<boolean> {
   const { id, fence } = await gateway.db.selectFrom('x402_payment').select(['id', 'fence']).executeTakeFirstOrThrow();
-  const store = openAudioStore(gateway.config.audioStore);
+  const store = openAudioStore(gateway.config.jobs.audioStore);
   const stored = await store.open(paymentAudioKey({ id, fence })).finally(() => store.close());
   stored?.stream.destroy();
   return stored !== undefined;
@@ -84,7 +84,7 @@ test('R26: the reservation of a dead process is freed with its audio, for any pa
   const { id, fence } = await gateway.db.selectFrom('x402_payment').select(['id', 'fence']).executeTakeFirstOrThrow();
   assert.deepEqual(await turn(gateway), { abandoned_payments: 1 });
   assert.equal(await stateOf(gateway), undefined);
-  const store = openAudioStore(gateway.config.audioStore);
+  const store = openAudioStore(gateway.config.jobs.audioStore);
   assert.equal(await store.open(paymentAudioKey({ id, fence })), undefined);
   await store.close();
 });
