@@ -1,0 +1,99 @@
+import { spawn } from 'node:child_process';
+import { open, readdir, readFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { hasArgument } from '../postgres/process.ts';
+import { CHAIN_ID } from './network.ts';
+
+const POLL_MS = 10;
+
+/** The anvil of the npm package, which exists for Linux on x64 only; undefined when it is not installed. */
+export function findBinary(): string | undefined {
+  try {
+    const manifest = createRequire(import.meta.url).resolve(
+      `@foundry-rs/anvil-${process.platform}-${process.arch === 'x64' ? 'amd64' : process.arch}/package.json`,
+    );
+    return join(dirname(manifest), 'bin/anvil');
+  } catch {
+    return undefined;
+  }
+}
+
+export interface AnvilProcess {
+  readonly pid: number;
+  readonly port: number;
+}
+
+/** Every anvil of this directory is started with this path, and no other one is: that is how it is found again. */
+const cachePath = (directory: string) => join(directory, 'cache');
+
+/** The anvil that runs on this directory, whoever started it; the arguments that Linux shows tell its port. */
+export async function findAnvil(directory: string): Promise<AnvilProcess | undefined> {
+  for (const entry of await readdir('/proc')) {
+    const pid = Number(entry);
+    if (!Number.isSafeInteger(pid)) continue;
+    const commandLine = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
+    const words = commandLine.split('\0');
+    if (words.includes(cachePath(directory))) return { pid, port: Number(words[words.indexOf('--port') + 1]) };
+  }
+  return undefined;
+}
+
+/** How a start ended: the reason is what anvil printed, or why the system could not run it. */
+export type Launch =
+  | { readonly outcome: 'started'; readonly process: AnvilProcess }
+  | { readonly outcome: 'ended'; readonly reason: string }
+  | { readonly outcome: 'not-runnable'; readonly reason: string };
+
+/**
+ * Starts anvil in a process group of its own: the Ctrl-C that ends the gateway must not end the chain before the gateway
+ * has finished with it. Resolves when `isReady` says so, or when anvil has given up. It mines a block for each
+ * transaction at once and no others.
+ */
+export async function launch(
+  options: { binary: string; directory: string; port: number; stateFile: string | undefined },
+  isReady: (port: number) => Promise<boolean>,
+): Promise<Launch> {
+  const { binary, directory, port, stateFile } = options;
+  const logFile = join(directory, 'anvil.log');
+  const log = await open(logFile, 'w', 0o600);
+  try {
+    const settings = ['--host', '127.0.0.1', '--port', String(port), '--chain-id', String(CHAIN_ID), '--no-cors'];
+    const files = ['--cache-path', cachePath(directory), ...(stateFile ? ['--load-state', stateFile] : [])];
+    const child = spawn(binary, [...settings, ...files, '--accounts', '0', '--quiet'], {
+      cwd: directory,
+      env: { HOME: directory },
+      stdio: ['ignore', log.fd, log.fd],
+      detached: true,
+    });
+    child.unref();
+    let failure: Error | undefined;
+    let ended = false;
+    child.once('error', (error) => {
+      failure = error;
+    });
+    child.once('exit', () => {
+      ended = true;
+    });
+    for (;;) {
+      if (failure) return { outcome: 'not-runnable', reason: failure.message };
+      if (ended) return { outcome: 'ended', reason: (await readFile(logFile, 'utf8')).trim() };
+      if (child.pid && (await isReady(port))) return { outcome: 'started', process: { pid: child.pid, port } };
+      await sleep(POLL_MS);
+    }
+  } finally {
+    await log.close();
+  }
+}
+
+/** Ends the process and waits until it has gone; one that doesn't listen to the signal within that time is killed. */
+export async function shutDown(directory: string, { pid }: AnvilProcess, timeoutMs: number): Promise<void> {
+  const alive = () => hasArgument(pid, cachePath(directory));
+  const deadline = performance.now() + timeoutMs;
+  if (await alive()) process.kill(pid, 'SIGTERM');
+  while (await alive()) {
+    if (performance.now() > deadline) process.kill(pid, 'SIGKILL');
+    await sleep(POLL_MS);
+  }
+}
