@@ -39,8 +39,8 @@ export type ChainStart =
   | { readonly available: true; readonly chain: RunningChain }
   | { readonly available: false; readonly reason: string };
 
-/** A process that answers nothing for this long is taken for broken. */
-const PATIENCE_MS = 20_000;
+/** An anvil that answers nothing for this long, or doesn't end for this long, is taken for broken. */
+const PATIENCE_MS = 4000;
 const POLL_MS = 20;
 /**
  * Empty blocks after a restart from disk. Blocks that somebody has seen, but that came too late to be saved, would else
@@ -108,7 +108,7 @@ async function attach(
     const answers = await waitUntil(() => answersAsOurs(left.port), PATIENCE_MS);
     if (answers && (options.port === undefined || options.port === left.port)) return left;
     if (answers) await state.write(await chainClient(url(left.port)).dumpState());
-    await shutDown(directory, left, PATIENCE_MS);
+    await shutDown(directory, left, answers ? PATIENCE_MS : 0);
   }
 
   const file = await state.find();
@@ -169,7 +169,7 @@ async function deploy(client: ChainClient): Promise<void> {
 const url = (port: number) => `http://127.0.0.1:${port}`;
 
 async function answersAsOurs(port: number): Promise<boolean> {
-  return chainClient(url(port))
+  return chainClient(url(port), PATIENCE_MS)
     .getChainId()
     .then(
       (id) => id === CHAIN_ID,

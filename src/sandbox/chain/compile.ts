@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs, promisify } from 'node:util';
@@ -65,7 +66,8 @@ async function format(text: string): Promise<string> {
   try {
     const file = join(directory, 'generated.ts');
     await writeFile(file, text);
-    await promisify(execFile)('npx', ['biome', 'format', '--write', file]);
+    const biome = createRequire(import.meta.url).resolve('@biomejs/biome/bin/biome');
+    await promisify(execFile)(process.execPath, [biome, 'format', '--write', file]);
     return await readFile(file, 'utf8');
   } finally {
     await rm(directory, { recursive: true });

@@ -23,11 +23,11 @@ export function localChain(rpcUrl: string) {
 }
 
 /** A client that reads, writes and controls the local chain. */
-export function chainClient(rpcUrl: string) {
+export function chainClient(rpcUrl: string, timeout = REQUEST_TIMEOUT_MS) {
   return createTestClient({
     mode: 'anvil',
     chain: localChain(rpcUrl),
-    transport: http(rpcUrl, { timeout: REQUEST_TIMEOUT_MS, retryCount: 0 }),
+    transport: http(rpcUrl, { timeout, retryCount: 0 }),
     pollingInterval: POLL_MS,
     // viem would answer from memory within the polling interval.
     cacheTime: 0,
