@@ -19,6 +19,8 @@ export interface ChainOptions {
   /** Seconds between blocks while transactions wait for confirmations; 0: a block for each transaction and no others. */
   readonly blockTime?: number;
   readonly onProgress?: (message: string) => void;
+  /** False: a signal to this process's group ends the chain too. For tests, which may be killed and leave nothing. */
+  readonly detached?: boolean;
 }
 
 export interface RunningChain {
@@ -114,7 +116,10 @@ async function attach(
   const file = await state.find();
   const port = options.port ?? (await freePort(await formerPort(directory)));
   if (!(await isFree(port))) throw new Error(`Port ${port} for the local chain is taken: free it, or choose another.`);
-  const started = await launch({ binary, directory, port, stateFile: file }, answersAsOurs);
+  const started = await launch(
+    { binary, directory, port, stateFile: file, detached: options.detached !== false },
+    answersAsOurs,
+  );
   if (started.outcome === 'not-runnable') {
     return { reason: `The local chain is not available: this system can't run anvil (${started.reason}).` };
   }

@@ -177,7 +177,13 @@ async function leaveBehind(t: TestContext, dataDir: string): Promise<{ pid: numb
   await first.stop();
   const directory = await realpath(join(dataDir, 'chain'));
   const launched = await launch(
-    { binary: findBinary() ?? '', directory, port: await freePort(), stateFile: join(directory, 'state.json') },
+    {
+      binary: findBinary() ?? '',
+      directory,
+      port: await freePort(),
+      stateFile: join(directory, 'state.json'),
+      detached: true,
+    },
     (port) =>
       chainClient(`http://127.0.0.1:${port}`)
         .getChainId()
@@ -295,7 +301,13 @@ test('where anvil does not exist or run, the result says so', async (t) => {
   assert.match(result.reason, /not available on this platform \(sunos-/);
   Object.defineProperty(process, 'platform', original);
 
-  const options = { binary: join(dataDir, 'absent'), directory: dataDir, port: 1, stateFile: undefined };
+  const options = {
+    binary: join(dataDir, 'absent'),
+    directory: dataDir,
+    port: 1,
+    stateFile: undefined,
+    detached: true,
+  };
   assert.equal((await launch(options, async () => false)).outcome, 'not-runnable');
 });
 

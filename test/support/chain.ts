@@ -28,7 +28,7 @@ export interface TestChain extends RunningChain {
  */
 export async function testChain(): Promise<{ readonly skip: string | false; readonly chain: TestChain }> {
   const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-chain-'));
-  const started = await startChain({ dataDir, blockTime: 0 });
+  const started = await startChain({ dataDir, blockTime: 0, detached: false });
   after(async () => {
     if (started.available) await started.chain.stop();
     await rm(dataDir, { recursive: true, force: true });

@@ -47,15 +47,15 @@ export type Launch =
   | { readonly outcome: 'not-runnable'; readonly reason: string };
 
 /**
- * Starts anvil in a process group of its own: the Ctrl-C that ends the gateway must not end the chain before the gateway
- * has finished with it. Resolves when `isReady` says so, or when anvil has given up. It mines a block for each
- * transaction at once and no others.
+ * Starts anvil; detached, in a process group of its own, so that the Ctrl-C that ends the gateway does not end the chain
+ * before the gateway has finished with it. Resolves when `isReady` says so, or when anvil has given up. It mines a block
+ * for each transaction at once and no others.
  */
 export async function launch(
-  options: { binary: string; directory: string; port: number; stateFile: string | undefined },
+  options: { binary: string; directory: string; port: number; stateFile: string | undefined; detached: boolean },
   isReady: (port: number) => Promise<boolean>,
 ): Promise<Launch> {
-  const { binary, directory, port, stateFile } = options;
+  const { binary, directory, port, stateFile, detached } = options;
   const logFile = join(directory, 'anvil.log');
   const log = await open(logFile, 'w', 0o600);
   try {
@@ -65,7 +65,7 @@ export async function launch(
       cwd: directory,
       env: { HOME: directory },
       stdio: ['ignore', log.fd, log.fd],
-      detached: true,
+      detached,
     });
     child.unref();
     let failure: Error | undefined;

@@ -5,9 +5,6 @@ import { ASSET, type ChainClient } from './network.ts';
 
 const ONE_ETHER = 10n ** 18n;
 
-/** Pays for the transactions that mint; its ether comes from nowhere. */
-const faucet = privateKeyToAccount(generatePrivateKey());
-
 /**
  * Gives the address money on the local chain: `usdc` in micro-USDC is added to what it has, `ether` in wei replaces
  * it. Returns when it is there.
@@ -19,6 +16,8 @@ export async function fund(
 ): Promise<void> {
   if (ether !== undefined) await client.setBalance({ address, value: ether });
   if (usdc === 0n) return;
+  // Anybody may mint; a wallet of its own for each call lets calls be made at once. Its ether comes from nowhere.
+  const faucet = privateKeyToAccount(generatePrivateKey());
   await client.setBalance({ address: faucet.address, value: ONE_ETHER });
   const hash = await client.writeContract({
     account: faucet,
