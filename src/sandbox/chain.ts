@@ -9,7 +9,7 @@ import { lockDirectory } from './chain/lock.ts';
 import { ASSET, CHAIN_ID, type ChainClient, chainClient, MULTICALL } from './chain/network.ts';
 import { shared } from './chain/persistence.ts';
 import { type StateFile, stateFile } from './chain/state-file.ts';
-import { freePort, isFree } from './postgres/port.ts';
+import { freePort, isFree } from './free-port.ts';
 
 export interface ChainOptions {
   /** The chain lives in its subdirectory `chain`. */
