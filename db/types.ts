@@ -39,6 +39,35 @@ export interface Instance {
   singleton: Generated<boolean>;
 }
 
+export interface Job {
+  account_id: string;
+  attempts: Generated<number>;
+  audio_deleted: Generated<boolean>;
+  audio_expires_at: Timestamp | null;
+  completed_at: Timestamp | null;
+  created_at: Generated<Timestamp>;
+  error_code: string | null;
+  error_message: string | null;
+  fence: Generated<number>;
+  hold_id: bigint;
+  id: Generated<string>;
+  idempotency_key: Buffer | null;
+  mime_type: string | null;
+  model: string;
+  request_hash: Buffer | null;
+  run_at: Generated<Timestamp>;
+  size_bytes: number | null;
+  speed: number;
+  started_at: Timestamp | null;
+  state: Generated<string>;
+  store_audio: boolean;
+  text: string | null;
+  trace_id: string;
+  updated_at: Generated<Timestamp>;
+  voice: string;
+  worker_id: string | null;
+}
+
 export interface RateWindow {
   allowed: boolean;
   checked_at: Timestamp;
@@ -78,12 +107,20 @@ export interface Transfer {
   state: string;
 }
 
+export interface Worker {
+  heartbeat_at: Generated<Timestamp>;
+  id: string;
+  queue_pool: string | null;
+}
+
 export interface DB {
   account: Account;
   checkout_sweep: CheckoutSweep;
   instance: Instance;
+  job: Job;
   rate_window: RateWindow;
   reconciler: Reconciler;
   top_up: TopUp;
   transfer: Transfer;
+  worker: Worker;
 }

@@ -2,13 +2,17 @@ import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { addHoldGauges, addPoolGauges } from './admin/gauges.ts';
 import { createAdminServer } from './admin/server.ts';
+import { createLinkSigner } from './audio/link-token.ts';
+import { openAudioStore } from './audio/open-store.ts';
 import type { Config } from './config.ts';
 import { databaseOn, openPool } from './db/database.ts';
 import { createServer } from './http/server.ts';
+import { JobWorker } from './jobs/worker.ts';
 import { RollingWindow } from './limits/rolling-window.ts';
 import { Metrics } from './metrics.ts';
 import { catalogOperations } from './operations/catalog.ts';
 import { creditsOperations } from './operations/credits.ts';
+import { jobsOperations } from './operations/jobs.ts';
 import { serviceOperations } from './operations/service.ts';
 import { speechOperations } from './operations/speech.ts';
 import { topUpOperations } from './operations/top-up.ts';
@@ -24,6 +28,8 @@ import { Purchases } from './top-up/purchase.ts';
 export interface App {
   readonly server: FastifyInstance;
   readonly admin: FastifyInstance;
+  /** Runs jobs once it is started; undefined without a speech provider. */
+  readonly worker: JobWorker | undefined;
   readonly reconcilers: ReconcilerRunner;
   /** Stops accepting, finishes what runs, and gives everything up. */
   close(): Promise<void>;
@@ -31,8 +37,8 @@ export interface App {
 
 /** Composes the gateway. Nothing listens yet, nothing is connected before it is needed, reconcilers wait their interval. */
 export async function createApp(config: Config, log: Logger): Promise<App> {
-  const { baseUrl, serviceName, catalog } = config;
-  const pool = openPool(config.databaseUrl);
+  const { baseUrl, serviceName, catalog, databaseUrl } = config;
+  const pool = openPool(databaseUrl);
   const db = databaseOn(pool);
   const work = new RunningWork();
   const metrics = new Metrics();
@@ -48,14 +54,23 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     checkoutOrigin: config.card.checkoutOrigin,
     maxCents: config.card.topUpMaxCents,
   };
+  const store = openAudioStore(config.jobs.audioStore);
+  const signer = config.jobs.signingSecrets.length > 0 ? createLinkSigner(config.jobs.signingSecrets) : undefined;
+  const { concurrency, audioRetentionSeconds: retentionSeconds } = config.jobs;
+  const worker = speech && new JobWorker({ ...speech, db, databaseUrl, store, retentionSeconds, concurrency, log });
   if (!speech) log.warn('no speech provider: SPEECH_BASE_URL is unset, speech answers 503');
   if (!card) log.warn('card credits are off: STRIPE_SECRET_KEY is unset, their endpoints answer 503');
+  if (!signer) log.warn('audio links are not signed: JOB_SIGNING_SECRET is unset');
 
   const server = createServer(
     {
       service: serviceOperations({ serviceName, baseUrl }),
       catalog: catalogOperations(catalog),
-      speech: speechOperations({ baseUrl, serviceName, catalog, speech, cardCredits: card?.credits, limits, work }),
+      speech: speechOperations({
+        ...{ db, baseUrl, signer, serviceName, catalog, speech },
+        ...{ cardCredits: card?.credits, limits, work },
+      }),
+      jobs: jobsOperations({ db, store, limits, baseUrl, signer }),
       topUp: topUpOperations(db, { baseUrl, serviceName, card }),
       credits: creditsOperations(db),
     },
@@ -67,8 +82,8 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
 
   const reconcilers = new ReconcilerRunner({
     db,
-    databaseUrl: config.databaseUrl,
-    reconcilers: createReconcilers(config, db),
+    databaseUrl,
+    reconcilers: createReconcilers(config, db, store),
     intervalMs: config.reconcileIntervalMs,
     log,
     onResult: (name, count) => metrics.repaired(name, count),
@@ -81,14 +96,15 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   return {
     server,
     admin,
+    worker,
     reconcilers,
     close: async () => {
       clearInterval(pruning);
-      await server.close();
-      await reconcilers.stop();
+      await Promise.all([server.close(), worker?.stop(), reconcilers.stop()]);
       await work.idle();
       await admin.close();
       await speech?.provider.close();
+      await store.close();
       await db.destroy();
     },
   };

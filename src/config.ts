@@ -1,5 +1,6 @@
 import { isIP } from 'node:net';
-import { resolve } from 'node:path';
+import { join, resolve } from 'node:path';
+import { parseAudioStoreSetting } from './audio/setting.ts';
 import { type Catalog, CatalogError, loadCatalog } from './speech/catalog.ts';
 
 export interface CardConfig {
@@ -17,6 +18,17 @@ export interface SpeechConfig {
   readonly timeoutMs: number;
 }
 
+export interface JobsConfig {
+  /** Jobs that a process runs at the same time. */
+  readonly concurrency: number;
+  /** How long audio is kept. */
+  readonly audioRetentionSeconds: number;
+  /** `file:PATH` or `s3://bucket/prefix`. */
+  readonly audioStore: string;
+  /** The first signs audio links, all verify them; none leaves them unsigned. */
+  readonly signingSecrets: readonly string[];
+}
+
 export interface Config {
   readonly host: string;
   readonly port: number;
@@ -28,6 +40,7 @@ export interface Config {
   readonly catalog: Catalog;
   readonly speech: SpeechConfig | undefined;
   readonly card: CardConfig | undefined;
+  readonly jobs: JobsConfig;
   /** Addresses and networks (CIDR) of the proxies in front. */
   readonly trustProxy: readonly string[];
   /** The persistent rate limit: requests per bucket within any window. */
@@ -48,6 +61,7 @@ export interface ConfigFault {
 
 export type ConfigResult = { readonly config: Config } | { readonly faults: readonly ConfigFault[] };
 
+const MIN_SECRET_BYTES = 32;
 const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'];
 
 /** Reads the environment into one validated object, or names every fault at once (R47). Blank counts as absent. */
@@ -90,6 +104,7 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
   if (databaseUrl)
     url('DATABASE_URL', databaseUrl, ['postgres:', 'postgresql:'], 'postgres://user:password@host/database');
 
+  const dataDir = resolve(text('DATA_DIR') ?? './data');
   const catalog = readCatalog();
   const speech = readSpeech();
   const card = readCard();
@@ -118,10 +133,11 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     baseUrl: origin('BASE_URL', 'https://speech.example') ?? `http://${isIP(host) === 6 ? `[${host}]` : host}:${port}`,
     serviceName,
     databaseUrl,
-    dataDir: resolve(text('DATA_DIR') ?? './data'),
+    dataDir,
     catalog: catalog as Catalog,
     speech,
     card,
+    jobs: readJobs(),
     trustProxy,
     rateLimit: {
       max: integer('RATE_LIMIT_MAX', 1, 1_000_000_000) ?? 30,
@@ -158,7 +174,7 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     }
     if (baseUrl === 'embedded:') return { baseUrl, apiKey: undefined, timeoutMs };
     const parsed = url('SPEECH_BASE_URL', baseUrl, ['http:', 'https:'], 'https://speech.internal/v1, or embedded:');
-    if (parsed && !/\/v1\/?$/.test(parsed.pathname)) {
+    if (parsed && !/\/v1\/?$/.test(parsed.href)) {
       fault('SPEECH_BASE_URL', 'does not end in /v1', 'Give the base of the API, such as https://speech.internal/v1.');
     }
     return { baseUrl: baseUrl.replace(/\/$/, ''), apiKey, timeoutMs };
@@ -182,6 +198,34 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
       );
     }
     return { secretKey, apiBase, checkoutOrigin, topUpMaxCents };
+  }
+
+  function readJobs(): JobsConfig {
+    const audioStore = text('AUDIO_STORE') ?? `file:${join(dataDir, 'audio')}`;
+    if (!parseAudioStoreSetting(audioStore)) {
+      fault('AUDIO_STORE', 'names no store', 'Set it to file:PATH or s3://bucket/prefix.');
+    }
+    return {
+      concurrency: integer('JOB_CONCURRENCY', 1, 100) ?? 2,
+      audioRetentionSeconds: integer('AUDIO_RETENTION_SECONDS', 1, 315_360_000) ?? 604_800,
+      audioStore,
+      signingSecrets: secrets('JOB_SIGNING_SECRET'),
+    };
+  }
+
+  function secrets(name: string): string[] {
+    const list = (text(name) ?? '')
+      .split(',')
+      .map((secret) => secret.trim())
+      .filter(Boolean);
+    if (list.some((secret) => Buffer.byteLength(secret) < MIN_SECRET_BYTES)) {
+      fault(
+        name,
+        `holds a secret of less than ${MIN_SECRET_BYTES} bytes`,
+        'Use longer ones, such as of openssl rand -hex 32.',
+      );
+    }
+    return list;
   }
 }
 

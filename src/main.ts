@@ -2,12 +2,18 @@ import closeWithGrace from 'close-with-grace';
 import { createApp } from './app.ts';
 import { describeFaults, readConfig } from './config.ts';
 import { createLogger } from './logger.ts';
+import { readRole } from './role.ts';
 
 /** EX_CONFIG of sysexits(3): the settings can't be used (R47). */
 const EXIT_CONFIG = 78;
 /** What stopping may take beyond the slowest synthesis, before the process ends all the same. */
 const STOP_RESERVE_MS = 30_000;
 
+const role = readRole(process.argv.slice(2));
+if (!role) {
+  console.error("speechgate can't start: the only argument is --role=web or --role=worker; without it, it does both.");
+  process.exit(EXIT_CONFIG);
+}
 const result = readConfig(process.env);
 if ('faults' in result) {
   console.error(`speechgate can't start:\n${describeFaults(result.faults)}`);
@@ -16,12 +22,21 @@ if ('faults' in result) {
 
 const { config } = result;
 const log = createLogger(config.logLevel);
+if (role === 'worker' && !config.speech) {
+  console.error("speechgate can't start:\nSPEECH_BASE_URL is not set. A worker needs it: it speaks the jobs.");
+  process.exit(EXIT_CONFIG);
+}
 const app = await createApp(config, log);
 closeWithGrace({ delay: (config.speech?.timeoutMs ?? 0) + STOP_RESERVE_MS, logger: log }, async ({ err }) => {
   if (err) log.fatal({ err }, 'stopping after an unexpected error');
   await app.close();
 });
 
-await app.server.listen({ host: config.host, port: config.port });
 if (config.adminPort !== undefined) await app.admin.listen({ host: '127.0.0.1', port: config.adminPort });
-console.log(`${config.serviceName} listens on ${config.baseUrl} (${config.host}:${config.port})`);
+if (role !== 'web') app.worker?.start();
+if (role === 'worker') {
+  console.log(`${config.serviceName} runs jobs, ${config.jobs.concurrency} at a time`);
+} else {
+  await app.server.listen({ host: config.host, port: config.port });
+  console.log(`${config.serviceName} listens on ${config.baseUrl} (${config.host}:${config.port})`);
+}

@@ -81,6 +81,7 @@ export class Metrics {
     this.#heldMicroUsd.inc({ flow, event }, Number(amountMicroUsd));
   }
 
+  /** @param reconciler its name in the code */
   repaired(reconciler: string, count: number): void {
     this.#repairs.inc({ reconciler }, count);
   }

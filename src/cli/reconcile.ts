@@ -1,4 +1,5 @@
 import { pino } from 'pino';
+import { openAudioStore } from '../audio/open-store.ts';
 import { describeFaults, readConfig } from '../config.ts';
 import { openDatabase } from '../db/database.ts';
 import type { TurnResult } from '../reconcile/reconciler.ts';
@@ -13,15 +14,16 @@ if ('faults' in read) {
   process.exit(EXIT_CONFIG);
 }
 const { config } = read;
+const store = openAudioStore(config.jobs.audioStore);
 const db = openDatabase(config.databaseUrl, { maxConnections: 4 });
 const runner = new ReconcilerRunner({
   db,
   databaseUrl: config.databaseUrl,
-  reconcilers: createReconcilers(config, db),
+  reconcilers: createReconcilers(config, db, store),
   intervalMs: config.reconcileIntervalMs,
   log: pino({ level: 'silent' }),
 });
-const results = await runner.turn().finally(() => db.destroy());
+const results = await runner.turn().finally(() => Promise.all([db.destroy(), store.close()]));
 for (const result of results) console.log(`${result.name.padEnd(16)} ${describe(result)}`);
 if (!config.card) console.log('Card payment is off: STRIPE_SECRET_KEY is unset.');
 process.exitCode = results.some((result) => result.outcome === 'failed') ? 1 : 0;

@@ -41,6 +41,10 @@ export const document: OpenApiDocument = {
       "description": "Text to speech, paid from a card-credit account."
     },
     {
+      "name": "jobs",
+      "description": "Asynchronous requests, their state and their audio."
+    },
+    {
       "name": "top-up",
       "description": "Buying credit on the hosted checkout."
     },
@@ -529,6 +533,331 @@ export const document: OpenApiDocument = {
           },
           "503": {
             "$ref": "#/components/responses/SpeechUnavailable"
+          }
+        }
+      }
+    },
+    "/tts/jobs/{jobId}": {
+      "get": {
+        "operationId": "getJob",
+        "tags": [
+          "jobs"
+        ],
+        "summary": "State of an asynchronous request",
+        "description": "Poll it until `status` is `completed` or `failed`. A failed job has been refunded. Whoever knows the id can read it.",
+        "x-listed": 18,
+        "parameters": [
+          {
+            "$ref": "#/components/parameters/JobId"
+          }
+        ],
+        "responses": {
+          "200": {
+            "description": "The job.",
+            "headers": {
+              "x-trace-id": {
+                "$ref": "#/components/headers/TraceId"
+              },
+              "cache-control": {
+                "$ref": "#/components/headers/CacheControl"
+              }
+            },
+            "content": {
+              "application/json": {
+                "schema": {
+                  "$ref": "#/components/schemas/TtsJob"
+                }
+              }
+            }
+          },
+          "404": {
+            "$ref": "#/components/responses/NotFound"
+          },
+          "429": {
+            "$ref": "#/components/responses/RateLimited"
+          },
+          "500": {
+            "$ref": "#/components/responses/InternalError"
+          },
+          "503": {
+            "$ref": "#/components/responses/NotConfigured"
+          }
+        }
+      }
+    },
+    "/tts/jobs/{jobId}/audio": {
+      "get": {
+        "operationId": "getJobAudio",
+        "tags": [
+          "jobs"
+        ],
+        "summary": "Audio of a completed job",
+        "description": "The address is `links.audio` of the job. An invalid `sig` is refused before anything is told about the job, a missing one only where there would be audio. A range request for one part is served; several parts at once are answered with the whole.",
+        "x-listed": 19,
+        "parameters": [
+          {
+            "$ref": "#/components/parameters/JobId"
+          },
+          {
+            "name": "sig",
+            "in": "query",
+            "description": "Signed token of the audio link, 1 to 1500 characters. Required where the deployment signs its links. One that is empty, too long, expired or made for another job is answered with 401.",
+            "schema": {
+              "type": "string"
+            }
+          },
+          {
+            "name": "range",
+            "in": "header",
+            "description": "One part of the audio, such as `bytes=0-1023` (RFC 9110, section 14).",
+            "schema": {
+              "type": "string",
+              "example": "bytes=0-1023"
+            }
+          }
+        ],
+        "responses": {
+          "200": {
+            "description": "The audio.",
+            "headers": {
+              "x-trace-id": {
+                "$ref": "#/components/headers/TraceId"
+              },
+              "cache-control": {
+                "$ref": "#/components/headers/CacheControl"
+              },
+              "content-disposition": {
+                "$ref": "#/components/headers/ContentDisposition"
+              },
+              "accept-ranges": {
+                "$ref": "#/components/headers/AcceptRanges"
+              },
+              "content-length": {
+                "$ref": "#/components/headers/ContentLength"
+              },
+              "X-RateLimit-Limit": {
+                "$ref": "#/components/headers/RateLimitLimit"
+              },
+              "X-RateLimit-Policy": {
+                "$ref": "#/components/headers/RateLimitPolicy"
+              },
+              "X-RateLimit-Remaining": {
+                "$ref": "#/components/headers/RateLimitRemaining"
+              },
+              "X-RateLimit-Reset": {
+                "$ref": "#/components/headers/RateLimitReset"
+              },
+              "X-RateLimit-Scope": {
+                "$ref": "#/components/headers/RateLimitScope"
+              }
+            },
+            "content": {
+              "audio/mpeg": {
+                "schema": {
+                  "type": "string",
+                  "format": "binary"
+                }
+              },
+              "audio/wav": {
+                "schema": {
+                  "type": "string",
+                  "format": "binary"
+                }
+              }
+            }
+          },
+          "206": {
+            "description": "The part of the audio that was asked for.",
+            "headers": {
+              "x-trace-id": {
+                "$ref": "#/components/headers/TraceId"
+              },
+              "cache-control": {
+                "$ref": "#/components/headers/CacheControl"
+              },
+              "content-disposition": {
+                "$ref": "#/components/headers/ContentDisposition"
+              },
+              "accept-ranges": {
+                "$ref": "#/components/headers/AcceptRanges"
+              },
+              "content-length": {
+                "$ref": "#/components/headers/ContentLength"
+              },
+              "content-range": {
+                "$ref": "#/components/headers/ContentRange"
+              },
+              "X-RateLimit-Limit": {
+                "$ref": "#/components/headers/RateLimitLimit"
+              },
+              "X-RateLimit-Policy": {
+                "$ref": "#/components/headers/RateLimitPolicy"
+              },
+              "X-RateLimit-Remaining": {
+                "$ref": "#/components/headers/RateLimitRemaining"
+              },
+              "X-RateLimit-Reset": {
+                "$ref": "#/components/headers/RateLimitReset"
+              },
+              "X-RateLimit-Scope": {
+                "$ref": "#/components/headers/RateLimitScope"
+              }
+            },
+            "content": {
+              "audio/mpeg": {
+                "schema": {
+                  "type": "string",
+                  "format": "binary"
+                }
+              },
+              "audio/wav": {
+                "schema": {
+                  "type": "string",
+                  "format": "binary"
+                }
+              }
+            }
+          },
+          "400": {
+            "$ref": "#/components/responses/InvalidRequest"
+          },
+          "401": {
+            "description": "The audio link's `sig` is missing or invalid.",
+            "headers": {
+              "x-trace-id": {
+                "$ref": "#/components/headers/TraceId"
+              },
+              "X-RateLimit-Limit": {
+                "$ref": "#/components/headers/RateLimitLimit"
+              },
+              "X-RateLimit-Policy": {
+                "$ref": "#/components/headers/RateLimitPolicy"
+              },
+              "X-RateLimit-Remaining": {
+                "$ref": "#/components/headers/RateLimitRemaining"
+              },
+              "X-RateLimit-Reset": {
+                "$ref": "#/components/headers/RateLimitReset"
+              },
+              "X-RateLimit-Scope": {
+                "$ref": "#/components/headers/RateLimitScope"
+              }
+            },
+            "content": {
+              "application/json": {
+                "schema": {
+                  "$ref": "#/components/schemas/UnauthorizedError"
+                }
+              }
+            }
+          },
+          "404": {
+            "$ref": "#/components/responses/JobAudioNotFound"
+          },
+          "409": {
+            "description": "The job is queued or processing. `Retry-After` says when to ask again.",
+            "headers": {
+              "x-trace-id": {
+                "$ref": "#/components/headers/TraceId"
+              },
+              "Retry-After": {
+                "$ref": "#/components/headers/RetryAfter"
+              },
+              "X-RateLimit-Limit": {
+                "$ref": "#/components/headers/RateLimitLimit"
+              },
+              "X-RateLimit-Policy": {
+                "$ref": "#/components/headers/RateLimitPolicy"
+              },
+              "X-RateLimit-Remaining": {
+                "$ref": "#/components/headers/RateLimitRemaining"
+              },
+              "X-RateLimit-Reset": {
+                "$ref": "#/components/headers/RateLimitReset"
+              },
+              "X-RateLimit-Scope": {
+                "$ref": "#/components/headers/RateLimitScope"
+              }
+            },
+            "content": {
+              "application/json": {
+                "schema": {
+                  "$ref": "#/components/schemas/JobNotReadyError"
+                }
+              }
+            }
+          },
+          "410": {
+            "description": "The job is completed, and its audio is not kept: the request opted out of that, or the deployment's retention has passed.",
+            "headers": {
+              "x-trace-id": {
+                "$ref": "#/components/headers/TraceId"
+              },
+              "X-RateLimit-Limit": {
+                "$ref": "#/components/headers/RateLimitLimit"
+              },
+              "X-RateLimit-Policy": {
+                "$ref": "#/components/headers/RateLimitPolicy"
+              },
+              "X-RateLimit-Remaining": {
+                "$ref": "#/components/headers/RateLimitRemaining"
+              },
+              "X-RateLimit-Reset": {
+                "$ref": "#/components/headers/RateLimitReset"
+              },
+              "X-RateLimit-Scope": {
+                "$ref": "#/components/headers/RateLimitScope"
+              }
+            },
+            "content": {
+              "application/json": {
+                "schema": {
+                  "$ref": "#/components/schemas/AudioNotStoredError"
+                }
+              }
+            }
+          },
+          "416": {
+            "description": "The part that was asked for does not begin inside the audio.",
+            "headers": {
+              "x-trace-id": {
+                "$ref": "#/components/headers/TraceId"
+              },
+              "content-range": {
+                "$ref": "#/components/headers/ContentRange"
+              },
+              "X-RateLimit-Limit": {
+                "$ref": "#/components/headers/RateLimitLimit"
+              },
+              "X-RateLimit-Policy": {
+                "$ref": "#/components/headers/RateLimitPolicy"
+              },
+              "X-RateLimit-Remaining": {
+                "$ref": "#/components/headers/RateLimitRemaining"
+              },
+              "X-RateLimit-Reset": {
+                "$ref": "#/components/headers/RateLimitReset"
+              },
+              "X-RateLimit-Scope": {
+                "$ref": "#/components/headers/RateLimitScope"
+              }
+            },
+            "content": {
+              "application/json": {
+                "schema": {
+                  "$ref": "#/components/schemas/InvalidRequestError"
+                }
+              }
+            }
+          },
+          "429": {
+            "$ref": "#/components/responses/RateLimited"
+          },
+          "500": {
+            "$ref": "#/components/responses/InternalError"
+          },
+          "503": {
+            "$ref": "#/components/responses/NotConfigured"
           }
         }
       }
@@ -1027,11 +1356,22 @@ export const document: OpenApiDocument = {
       "IdempotencyKey": {
         "name": "idempotency-key",
         "in": "header",
-        "description": "Asynchronous requests only. The same key of the same account returns the same job.",
+        "description": "Asynchronous requests only. The same key of the same account returns the same job; with another text, model, voice, speed or storeAudio it is refused.",
         "schema": {
           "type": "string",
           "minLength": 1,
           "maxLength": 512
+        }
+      },
+      "JobId": {
+        "name": "jobId",
+        "in": "path",
+        "required": true,
+        "description": "Id of the job. One that is no UUID is simply unknown.",
+        "schema": {
+          "type": "string",
+          "minLength": 1,
+          "example": "7c9e6679-7425-40de-944b-e07fc1f90ae7"
         }
       },
       "CreditAccount": {
@@ -1085,6 +1425,40 @@ export const document: OpenApiDocument = {
         "schema": {
           "type": "integer",
           "minimum": 1
+        }
+      },
+      "ContentDisposition": {
+        "description": "The audio is meant to be played in place; the file name is for those who save it.",
+        "required": true,
+        "schema": {
+          "type": "string",
+          "example": "inline; filename=\"speech-7c9e6679-7425-40de-944b-e07fc1f90ae7.mp3\""
+        }
+      },
+      "AcceptRanges": {
+        "description": "Range requests in bytes are served.",
+        "required": true,
+        "schema": {
+          "type": "string",
+          "enum": [
+            "bytes"
+          ]
+        }
+      },
+      "ContentLength": {
+        "description": "Bytes of the body.",
+        "required": true,
+        "schema": {
+          "type": "integer",
+          "minimum": 0
+        }
+      },
+      "ContentRange": {
+        "description": "First and last byte of the part and the size of the whole, or `bytes */` and the size with a 416.",
+        "required": true,
+        "schema": {
+          "type": "string",
+          "example": "bytes 0-1023/24000"
         }
       },
       "OptionalRetryAfter": {
@@ -1183,7 +1557,7 @@ export const document: OpenApiDocument = {
         }
       },
       "JobAccepted": {
-        "description": "The price is debited and the job is queued.",
+        "description": "The price is debited and the job is queued; or, for an idempotency key that was used before, the job of that time in its present state, with nothing debited again.",
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"
@@ -1318,6 +1692,36 @@ export const document: OpenApiDocument = {
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/NotFoundError"
+            }
+          }
+        }
+      },
+      "JobAudioNotFound": {
+        "description": "There is no such job, it failed, or its stored audio is gone.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          },
+          "X-RateLimit-Limit": {
+            "$ref": "#/components/headers/RateLimitLimit"
+          },
+          "X-RateLimit-Policy": {
+            "$ref": "#/components/headers/RateLimitPolicy"
+          },
+          "X-RateLimit-Remaining": {
+            "$ref": "#/components/headers/RateLimitRemaining"
+          },
+          "X-RateLimit-Reset": {
+            "$ref": "#/components/headers/RateLimitReset"
+          },
+          "X-RateLimit-Scope": {
+            "$ref": "#/components/headers/RateLimitScope"
           }
         },
         "content": {
@@ -2027,6 +2431,7 @@ export const document: OpenApiDocument = {
           },
           "completedAt": {
             "type": "string",
+            "description": "When the job ended, completed or failed.",
             "format": "date-time",
             "nullable": true
           },
@@ -2064,7 +2469,8 @@ export const document: OpenApiDocument = {
                 "nullable": true
               },
               "stored": {
-                "type": "boolean"
+                "type": "boolean",
+                "description": "Whether the audio can be downloaded. False when the request opted out, and from the end of the deployment's retention on."
               },
               "mimeType": {
                 "type": "string"
@@ -2421,6 +2827,75 @@ export const document: OpenApiDocument = {
                     "type": "string",
                     "enum": [
                       "NOT_FOUND"
+                    ]
+                  }
+                }
+              }
+            }
+          }
+        ]
+      },
+      "UnauthorizedError": {
+        "allOf": [
+          {
+            "$ref": "#/components/schemas/StructuredError"
+          },
+          {
+            "type": "object",
+            "properties": {
+              "error": {
+                "type": "object",
+                "properties": {
+                  "code": {
+                    "type": "string",
+                    "enum": [
+                      "UNAUTHORIZED"
+                    ]
+                  }
+                }
+              }
+            }
+          }
+        ]
+      },
+      "JobNotReadyError": {
+        "allOf": [
+          {
+            "$ref": "#/components/schemas/StructuredError"
+          },
+          {
+            "type": "object",
+            "properties": {
+              "error": {
+                "type": "object",
+                "properties": {
+                  "code": {
+                    "type": "string",
+                    "enum": [
+                      "JOB_NOT_READY"
+                    ]
+                  }
+                }
+              }
+            }
+          }
+        ]
+      },
+      "AudioNotStoredError": {
+        "allOf": [
+          {
+            "$ref": "#/components/schemas/StructuredError"
+          },
+          {
+            "type": "object",
+            "properties": {
+              "error": {
+                "type": "object",
+                "properties": {
+                  "code": {
+                    "type": "string",
+                    "enum": [
+                      "AUDIO_NOT_STORED"
                     ]
                   }
                 }

@@ -2,6 +2,7 @@
 
 import type { AudioBody, OperationContext } from '../http/context.ts';
 import type {
+  AudioNotStoredError,
   ConfigError,
   CreditAccount,
   CreditRequired,
@@ -10,6 +11,7 @@ import type {
   InternalError,
   InvalidRequestError,
   InvalidSpeechRequestError,
+  JobNotReadyError,
   NotFoundError,
   OpenApiDocument,
   PaymentError,
@@ -22,6 +24,7 @@ import type {
   TtsJob,
   TtsModelsResponse,
   TtsRequest,
+  UnauthorizedError,
   UnknownModelError,
   UnsupportedContentTypeError,
   VoicesResponse,
@@ -58,6 +61,15 @@ export interface SpeechOperations {
   createSpeech(request: CreateSpeechRequest, context: OperationContext): Promise<CreateSpeechResult>;
 }
 
+/** Asynchronous requests, their state and their audio. */
+export interface JobsOperations {
+  /** GET /tts/jobs/{jobId} — State of an asynchronous request */
+  getJob(request: GetJobRequest, context: OperationContext): Promise<GetJobResult>;
+
+  /** GET /tts/jobs/{jobId}/audio — Audio of a completed job */
+  getJobAudio(request: GetJobAudioRequest, context: OperationContext): Promise<GetJobAudioResult>;
+}
+
 /** Buying credit on the hosted checkout. */
 export interface TopUpOperations {
   /** GET /top-up — Page that starts a purchase of credit */
@@ -84,6 +96,7 @@ export interface Operations {
   service: ServiceOperations;
   catalog: CatalogOperations;
   speech: SpeechOperations;
+  jobs: JobsOperations;
   topUp: TopUpOperations;
   credits: CreditsOperations;
 }
@@ -99,12 +112,14 @@ export interface OperationResult {
 
 /** Every error code that the contract declares. */
 export type DeclaredErrorCode =
+  | 'AUDIO_NOT_STORED'
   | 'CONFIG_ERROR'
   | 'INTERNAL_ERROR'
   | 'INVALID_JSON'
   | 'INVALID_REQUEST'
   | 'INVALID_SPEED'
   | 'INVALID_VOICE'
+  | 'JOB_NOT_READY'
   | 'NOT_FOUND'
   | 'PAYMENT_ERROR'
   | 'PAYMENT_REQUIRED'
@@ -114,6 +129,7 @@ export type DeclaredErrorCode =
   | 'TTS_PROVIDER_NOT_CONFIGURED'
   | 'TTS_UNAVAILABLE'
   | 'TTS_UPSTREAM_ERROR'
+  | 'UNAUTHORIZED'
   | 'UNKNOWN_TTS_MODEL'
   | 'UNSUPPORTED_CONTENT_TYPE';
 
@@ -186,7 +202,7 @@ export interface GetSpeechRequest {
     storeAudio?: 'true' | 'false';
   };
   headers: {
-    /** Asynchronous requests only. The same key of the same account returns the same job. */
+    /** Asynchronous requests only. The same key of the same account returns the same job; with another text, model, voice, speed or storeAudio it is refused. */
     'idempotency-key'?: string;
     /** Bearer id of the account to debit. Whoever knows it can spend the balance. */
     'x-credit-account'?: string;
@@ -231,7 +247,7 @@ export interface CreateSpeechRequest {
     speed?: string;
   };
   headers: {
-    /** Asynchronous requests only. The same key of the same account returns the same job. */
+    /** Asynchronous requests only. The same key of the same account returns the same job; with another text, model, voice, speed or storeAudio it is refused. */
     'idempotency-key'?: string;
     /** Bearer id of the account to debit. Whoever knows it can spend the balance. */
     'x-credit-account'?: string;
@@ -263,6 +279,69 @@ export type CreateSpeechResult =
   | { status: 500; body: InternalError }
   | { status: 502; body: SpeechFailedError }
   | { status: 503; headers?: { 'retry-after'?: number }; body: SpeechUnavailableError };
+
+export interface GetJobRequest {
+  params: {
+    /** Id of the job. One that is no UUID is simply unknown. */
+    jobId: string;
+  };
+}
+
+export type GetJobResult =
+  | { status: 200; headers: { 'cache-control': string }; body: TtsJob }
+  | { status: 404; body: NotFoundError }
+  | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 500; body: InternalError }
+  | { status: 503; body: ConfigError };
+
+export interface GetJobAudioRequest {
+  params: {
+    /** Id of the job. One that is no UUID is simply unknown. */
+    jobId: string;
+  };
+  query: {
+    /** Signed token of the audio link, 1 to 1500 characters. Required where the deployment signs its links. One that is empty, too long, expired or made for another job is answered with 401. */
+    sig?: string;
+  };
+  headers: {
+    /** One part of the audio, such as `bytes=0-1023` (RFC 9110, section 14). */
+    range?: string;
+  };
+}
+
+export type GetJobAudioResult =
+  | {
+      status: 200;
+      headers: {
+        'cache-control': string;
+        'content-disposition': string;
+        'accept-ranges': 'bytes';
+        'content-length': number;
+      };
+      type: 'audio/mpeg' | 'audio/wav';
+      body: AudioBody;
+    }
+  | {
+      status: 206;
+      headers: {
+        'cache-control': string;
+        'content-disposition': string;
+        'accept-ranges': 'bytes';
+        'content-length': number;
+        'content-range': string;
+      };
+      type: 'audio/mpeg' | 'audio/wav';
+      body: AudioBody;
+    }
+  | { status: 400; body: InvalidRequestError }
+  | { status: 401; body: UnauthorizedError }
+  | { status: 404; body: NotFoundError }
+  | { status: 409; headers: { 'retry-after': number }; body: JobNotReadyError }
+  | { status: 410; body: AudioNotStoredError }
+  | { status: 416; headers: { 'content-range': string }; body: InvalidRequestError }
+  | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 500; body: InternalError }
+  | { status: 503; body: ConfigError };
 
 export interface ShowTopUpRequest {
   query: {

@@ -117,6 +117,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/tts/jobs/{jobId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * State of an asynchronous request
+         * @description Poll it until `status` is `completed` or `failed`. A failed job has been refunded. Whoever knows the id can read it.
+         */
+        get: operations["getJob"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tts/jobs/{jobId}/audio": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Audio of a completed job
+         * @description The address is `links.audio` of the job. An invalid `sig` is refused before anything is told about the job, a missing one only where there would be audio. A range request for one part is served; several parts at once are answered with the whole.
+         */
+        get: operations["getJobAudio"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/top-up": {
         parameters: {
             query?: never;
@@ -346,7 +386,10 @@ export interface components {
             updatedAt: string;
             /** Format: date-time */
             startedAt: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the job ended, completed or failed.
+             */
             completedAt: string | null;
             error: {
                 code: string | null;
@@ -355,6 +398,7 @@ export interface components {
             result: {
                 /** Format: uri */
                 audioUrl: string | null;
+                /** @description Whether the audio can be downloaded. False when the request opted out, and from the end of the deployment's retention on. */
                 stored: boolean;
                 mimeType: string;
                 sizeBytes: number | null;
@@ -457,6 +501,24 @@ export interface components {
                 code?: "NOT_FOUND";
             };
         };
+        UnauthorizedError: components["schemas"]["StructuredError"] & {
+            error?: {
+                /** @enum {string} */
+                code?: "UNAUTHORIZED";
+            };
+        };
+        JobNotReadyError: components["schemas"]["StructuredError"] & {
+            error?: {
+                /** @enum {string} */
+                code?: "JOB_NOT_READY";
+            };
+        };
+        AudioNotStoredError: components["schemas"]["StructuredError"] & {
+            error?: {
+                /** @enum {string} */
+                code?: "AUDIO_NOT_STORED";
+            };
+        };
         RequestTooLargeError: components["schemas"]["StructuredError"] & {
             error?: {
                 /** @enum {string} */
@@ -532,7 +594,7 @@ export interface components {
                 "audio/wav": Uint8Array;
             };
         };
-        /** @description The price is debited and the job is queued. */
+        /** @description The price is debited and the job is queued; or, for an idempotency key that was used before, the job of that time in its present state, with nothing debited again. */
         JobAccepted: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -599,6 +661,21 @@ export interface components {
         NotFound: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["NotFoundError"];
+            };
+        };
+        /** @description There is no such job, it failed, or its stored audio is gone. */
+        JobAudioNotFound: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
                 [name: string]: unknown;
             };
             content: {
@@ -725,8 +802,10 @@ export interface components {
         Async: "true" | "false";
         /** @description `false` opts out of keeping the audio of an asynchronous request. */
         StoreAudio: "true" | "false";
-        /** @description Asynchronous requests only. The same key of the same account returns the same job. */
+        /** @description Asynchronous requests only. The same key of the same account returns the same job; with another text, model, voice, speed or storeAudio it is refused. */
         IdempotencyKey: string;
+        /** @description Id of the job. One that is no UUID is simply unknown. */
+        JobId: string;
         /** @description Bearer id of the account to debit. Whoever knows it can spend the balance. */
         CreditAccount: string;
     };
@@ -742,6 +821,14 @@ export interface components {
         CreditBalance: bigint;
         /** @description Whole seconds to wait. */
         RetryAfter: number;
+        /** @description The audio is meant to be played in place; the file name is for those who save it. */
+        ContentDisposition: string;
+        /** @description Range requests in bytes are served. */
+        AcceptRanges: "bytes";
+        /** @description Bytes of the body. */
+        ContentLength: number;
+        /** @description First and last byte of the part and the size of the whole, or `bytes *\/` and the size with a 416. */
+        ContentRange: string;
         /** @description Whole seconds to wait, when known. */
         OptionalRetryAfter: number;
         /** @description Requests that the window allows. */
@@ -781,6 +868,9 @@ export type InvalidRequestError = components['schemas']['InvalidRequestError'];
 export type UnknownModelError = components['schemas']['UnknownModelError'];
 export type InvalidSpeechRequestError = components['schemas']['InvalidSpeechRequestError'];
 export type NotFoundError = components['schemas']['NotFoundError'];
+export type UnauthorizedError = components['schemas']['UnauthorizedError'];
+export type JobNotReadyError = components['schemas']['JobNotReadyError'];
+export type AudioNotStoredError = components['schemas']['AudioNotStoredError'];
 export type RequestTooLargeError = components['schemas']['RequestTooLargeError'];
 export type TextTooLongError = components['schemas']['TextTooLongError'];
 export type UnsupportedContentTypeError = components['schemas']['UnsupportedContentTypeError'];
@@ -796,6 +886,7 @@ export type ResponseCreditRequired = components['responses']['CreditRequired'];
 export type ResponseInvalidRequest = components['responses']['InvalidRequest'];
 export type ResponseInvalidSpeechRequest = components['responses']['InvalidSpeechRequest'];
 export type ResponseNotFound = components['responses']['NotFound'];
+export type ResponseJobAudioNotFound = components['responses']['JobAudioNotFound'];
 export type ResponseRequestTooLarge = components['responses']['RequestTooLarge'];
 export type ResponseTextTooLong = components['responses']['TextTooLong'];
 export type ResponseUnsupportedContentType = components['responses']['UnsupportedContentType'];
@@ -809,12 +900,17 @@ export type ParameterText = components['parameters']['Text'];
 export type ParameterAsync = components['parameters']['Async'];
 export type ParameterStoreAudio = components['parameters']['StoreAudio'];
 export type ParameterIdempotencyKey = components['parameters']['IdempotencyKey'];
+export type ParameterJobId = components['parameters']['JobId'];
 export type ParameterCreditAccount = components['parameters']['CreditAccount'];
 export type HeaderTraceId = components['headers']['TraceId'];
 export type HeaderCacheControl = components['headers']['CacheControl'];
 export type HeaderCreditAccount = components['headers']['CreditAccount'];
 export type HeaderCreditBalance = components['headers']['CreditBalance'];
 export type HeaderRetryAfter = components['headers']['RetryAfter'];
+export type HeaderContentDisposition = components['headers']['ContentDisposition'];
+export type HeaderAcceptRanges = components['headers']['AcceptRanges'];
+export type HeaderContentLength = components['headers']['ContentLength'];
+export type HeaderContentRange = components['headers']['ContentRange'];
 export type HeaderOptionalRetryAfter = components['headers']['OptionalRetryAfter'];
 export type HeaderRateLimitLimit = components['headers']['RateLimitLimit'];
 export type HeaderRateLimitPolicy = components['headers']['RateLimitPolicy'];
@@ -968,7 +1064,7 @@ export interface operations {
                 storeAudio?: components["parameters"]["StoreAudio"];
             };
             header?: {
-                /** @description Asynchronous requests only. The same key of the same account returns the same job. */
+                /** @description Asynchronous requests only. The same key of the same account returns the same job; with another text, model, voice, speed or storeAudio it is refused. */
                 "idempotency-key"?: components["parameters"]["IdempotencyKey"];
                 /** @description Bearer id of the account to debit. Whoever knows it can spend the balance. */
                 "x-credit-account"?: components["parameters"]["CreditAccount"];
@@ -1004,7 +1100,7 @@ export interface operations {
                 speed?: string;
             };
             header?: {
-                /** @description Asynchronous requests only. The same key of the same account returns the same job. */
+                /** @description Asynchronous requests only. The same key of the same account returns the same job; with another text, model, voice, speed or storeAudio it is refused. */
                 "idempotency-key"?: components["parameters"]["IdempotencyKey"];
                 /** @description Bearer id of the account to debit. Whoever knows it can spend the balance. */
                 "x-credit-account"?: components["parameters"]["CreditAccount"];
@@ -1036,6 +1132,163 @@ export interface operations {
             500: components["responses"]["SpeechInternalError"];
             502: components["responses"]["SpeechFailed"];
             503: components["responses"]["SpeechUnavailable"];
+        };
+    };
+    getJob: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id of the job. One that is no UUID is simply unknown. */
+                jobId: components["parameters"]["JobId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The job. */
+            200: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "cache-control": components["headers"]["CacheControl"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TtsJob"];
+                };
+            };
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["NotConfigured"];
+        };
+    };
+    getJobAudio: {
+        parameters: {
+            query?: {
+                /** @description Signed token of the audio link, 1 to 1500 characters. Required where the deployment signs its links. One that is empty, too long, expired or made for another job is answered with 401. */
+                sig?: string;
+            };
+            header?: {
+                /** @description One part of the audio, such as `bytes=0-1023` (RFC 9110, section 14). */
+                range?: string;
+            };
+            path: {
+                /** @description Id of the job. One that is no UUID is simply unknown. */
+                jobId: components["parameters"]["JobId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The audio. */
+            200: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "cache-control": components["headers"]["CacheControl"];
+                    "content-disposition": components["headers"]["ContentDisposition"];
+                    "accept-ranges": components["headers"]["AcceptRanges"];
+                    "content-length": components["headers"]["ContentLength"];
+                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "audio/mpeg": Uint8Array;
+                    "audio/wav": Uint8Array;
+                };
+            };
+            /** @description The part of the audio that was asked for. */
+            206: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "cache-control": components["headers"]["CacheControl"];
+                    "content-disposition": components["headers"]["ContentDisposition"];
+                    "accept-ranges": components["headers"]["AcceptRanges"];
+                    "content-length": components["headers"]["ContentLength"];
+                    "content-range": components["headers"]["ContentRange"];
+                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "audio/mpeg": Uint8Array;
+                    "audio/wav": Uint8Array;
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            /** @description The audio link's `sig` is missing or invalid. */
+            401: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UnauthorizedError"];
+                };
+            };
+            404: components["responses"]["JobAudioNotFound"];
+            /** @description The job is queued or processing. `Retry-After` says when to ask again. */
+            409: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "Retry-After": components["headers"]["RetryAfter"];
+                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobNotReadyError"];
+                };
+            };
+            /** @description The job is completed, and its audio is not kept: the request opted out of that, or the deployment's retention has passed. */
+            410: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AudioNotStoredError"];
+                };
+            };
+            /** @description The part that was asked for does not begin inside the audio. */
+            416: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "content-range": components["headers"]["ContentRange"];
+                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InvalidRequestError"];
+                };
+            };
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["NotConfigured"];
         };
     };
     showTopUp: {

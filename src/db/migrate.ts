@@ -1,8 +1,15 @@
 import { readdir, readFile } from 'node:fs/promises';
+import { Logger, runMigrations } from 'graphile-worker';
 import { type Kysely, type Migration, type MigrationProvider, Migrator, sql } from 'kysely';
+import type { DB } from '../../db/types.ts';
 import { openDatabase } from './database.ts';
+import { openQueuePool } from './queue-pool.ts';
 
 const MIGRATIONS = new URL('../../db/migrations/', import.meta.url);
+
+/** Any number that nothing else in this database locks. */
+const QUEUE_MIGRATION_LOCK = 7_300_003;
+const silentLogger = new Logger(() => () => {});
 
 const provider: MigrationProvider = {
   async getMigrations() {
@@ -29,16 +36,30 @@ const migrator = <T>(db: Kysely<T>) =>
 
 /**
  * Brings the database to the current schema and tells the names of the migrations that this call applied. Several
- * processes may call it at once: they take turns.
+ * processes may call it at once: they take turns. The queue's own schema comes first, so that ours being current
+ * means that both are.
  */
 export async function migrate(databaseUrl: string): Promise<string[]> {
   const db = openDatabase(databaseUrl, { maxConnections: 2, statementTimeoutMs: 0 });
   try {
+    await migrateQueue(db, databaseUrl);
     const { error, results } = await migrator(db).migrateToLatest();
     if (error) throw error;
     return (results ?? []).map((result) => result.migrationName);
   } finally {
     await db.destroy();
+  }
+}
+
+async function migrateQueue(db: Kysely<DB>, databaseUrl: string): Promise<void> {
+  const pgPool = openQueuePool(databaseUrl, { maxConnections: 1, statementTimeoutMs: 0 });
+  try {
+    await db.transaction().execute(async (turn) => {
+      await sql`select pg_advisory_xact_lock(${QUEUE_MIGRATION_LOCK})`.execute(turn);
+      await runMigrations({ pgPool, logger: silentLogger });
+    });
+  } finally {
+    await pgPool.end();
   }
 }
 

@@ -9,6 +9,8 @@ export type AudioBody = Uint8Array | Readable;
 export interface OperationContext {
   /** UUID of this request, also sent as `x-trace-id`. */
   readonly traceId: string;
+  /** As it was sent: HEAD, where the operation serves it in the place of GET. */
+  readonly method: string;
   /** The client's address: the socket's, or what a trusted proxy says (R39). */
   readonly ip: string;
   /** All headers, for checks that span flows (R36). */

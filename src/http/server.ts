@@ -159,6 +159,7 @@ async function serve(route: Route, operation: Operation, request: FastifyRequest
 function contextOf(request: FastifyRequest, reply: FastifyReply): OperationContext {
   return {
     traceId: request.id,
+    method: request.method,
     ip: request.ip,
     headers: request.headers,
     prefersHtml: prefersHtml(request.headers.accept),

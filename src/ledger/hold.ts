@@ -21,6 +21,9 @@ export interface Hold {
   readonly balanceMicroUsd: bigint;
 }
 
+/** What ending a hold takes: which one, and the fence that its owner knows. */
+export type HeldBy = Pick<Hold, 'id' | 'fence'>;
+
 export type HoldResult =
   | { readonly outcome: 'held'; readonly hold: Hold }
   | { readonly outcome: 'unknown_account' }
@@ -69,7 +72,7 @@ export async function placeHold(
  * Posts the hold: the amount is earned. Tells whether it is posted now; false means that the hold was voided or taken
  * over, and what was made for it must not be delivered. Safe to repeat after a lost answer.
  */
-export async function captureHold(db: Database, hold: Hold): Promise<boolean> {
+export async function captureHold(db: Database, hold: HeldBy): Promise<boolean> {
   const { rows } = await sql<{ captured: boolean }>`
     with capture as (
       update transfer set state = 'posted', ended_at = now()
@@ -86,7 +89,7 @@ export async function captureHold(db: Database, hold: Hold): Promise<boolean> {
  * Voids the hold: the amount returns to the account, once. Tells the balance after that, or undefined when the hold had
  * ended before.
  */
-export async function voidHold(db: Database, hold: Hold): Promise<bigint | undefined> {
+export async function voidHold(db: Database, hold: HeldBy): Promise<bigint | undefined> {
   const { rows } = await sql<{ balance: bigint }>`
     with voided as (
       update transfer set state = 'voided', ended_at = now()

@@ -1,6 +1,7 @@
 import { document } from '../contract/document.ts';
 import { routes } from '../contract/routes.ts';
 import { statusOf } from '../http/errors.ts';
+import { ASYNC_TEXT_LENGTH } from '../jobs/asynchronous.ts';
 import { MIN_TOP_UP_CENTS } from '../top-up/amount.ts';
 
 /** The machine-readable guide of GET /docs (R41). `/openapi.json` is the canonical contract. */
@@ -16,6 +17,7 @@ export function guide({ serviceName, baseUrl }: { serviceName: string; baseUrl: 
       getTtsMaxTextLength: 1500,
       characters: 'UTF-16 code units of the trimmed text',
       speed: { min: 0.5, max: 2, default: 1 },
+      asynchronousTextLength: ASYNC_TEXT_LENGTH,
       idempotencyKeyMaxLength: 512,
       minTopUpCents: MIN_TOP_UP_CENTS,
     },
@@ -33,12 +35,17 @@ export function guide({ serviceName, baseUrl }: { serviceName: string; baseUrl: 
     agentGuide: {
       privacy:
         'Text sent before payment is neither logged nor stored nor forwarded. It reaches the speech provider once the ' +
-        'request is paid, and is not kept after that.',
+        'request is paid, and is not kept after that; the text of a job is kept until the job ends.',
       cardCredits: [
         'GET /tts/models and pick a model and one of its voices.',
         'POST /tts with {"text": …} and x-credit-account. Without credit the answer is 402 with topUpUrl.',
         'Let the account holder open topUpUrl and pay; the page shown after payment holds the account id.',
         'Repeat the request with x-credit-account; the answer is the audio, and x-credit-balance what remains.',
+      ],
+      asynchronousJobs: [
+        'POST /tts?async=true with x-credit-account and an idempotency-key of your own; the answer is 202 with a job.',
+        'GET links.status until status is completed or failed. A failed job has been refunded.',
+        'GET links.audio of the completed job. With storeAudio=false nothing is kept, and the answer is 410.',
       ],
     },
   };

@@ -1,20 +1,30 @@
-import type { CreateSpeechResult, GetSpeechResult, SpeechOperations } from '../contract/operations.ts';
+import type {
+  CreateSpeechRequest,
+  CreateSpeechResult,
+  GetSpeechRequest,
+  GetSpeechResult,
+  SpeechOperations,
+} from '../contract/operations.ts';
+import type { Database } from '../db/database.ts';
 import type { OperationContext } from '../http/context.ts';
 import { failure } from '../http/errors.ts';
 import { PRIVATE } from '../http/headers.ts';
+import { acceptJob } from '../jobs/accept.ts';
+import { isAsynchronous } from '../jobs/asynchronous.ts';
 import type { RollingWindow } from '../limits/rolling-window.ts';
 import type { CardCredits } from '../payments/card-credits.ts';
 import { creditChallenge } from '../payments/credit-challenge.ts';
 import { streamSpeech } from '../payments/streamed.ts';
 import type { RunningWork } from '../running-work.ts';
 import type { Catalog } from '../speech/catalog.ts';
-import { type OrderRequest, placeOrder } from '../speech/order.ts';
-import { SpeechError, type SpeechProvider } from '../speech/provider.ts';
+import { type Order, type OrderRequest, placeOrder } from '../speech/order.ts';
+import { SpeechError, type SpeechProvider, type Utterance } from '../speech/provider.ts';
 import { refuseX402Headers } from './flows.ts';
+import { type JobLinks, jobBody } from './job-body.ts';
 import { addressBucket, meter } from './rate-limit.ts';
 
-export interface SpeechOptions {
-  readonly baseUrl: string;
+export interface SpeechOptions extends JobLinks {
+  readonly db: Database;
   readonly serviceName: string;
   readonly catalog: Catalog;
   /** Undefined while no speech provider is configured. */
@@ -25,11 +35,20 @@ export interface SpeechOptions {
   readonly work: RunningWork;
 }
 
+/** What a request says beside the order. */
+interface Wishes {
+  readonly accountId: string | undefined;
+  readonly asynchronous: boolean;
+  /** Of an asynchronous request; so is the key. */
+  readonly storeAudio: boolean;
+  readonly idempotencyKey: string | undefined;
+}
+
 /** Text to speech, paid from a card-credit account. */
 export function speechOperations(options: SpeechOptions): SpeechOperations {
-  const { baseUrl, serviceName, catalog, speech, cardCredits, limits, work } = options;
+  const { db, baseUrl, signer, serviceName, catalog, speech, cardCredits, limits, work } = options;
 
-  async function speak(request: OrderRequest, accountId: string | undefined, context: OperationContext) {
+  async function speak(request: OrderRequest, wishes: Wishes, context: OperationContext) {
     const placed = placeOrder(catalog, request);
     if ('refusal' in placed) {
       const { code, message, details } = placed.refusal;
@@ -45,21 +64,18 @@ export function speechOperations(options: SpeechOptions): SpeechOperations {
       return failure('TTS_PROVIDER_NOT_CONFIGURED', 'No speech provider is set up here.', details);
     }
 
+    const { accountId } = wishes;
     const limited = await meter(context, limits.takeForAccount(accountId, addressBucket(context)));
     if (limited) return limited;
+    if (isAsynchronous(wishes.asynchronous, order.characters)) return speakLater(order, wishes, context);
 
     const authorization = await cardCredits.authorize(order, accountId);
     if (authorization.outcome === 'refused') {
       return creditChallenge(baseUrl, serviceName, order.priceMicroUsd, authorization.refusal);
     }
     const { hold } = authorization;
-    const utterance = {
-      text: order.text,
-      model: order.model.upstreamModel,
-      voice: order.voice.upstreamVoice,
-      speed: order.speed,
-    };
     try {
+      const utterance = utteranceOf(order);
       const { mimeType, audio, ended } = await streamSpeech(hold, speech.provider, utterance, speech.timeoutMs);
       work.add(ended).catch((err) => context.log.error({ err }, 'a hold could not be ended; its lease ends it'));
       return {
@@ -79,18 +95,64 @@ export function speechOperations(options: SpeechOptions): SpeechOperations {
     }
   }
 
+  async function speakLater(order: Order, wishes: Wishes, { traceId }: OperationContext) {
+    const { accountId, storeAudio, idempotencyKey } = wishes;
+    const { priceMicroUsd } = order;
+    const utterance = utteranceOf(order);
+    const accepted = await acceptJob(db, { accountId, utterance, priceMicroUsd, storeAudio, idempotencyKey, traceId });
+    switch (accepted.outcome) {
+      case 'refused':
+        return creditChallenge(baseUrl, serviceName, priceMicroUsd, accepted.refusal);
+      case 'conflict':
+        return failure('INVALID_REQUEST', 'idempotency-key was used for another request. Use a new one.', {
+          field: 'idempotency-key',
+          rule: 'same request',
+        });
+      case 'accepted':
+        return {
+          status: 202 as const,
+          headers: {
+            'x-credit-account': accountId ?? '',
+            'x-credit-balance': accepted.balanceMicroUsd,
+            'cache-control': PRIVATE,
+          },
+          body: await jobBody(accepted.job, { baseUrl, signer }),
+        };
+    }
+  }
+
   return {
     createSpeech: async ({ query, headers, body }, context): Promise<CreateSpeechResult> => {
-      const request =
-        body.type === 'text/plain'
-          ? { text: body.value, model: query.model, voice: query.voice, speed: query.speed }
-          : body.value;
-      return speak(request, headers['x-credit-account'], context);
+      const isText = body.type === 'text/plain';
+      const request = isText
+        ? { text: body.value, model: query.model, voice: query.voice, speed: query.speed }
+        : body.value;
+      // Either false wins (R2).
+      const storeAudio = query.storeAudio !== 'false' && (isText || body.value.storeAudio !== false);
+      return speak(request, wishes(query, headers, storeAudio), context);
     },
     getSpeech: async ({ query, headers }, context): Promise<GetSpeechResult> =>
-      speak(query, headers['x-credit-account'], context),
+      speak(query, wishes(query, headers, query.storeAudio !== 'false'), context),
   };
 }
+
+const wishes = (
+  query: GetSpeechRequest['query'] | CreateSpeechRequest['query'],
+  headers: GetSpeechRequest['headers'],
+  storeAudio: boolean,
+): Wishes => ({
+  accountId: headers['x-credit-account'],
+  asynchronous: query.async === 'true',
+  storeAudio,
+  idempotencyKey: headers['idempotency-key'],
+});
+
+const utteranceOf = ({ text, model, voice, speed }: Order): Utterance => ({
+  text,
+  model: model.upstreamModel,
+  voice: voice.upstreamVoice,
+  speed,
+});
 
 /** A failed synthesis as the caller sees it; the debit has been refunded by then. */
 function speechFailure(error: SpeechError) {

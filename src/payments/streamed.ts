@@ -1,9 +1,7 @@
 import { Readable } from 'node:stream';
+import { MAX_AUDIO_BYTES } from '../speech/collect.ts';
 import { type AudioType, SpeechError, type SpeechProvider, type Utterance } from '../speech/provider.ts';
 import type { PaymentHold } from './strategy.ts';
-
-/** More audio than 4096 characters can be; what a caller has not read yet is kept up to this size. */
-const MAX_AUDIO_BYTES = 64 * 1024 * 1024;
 
 export interface StreamedSpeech {
   readonly mimeType: AudioType;

@@ -139,7 +139,7 @@ test('a value that never comes holds no scrape up, is asked for once, and shows 
   assert.equal(sample(await second, 'depth'), 7);
 });
 
-test("each app counts for itself, and reconcilers' work is counted by its kind", async (t) => {
+test('each app counts for itself, and what reconcilers repair by reconciler', async (t) => {
   const [one, two] = [await startGateway(t), await startGateway(t)];
   await one.call('/');
   const count = 'speechgate_http_request_duration_seconds_count{operation="getHealth",status="200"}';

@@ -147,6 +147,21 @@ test('a fault that passes is not noticed', async (t) => {
   assert.equal(requests, 3);
 });
 
+test('an attempt without an answer is followed by another', async (t) => {
+  let requests = 0;
+  const endpoint = await listen(
+    t,
+    createHttpServer((request, response) => {
+      requests += 1;
+      request.resume();
+      if (requests > 1) response.end();
+    }),
+  );
+  const limits = { ...SHORT_LIMITS, put: { attemptMs: 1000, totalMs: 60_000 } };
+  await openStore(t, { endpoint, limits }).put('key', Buffer.from('x'), 'audio/mpeg');
+  assert.equal(requests, 2);
+});
+
 test('a server that never answers is given up', async (t) => {
   const endpoint = await listen(t, createServer());
   const store = openStore(t, { endpoint, limits: SHORT_LIMITS });

@@ -51,9 +51,12 @@ test('npm run reconcile runs every reconciler once and tells what each did', asy
   assert.equal(done?.code, 0, done?.output);
   assert.equal(
     done?.output.trim(),
-    ['expired_holds    0 done', 'top_ups          1 done', 'checkout_sweep   skipped: another process is at it'].join(
-      '\n',
-    ),
+    [
+      'expired_holds    0 done',
+      'expired_audio    0 done',
+      'top_ups          1 done',
+      'checkout_sweep   skipped: another process is at it',
+    ].join('\n'),
   );
 
   const off = await npmRunReconcile({ DATABASE_URL: gateway.databaseUrl });

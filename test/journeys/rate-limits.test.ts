@@ -6,6 +6,7 @@ import { testDatabase } from '../support/database.ts';
 import { controlDatabaseClock } from '../support/database-clock.ts';
 import { type Gateway, type Reply, startGateway } from '../support/gateway.ts';
 import { openAiError, startStubUpstream } from '../support/stub-upstream.ts';
+import { until } from '../support/until.ts';
 
 /** Refuses every request that gets through to it. */
 const UNREACHABLE = 'postgres://postgres@127.0.0.1:1/none';
@@ -193,5 +194,5 @@ test('windows that are over are deleted while the gateway runs', async (t) => {
   const rows = async () => (await gateway.db.selectFrom('rate_window').select('scope').execute()).length;
   assert.equal(await rows(), 1);
   await clock.advance('2 minutes');
-  while ((await rows()) > 0) await new Promise((resolve) => setTimeout(resolve, 20));
+  await until(async () => (await rows()) === 0);
 });

@@ -109,7 +109,7 @@ test('more holds than one statement voids are voided in one turn', async (t) => 
   const findings = await audit(gateway.db);
   assert.deepEqual(
     findings.map((finding) => finding.rule),
-    ['a hold has ended or is within its lease'],
+    ['a hold has ended, is within its lease, or is owned by a live job'],
   );
   assert.equal(voided(await gateway.app.reconcilers.turn()), count);
   assert.equal(await gateway.balance(account), 5_000_000n);

@@ -49,13 +49,13 @@ export interface Gateway {
 
 /**
  * A gateway in this process with a database of its own. `env` is what `npm start` would read; settings that are not
- * given are those of a gateway whose flows are on but whose outside parts can't be reached, and whose reconcilers run
- * only when they are told to (`app.reconcilers.turn()`).
+ * given are those of a gateway whose flows are on but whose outside parts can't be reached. Its reconcilers run only when
+ * they are told to (`app.reconcilers.turn()`), its jobs with `worker`.
  */
 export async function startGateway(
   t: TestContext,
   env: Record<string, string> = {},
-  options: { databaseUrl?: string } = {},
+  options: { databaseUrl?: string; worker?: boolean } = {},
 ): Promise<Gateway> {
   const databaseUrl = options.databaseUrl ?? (await testDatabase(t)).url;
   const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-test-'));
@@ -78,6 +78,7 @@ export async function startGateway(
   await app.server.listen({ host: '127.0.0.1', port: env.PORT ? config.port : 0 });
   const { port } = app.server.server.address() as AddressInfo;
   const url = `http://127.0.0.1:${port}`;
+  if (options.worker) app.worker?.start();
   const db = openDatabase(databaseUrl, { maxConnections: 4 });
   t.after(async () => {
     await app.close();

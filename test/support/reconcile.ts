@@ -1,4 +1,5 @@
 import { type Logger, pino } from 'pino';
+import { openAudioStore } from '../../src/audio/open-store.ts';
 import type { TurnResult } from '../../src/reconcile/reconciler.ts';
 import { createReconcilers } from '../../src/reconcile/reconcilers.ts';
 import { ReconcilerRunner } from '../../src/reconcile/runner.ts';
@@ -10,7 +11,9 @@ export function testRunner(
   { names, log = pino({ level: 'silent' }) }: { names?: readonly string[]; log?: Logger } = {},
 ): ReconcilerRunner {
   const { databaseUrl, reconcileIntervalMs: intervalMs } = config;
-  const reconcilers = createReconcilers(config, db).filter(({ name }) => !names || names.includes(name));
+  const reconcilers = createReconcilers(config, db, openAudioStore(config.jobs.audioStore)).filter(
+    ({ name }) => !names || names.includes(name),
+  );
   return new ReconcilerRunner({ db, databaseUrl, reconcilers, intervalMs, log });
 }
 

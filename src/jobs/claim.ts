@@ -1,0 +1,56 @@
+import { sql } from 'kysely';
+import type { Database } from '../db/database.ts';
+import type { Utterance } from '../speech/provider.ts';
+
+/** A job that this process works on. Everything it writes about the job names the fence, and fails once it is another. */
+export interface Claim {
+  readonly jobId: string;
+  readonly holdId: bigint;
+  readonly fence: number;
+  readonly utterance: Utterance;
+  readonly storeAudio: boolean;
+  /** This attempt's number, from 1 on. Attempts that ended with their process count. */
+  readonly attempt: number;
+  /** Since the first attempt began, in milliseconds. */
+  readonly elapsedMs: number;
+}
+
+/**
+ * Makes the process the owner of a job that is queued and due, and raises the fence of job and hold. Undefined when
+ * somebody else was first, or the job has ended.
+ */
+export async function claimJob(db: Database, jobId: string, workerId: string): Promise<Claim | undefined> {
+  const { rows } = await sql<Row>`
+    with claimed as (
+      update job set state = 'processing', worker_id = ${workerId}, fence = fence + 1, attempts = attempts + 1,
+                     started_at = coalesce(started_at, now()), updated_at = now()
+      where id = ${jobId} and state = 'queued' and run_at <= now()
+      returning *
+    ), hold as (
+      update transfer set fence = claimed.fence from claimed
+      where transfer.id = claimed.hold_id and transfer.state = 'pending'
+    )
+    select hold_id, fence, text, model, voice, speed, store_audio, attempts,
+           extract(epoch from now() - started_at)::double precision * 1000 as elapsed_ms
+    from claimed`.execute(db);
+  const row = rows[0];
+  return (
+    row && {
+      jobId,
+      holdId: row.hold_id,
+      fence: row.fence,
+      utterance: { text: row.text, model: row.model, voice: row.voice, speed: row.speed },
+      storeAudio: row.store_audio,
+      attempt: row.attempts,
+      elapsedMs: row.elapsed_ms,
+    }
+  );
+}
+
+interface Row extends Utterance {
+  readonly hold_id: bigint;
+  readonly fence: number;
+  readonly store_audio: boolean;
+  readonly attempts: number;
+  readonly elapsed_ms: number;
+}

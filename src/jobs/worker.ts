@@ -1,0 +1,120 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { FastifyBaseLogger } from 'fastify';
+import { Logger as QueueLogger, runTaskList, type TaskList, type WorkerPool } from 'graphile-worker';
+import type { Pool } from 'pg';
+import { openQueuePool } from '../db/queue-pool.ts';
+import { TASK, type TaskPayload } from './enqueue.ts';
+import { beat, HEARTBEAT_MS, signOff } from './heartbeat.ts';
+import { type JobRunnerOptions, runJob } from './run.ts';
+import { requeueLostJobs, takeOverJobs } from './take-over.ts';
+
+export interface JobWorkerOptions extends JobRunnerOptions {
+  readonly databaseUrl: string;
+  /** Jobs that run at the same time. */
+  readonly concurrency: number;
+}
+
+/** How long stopping lets the jobs that run go on before they are given back. */
+const STOP_PATIENCE_MS = 10_000;
+/** How long stopping waits for them to be given back, as when the database is away. */
+const GIVE_BACK_MS = 5_000;
+/** Connections beside one for each job: the one that listens, and one for jobs that have ended. */
+const EXTRA_CONNECTIONS = 2;
+
+/**
+ * Runs the jobs of the queue in this process. As long as it can tell the database that it lives, it owns the jobs it
+ * has claimed; with each heartbeat it also takes over the jobs of workers that are dead. Starts, and starts again, when
+ * the database can be reached.
+ */
+export class JobWorker {
+  readonly #id = randomUUID();
+  readonly #options: JobWorkerOptions;
+  readonly #connections: Pool;
+  readonly #stopped = new AbortController();
+  #queue: WorkerPool | undefined;
+  #loop: Promise<void> | undefined;
+  #stop: Promise<void> | undefined;
+  #isStopping = false;
+  #isAway = false;
+
+  constructor(options: JobWorkerOptions) {
+    this.#options = options;
+    const maxConnections = options.concurrency + EXTRA_CONNECTIONS;
+    this.#connections = openQueuePool(options.databaseUrl, { maxConnections });
+  }
+
+  start(): void {
+    this.#loop ??= this.#live();
+  }
+
+  /** Takes no more jobs, lets those that run end, and gives back what takes too long: those are queued again. */
+  stop(): Promise<void> {
+    this.#stop ??= this.#end();
+    return this.#stop;
+  }
+
+  async #end(): Promise<void> {
+    this.#isStopping = true;
+    const { signal } = this.#stopped;
+    const ended = this.#queue?.gracefulShutdown();
+    await Promise.race([ended, sleep(STOP_PATIENCE_MS + GIVE_BACK_MS, undefined, { signal })]).catch(() => {});
+    this.#stopped.abort();
+    await this.#loop;
+    await signOff(this.#options.db, this.#id).catch(() => {});
+    await this.#connections.end();
+  }
+
+  async #live(): Promise<void> {
+    const { db, log } = this.#options;
+    const { signal } = this.#stopped;
+    while (!signal.aborted) {
+      try {
+        await beat(db, this.#id, this.#queue?.id);
+        if (!this.#queue && !this.#isStopping) {
+          this.#queue = this.#openQueue();
+          continue;
+        }
+        const count = (await takeOverJobs(db)) + (await requeueLostJobs(db));
+        if (count > 0) log.warn({ count }, 'jobs of dead workers, or lost ones, were queued again');
+        this.#isAway = false;
+      } catch (error) {
+        if (!this.#isAway) log.warn({ err: error }, 'the job worker waits for the database');
+        this.#isAway = true;
+      }
+      await sleep(HEARTBEAT_MS, undefined, { signal }).catch(() => {});
+    }
+  }
+
+  #openQueue(): WorkerPool {
+    const { concurrency, log } = this.#options;
+    const tasks: TaskList = {
+      [TASK]: (payload, { abortSignal }) =>
+        runJob((payload as TaskPayload).jobId, this.#id, this.#options, abortSignal),
+    };
+    const queue = runTaskList(
+      {
+        concurrency,
+        noHandleSignals: true,
+        gracefulShutdownAbortTimeout: STOP_PATIENCE_MS,
+        logger: queueLogger(log),
+        // Ends of queue entries are written in batches, for which the queue itself tries again when that fails.
+        preset: { worker: { completeJobBatchDelay: 0, failJobBatchDelay: 0 } },
+      },
+      tasks,
+      this.#connections,
+    );
+    // When it gives up, as after a long outage, the next heartbeat opens another one.
+    const forget = () => {
+      this.#queue = undefined;
+    };
+    queue.promise.then(forget, forget);
+    return queue;
+  }
+}
+
+/** The queue's own messages, without their details: those hold the entries. */
+function queueLogger(log: FastifyBaseLogger): QueueLogger {
+  const levels = { error: 'error', warning: 'warn', info: 'debug', debug: 'trace' } as const;
+  return new QueueLogger(() => (level, message) => log[levels[level as keyof typeof levels]](`queue: ${message}`));
+}

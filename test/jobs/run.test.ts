@@ -1,0 +1,342 @@
+import assert from 'node:assert/strict';
+import { readdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import test from 'node:test';
+import { sql } from 'kysely';
+import { audit } from '../../src/ledger/audit.ts';
+import { BASE_URL, type Gateway, startGateway } from '../support/gateway.ts';
+import { later, untilJob } from '../support/jobs.ts';
+import {
+  Drip,
+  garbage,
+  hangBeforeHeaders,
+  type Mode,
+  openAiError,
+  silentMp3,
+  startStubUpstream,
+  tooManyRequests,
+  wav,
+} from '../support/stub-upstream.ts';
+
+const PRICE = 198n;
+const FUNDS = 5_000_000n;
+const CANARY = 'Hello wo-canary';
+
+async function start(t: test.TestContext, env: Record<string, string> = {}, options: { worker?: boolean } = {}) {
+  const upstream = await startStubUpstream();
+  t.after(() => upstream.close());
+  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, ...env }, { worker: true, ...options });
+  return { upstream, gateway, account: await gateway.fund(500) };
+}
+
+const row = (gateway: Gateway, id: string) =>
+  gateway.db.selectFrom('job').selectAll().where('id', '=', id).executeTakeFirstOrThrow();
+
+async function holdOf(gateway: Gateway, jobId: string) {
+  const { hold_id } = await row(gateway, jobId);
+  return gateway.db.selectFrom('transfer').selectAll().where('id', '=', hold_id).executeTakeFirstOrThrow();
+}
+
+const stored = async (gateway: Gateway) =>
+  (await readdir(join(gateway.config.dataDir, 'audio'), { recursive: true }).catch(() => [])).filter(
+    (name) => name.includes('/') || name.endsWith('.partial'),
+  );
+
+/** As if the job had been waiting: its next attempt is due now. */
+async function hurry(gateway: Gateway, jobId: string, attempts?: number) {
+  await gateway.db
+    .updateTable('job')
+    .set({ run_at: sql<Date>`now()`, ...(attempts !== undefined && { attempts }) })
+    .where('id', '=', jobId)
+    .execute();
+  await sql`select graphile_worker.add_job('speak', json_build_object('jobId', ${jobId}::text), job_key => ${jobId}::text)`.execute(
+    gateway.db,
+  );
+}
+
+test('queued -> processing -> completed: stored, captured, and the text is erased (R18)', async (t) => {
+  const { upstream, gateway, account } = await start(t);
+  const drip = new Drip();
+  upstream.mode = drip.mode;
+  const { jobId } = (await later(gateway, account, { text: CANARY })).json;
+  await drip.opened;
+
+  const processing = (await untilJob(gateway, jobId, 'processing')).json;
+  assert.ok(processing.startedAt >= processing.createdAt && processing.updatedAt >= processing.startedAt);
+  assert.deepEqual(
+    [processing.completedAt, processing.error, processing.result, processing.links.audio],
+    [null, null, null, null],
+  );
+  assert.equal((await holdOf(gateway, jobId)).state, 'pending');
+  assert.equal((await row(gateway, jobId)).text, CANARY);
+  assert.deepEqual(await audit(gateway.db), []);
+
+  const audio = silentMp3(500);
+  await drip.write(audio);
+  drip.end();
+  const reply = await untilJob(gateway, jobId, 'completed', 'failed');
+  const job = reply.json;
+  const audioUrl = `${BASE_URL}/tts/jobs/${jobId}/audio`;
+  assert.equal(job.status, 'completed');
+  assert.equal(job.error, null);
+  assert.deepEqual(job.result, { audioUrl, stored: true, mimeType: 'audio/mpeg', sizeBytes: audio.length });
+  assert.deepEqual(job.links, { status: `${BASE_URL}/tts/jobs/${jobId}`, audio: audioUrl });
+  assert.ok(job.completedAt >= job.startedAt);
+  assert.equal((await holdOf(gateway, jobId)).state, 'posted');
+  assert.equal((await row(gateway, jobId)).text, null);
+  assert.equal(await gateway.balance(account), FUNDS - 15n * 18n);
+  assert.deepEqual((await gateway.call(`/tts/jobs/${jobId}/audio`)).bytes, audio);
+  assert.deepEqual(
+    upstream.requests.map(({ body }) => body),
+    [{ model: 'tts-1', input: CANARY, voice: 'alloy', speed: 1, response_format: 'mp3' }],
+  );
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('R18: after a job has ended, its text is nowhere in the database', async (t) => {
+  const { upstream, gateway, account } = await start(t);
+  const texts = async () => {
+    const tables = await sql<{ name: string }>`
+      select format('%I.%I', table_schema, table_name) as name from information_schema.tables
+      where table_schema in ('public', 'graphile_worker') and table_type = 'BASE TABLE'`.execute(gateway.db);
+    const found: string[] = [];
+    for (const { name } of tables.rows) {
+      const { rows } = await sql`select from ${sql.raw(name)} t where t::text like ${`%${CANARY}%`}`.execute(
+        gateway.db,
+      );
+      if (rows.length > 0) found.push(name);
+    }
+    return found;
+  };
+  const drip = new Drip();
+  upstream.mode = drip.mode;
+  const good = (await later(gateway, account, { text: CANARY, key: CANARY })).json;
+  await drip.opened;
+  assert.deepEqual(await texts(), ['public.job']);
+  await drip.write(silentMp3(100));
+  drip.end();
+  await untilJob(gateway, good.jobId, 'completed');
+  upstream.mode = openAiError(400, CANARY);
+  const bad = (await later(gateway, account, { text: CANARY })).json;
+  const failed = await untilJob(gateway, bad.jobId, 'failed');
+  assert.ok(!failed.text.includes(CANARY));
+  assert.deepEqual(await texts(), []);
+});
+
+test('storeAudio=false: completed and charged without an audio link, and no object is ever written', async (t) => {
+  const { gateway, account } = await start(t);
+  const { jobId } = (await later(gateway, account, { query: '&storeAudio=false' })).json;
+  const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
+  assert.equal(job.status, 'completed');
+  assert.deepEqual(job.result, { audioUrl: null, stored: false, mimeType: 'audio/mpeg', sizeBytes: 16_128 });
+  assert.equal(job.links.audio, null);
+  const audio = await gateway.call(`/tts/jobs/${jobId}/audio`);
+  assert.deepEqual([audio.status, audio.json.error.code], [410, 'AUDIO_NOT_STORED']);
+  assert.deepEqual(await stored(gateway), []);
+  assert.equal(await gateway.balance(account), FUNDS - PRICE);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('R56: a WAV of the provider is passed on as audio/wav', async (t) => {
+  const { upstream, gateway, account } = await start(t);
+  upstream.mode = wav(100);
+  const { jobId } = (await later(gateway, account)).json;
+  const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
+  assert.equal(job.result.mimeType, 'audio/wav');
+  const audio = await gateway.call(`/tts/jobs/${jobId}/audio`);
+  assert.equal(audio.headers.get('content-type'), 'audio/wav');
+  assert.equal(audio.headers.get('content-disposition'), `inline; filename="speech-${jobId}.wav"`);
+});
+
+test('a permanent fault fails the job at once: the money is back, the error says why and nothing of the provider', async (t) => {
+  const { upstream, gateway, account } = await start(t);
+  const faults: [Mode, code: string][] = [
+    [openAiError(400, 'secret of the provider'), 'TTS_UPSTREAM_ERROR'],
+    [garbage(), 'TTS_UPSTREAM_ERROR'],
+  ];
+  for (const [mode, code] of faults) {
+    upstream.mode = mode;
+    const before = upstream.requests.length;
+    const { jobId } = (await later(gateway, account)).json;
+    const reply = await untilJob(gateway, jobId, 'completed', 'failed');
+    assert.equal(reply.json.status, 'failed');
+    assert.equal(reply.json.error.code, code);
+    assert.match(reply.json.error.message, /not charged/);
+    assert.doesNotMatch(reply.text, /secret|stack|node:/);
+    assert.deepEqual([reply.json.result, reply.json.links.audio], [null, null]);
+    assert.ok(reply.json.completedAt);
+    assert.equal(upstream.requests.length, before + 1, 'one attempt');
+    assert.equal((await holdOf(gateway, jobId)).state, 'voided');
+    assert.equal((await row(gateway, jobId)).text, null);
+    assert.equal((await gateway.call(`/tts/jobs/${jobId}/audio`)).status, 404, 'R18');
+  }
+  assert.equal(await gateway.balance(account), FUNDS);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('a transient fault is tried again: the job is queued with its hold, and then completes', async (t) => {
+  const { upstream, gateway, account } = await start(t);
+  upstream.mode = openAiError(500);
+  const { jobId } = (await later(gateway, account)).json;
+  await upstream.waitForRequests(1);
+  const waiting = await untilRunAtIsAhead(gateway, jobId);
+  assert.equal(waiting.state, 'queued');
+  assert.equal(waiting.attempts, 1);
+  assert.equal((await holdOf(gateway, jobId)).state, 'pending');
+  assert.equal(await gateway.balance(account), FUNDS - PRICE);
+  assert.deepEqual(await audit(gateway.db), []);
+  upstream.mode = (request, response) =>
+    (upstream.requests.length > 2 ? wav(100) : openAiError(503))(request, response);
+  await hurry(gateway, jobId);
+  await upstream.waitForRequests(2);
+  await untilRunAtIsAhead(gateway, jobId);
+  const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
+  assert.equal(job.status, 'completed', 'the third attempt comes by itself');
+  assert.equal(upstream.requests.length, 3);
+  assert.equal(await gateway.balance(account), FUNDS - PRICE);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+async function untilRunAtIsAhead(gateway: Gateway, jobId: string) {
+  for (;;) {
+    const found = await gateway.db
+      .selectFrom('job')
+      .selectAll()
+      .where('id', '=', jobId)
+      .where('run_at', '>', sql<Date>`now()`)
+      .executeTakeFirst();
+    if (found) return found;
+  }
+}
+
+test('the last attempt fails the job with the last fault, and gives the money back', async (t) => {
+  const { upstream, gateway, account } = await start(t, {}, { worker: false });
+  upstream.mode = openAiError(500);
+  const { jobId } = (await later(gateway, account)).json;
+  await hurry(gateway, jobId, 4);
+  gateway.app.worker?.start();
+  const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
+  assert.equal(job.status, 'failed');
+  assert.equal(job.error.code, 'TTS_UPSTREAM_ERROR');
+  assert.equal(upstream.requests.length, 1);
+  assert.equal(await gateway.balance(account), FUNDS);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('the provider is not asked again before the time that it named, and the job waits for it', async (t) => {
+  const { upstream, gateway, account } = await start(t);
+  upstream.mode = tooManyRequests('120');
+  const { jobId } = (await later(gateway, account)).json;
+  const waiting = await untilRunAtIsAhead(gateway, jobId);
+  const { rows } = await sql<{ seconds: number }>`
+    select extract(epoch from run_at - updated_at)::double precision as seconds from job where id = ${jobId}`.execute(
+    gateway.db,
+  );
+  assert.equal(rows[0]?.seconds, 120);
+  assert.equal(waiting.state, 'queued');
+  assert.equal((await gateway.call(`/tts/jobs/${jobId}/audio`)).json.error.code, 'JOB_NOT_READY');
+});
+
+test('a wait that would be too long fails the job instead', async (t) => {
+  const { upstream, gateway, account } = await start(t);
+  upstream.mode = tooManyRequests('3600');
+  const { jobId } = (await later(gateway, account)).json;
+  const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
+  assert.deepEqual([job.status, job.error.code], ['failed', 'TTS_UNAVAILABLE']);
+  assert.equal(await gateway.balance(account), FUNDS);
+});
+
+test('a job whose workers died at every attempt is not tried for ever', async (t) => {
+  const { upstream, gateway, account } = await start(t, {}, { worker: false });
+  const { jobId } = (await later(gateway, account)).json;
+  await hurry(gateway, jobId, 5);
+  gateway.app.worker?.start();
+  const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
+  assert.deepEqual([job.status, job.error.code], ['failed', 'INTERNAL_ERROR']);
+  assert.equal(upstream.requests.length, 0);
+  assert.equal(await gateway.balance(account), FUNDS);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('a synthesis ends with its deadline', async (t) => {
+  const { upstream, gateway, account } = await start(t, { SPEECH_TIMEOUT_MS: '200' }, { worker: false });
+  upstream.mode = hangBeforeHeaders();
+  const { jobId } = (await later(gateway, account)).json;
+  await hurry(gateway, jobId, 4);
+  gateway.app.worker?.start();
+  const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
+  assert.deepEqual([job.status, job.error.code], ['failed', 'TTS_UNAVAILABLE']);
+});
+
+test('nothing is completed or captured when the audio can not be stored; the attempt is repeated', async (t) => {
+  const { gateway, account } = await start(t, {}, { worker: false });
+  await writeFile(join(gateway.config.dataDir, 'audio'), 'in the way of the directory');
+  const { jobId } = (await later(gateway, account)).json;
+  gateway.app.worker?.start();
+  const waiting = await untilRunAtIsAhead(gateway, jobId);
+  assert.equal(waiting.state, 'queued');
+  assert.equal((await holdOf(gateway, jobId)).state, 'pending');
+  await hurry(gateway, jobId, 4);
+  const reply = await untilJob(gateway, jobId, 'completed', 'failed');
+  assert.deepEqual([reply.json.status, reply.json.error.code], ['failed', 'INTERNAL_ERROR']);
+  assert.ok(!reply.text.includes(gateway.config.dataDir));
+  assert.equal(await gateway.balance(account), FUNDS);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('JOB_CONCURRENCY jobs run at the same time, and no more', async (t) => {
+  const { upstream, gateway, account } = await start(t, { JOB_CONCURRENCY: '3' });
+  const open: Drip[] = [];
+  upstream.mode = (request, response) => {
+    const drip = new Drip();
+    open.push(drip);
+    drip.mode(request, response);
+  };
+  const jobs = [];
+  for (let index = 0; index < 5; index++) jobs.push((await later(gateway, account, { text: `text ${index}` })).json);
+  await upstream.waitForRequests(3);
+  const states = async () =>
+    (await gateway.db.selectFrom('job').select('state').orderBy('state').execute()).map(({ state }) => state);
+  assert.deepEqual(await states(), ['processing', 'processing', 'processing', 'queued', 'queued']);
+  for (let index = 0; index < 5; index++) {
+    await upstream.waitForRequests(index + 1);
+    await open[index]?.write(silentMp3(100));
+    open[index]?.end();
+  }
+  for (const { jobId } of jobs) assert.equal((await untilJob(gateway, jobId, 'completed')).json.status, 'completed');
+  assert.equal(upstream.requests.length, 5);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('a worker that stops lets its job end first', async (t) => {
+  const { upstream, gateway, account } = await start(t, { JOB_CONCURRENCY: '1' });
+  const drip = new Drip();
+  upstream.mode = drip.mode;
+  const { jobId } = (await later(gateway, account)).json;
+  await drip.opened;
+  const waiting = (await later(gateway, account, { text: 'not begun' })).json;
+  await drip.write(silentMp3(100));
+  const stopped = gateway.app.worker?.stop();
+  drip.end();
+  await stopped;
+  assert.equal((await row(gateway, jobId)).state, 'completed');
+  assert.equal((await row(gateway, waiting.jobId)).state, 'queued');
+  assert.deepEqual(await gateway.db.selectFrom('worker').selectAll().execute(), [], 'it has signed off');
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('a job that waits longer than any lease keeps its hold', async (t) => {
+  const { gateway, account } = await start(t, {}, { worker: false });
+  const { voidExpiredHolds } = await import('../../src/ledger/hold.ts');
+  const { jobId } = (await later(gateway, account)).json;
+  await sql`update transfer set created_at = now() - interval '30 days' where state = 'pending'`.execute(gateway.db);
+  await sql`update job set created_at = now() - interval '30 days', run_at = now() - interval '30 days'`.execute(
+    gateway.db,
+  );
+  assert.equal(await voidExpiredHolds(gateway.db), 0);
+  assert.deepEqual(await audit(gateway.db), []);
+  gateway.app.worker?.start();
+  assert.equal((await untilJob(gateway, jobId, 'completed', 'failed')).json.status, 'completed');
+  assert.equal(await gateway.balance(account), FUNDS - PRICE);
+  assert.deepEqual(await audit(gateway.db), []);
+});
