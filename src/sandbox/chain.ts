@@ -2,7 +2,7 @@ import { mkdir, readFile, realpath, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Address } from 'viem';
-import { type AnvilProcess, findAnvil, findBinary, launch, shutDown } from './chain/anvil.ts';
+import { type AnvilProcess, findAnvil, findBinary, launch, shutDown, whyUnrunnable } from './chain/anvil.ts';
 import { startBlockClock } from './chain/block-clock.ts';
 import { multicallCode, usdCoinCode } from './chain/contracts/generated.ts';
 import { lockDirectory } from './chain/lock.ts';
@@ -65,17 +65,16 @@ export async function startChain(options: ChainOptions): Promise<ChainStart> {
       reason: `The local chain is not available on this platform (${platform}): anvil comes for linux-x64, as an optional npm package.`,
     };
   }
+  const obstacle = await whyUnrunnable(binary);
+  if (obstacle)
+    return { available: false, reason: `The local chain is not available: this system can't run anvil (${obstacle}).` };
   const directory = await chainDirectory(options.dataDir);
   const lock = await lockDirectory(directory);
   if (!lock) throw new Error(`Another process uses the local chain of ${options.dataDir}: stop it first.`);
   try {
     const state = stateFile(directory, options.onProgress ?? (() => undefined));
-    const attached = await attach(directory, binary, state, options);
-    if ('reason' in attached) {
-      await lock.release();
-      return { available: false, reason: attached.reason };
-    }
-    const chain = await run(directory, attached, state, options.blockTime ?? 1);
+    const anvil = await attach(directory, binary, state, options);
+    const chain = await run(directory, anvil, state, options.blockTime ?? 1);
     return {
       available: true,
       chain: {
@@ -104,7 +103,7 @@ async function attach(
   binary: string,
   state: StateFile,
   options: ChainOptions,
-): Promise<AnvilProcess | { readonly reason: string }> {
+): Promise<AnvilProcess> {
   const left = await findAnvil(directory);
   if (left) {
     const answers = await waitUntil(() => answersAsOurs(left.port), PATIENCE_MS);
@@ -120,17 +119,9 @@ async function attach(
     { binary, directory, port, stateFile: file, detached: options.detached !== false },
     answersAsOurs,
   );
-  if (started.outcome === 'not-runnable') {
-    return { reason: `The local chain is not available: this system can't run anvil (${started.reason}).` };
-  }
-  if (started.outcome === 'ended') {
-    if (!(await isFree(port)))
-      throw new Error(`Port ${port} for the local chain is taken: free it, or choose another.`);
-    throw new Error(`The local chain did not start: ${started.reason}`);
-  }
   if (file) await chainClient(url(port)).mine({ blocks: BLOCKS_AFTER_LOAD });
   else options.onProgress?.('Creating the local chain');
-  return started.process;
+  return started;
 }
 
 async function run(directory: string, anvil: AnvilProcess, state: StateFile, blockTime: number): Promise<RunningChain> {

@@ -1,9 +1,11 @@
-import { spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { open, readdir, readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import { hasArgument } from '../postgres/process.ts';
+import { hasCode } from '../postgres/system-error.ts';
 import { CHAIN_ID } from './network.ts';
 
 const POLL_MS = 10;
@@ -17,6 +19,16 @@ export function findBinary(): string | undefined {
     return join(dirname(manifest), 'bin/anvil');
   } catch {
     return undefined;
+  }
+}
+
+/** Why this system can't run the program, for instance for want of the C library it was built for; undefined if it can. */
+export async function whyUnrunnable(binary: string): Promise<string | undefined> {
+  try {
+    await promisify(execFile)(binary, ['--version'], { env: {} });
+    return undefined;
+  } catch (error) {
+    return error instanceof Error ? error.message.trim() : String(error);
   }
 }
 
@@ -40,21 +52,15 @@ export async function findAnvil(directory: string): Promise<AnvilProcess | undef
   return undefined;
 }
 
-/** How a start ended: the reason is what anvil printed, or why the system could not run it. */
-export type Launch =
-  | { readonly outcome: 'started'; readonly process: AnvilProcess }
-  | { readonly outcome: 'ended'; readonly reason: string }
-  | { readonly outcome: 'not-runnable'; readonly reason: string };
-
 /**
  * Starts anvil; detached, in a process group of its own, so that the Ctrl-C that ends the gateway does not end the chain
- * before the gateway has finished with it. Resolves when `isReady` says so, or when anvil has given up. It mines a block
- * for each transaction at once and no others.
+ * before the gateway has finished with it. Resolves when `isReady` says so; throws with what anvil printed when it has given
+ * up. It mines a block for each transaction at once and no others.
  */
 export async function launch(
   options: { binary: string; directory: string; port: number; stateFile: string | undefined; detached: boolean },
   isReady: (port: number) => Promise<boolean>,
-): Promise<Launch> {
+): Promise<AnvilProcess> {
   const { binary, directory, port, stateFile, detached } = options;
   const logFile = join(directory, 'anvil.log');
   const log = await open(logFile, 'w', 0o600);
@@ -68,18 +74,13 @@ export async function launch(
       detached,
     });
     child.unref();
-    let failure: Error | undefined;
     let ended = false;
-    child.once('error', (error) => {
-      failure = error;
-    });
     child.once('exit', () => {
       ended = true;
     });
     for (;;) {
-      if (failure) return { outcome: 'not-runnable', reason: failure.message };
-      if (ended) return { outcome: 'ended', reason: (await readFile(logFile, 'utf8')).trim() };
-      if (child.pid && (await isReady(port))) return { outcome: 'started', process: { pid: child.pid, port } };
+      if (ended) throw new Error(`The local chain did not start: ${(await readFile(logFile, 'utf8')).trim()}`);
+      if (child.pid && (await isReady(port))) return { pid: child.pid, port };
       await sleep(POLL_MS);
     }
   } finally {
@@ -91,9 +92,18 @@ export async function launch(
 export async function shutDown(directory: string, { pid }: AnvilProcess, timeoutMs: number): Promise<void> {
   const alive = () => hasArgument(pid, cachePath(directory));
   const deadline = performance.now() + timeoutMs;
-  if (await alive()) process.kill(pid, 'SIGTERM');
+  if (await alive()) send(pid, 'SIGTERM');
   while (await alive()) {
-    if (performance.now() > deadline) process.kill(pid, 'SIGKILL');
+    if (performance.now() > deadline) send(pid, 'SIGKILL');
     await sleep(POLL_MS);
+  }
+}
+
+function send(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(pid, signal);
+  } catch (error) {
+    // It has just ended by itself.
+    if (!hasCode(error, 'ESRCH')) throw error;
   }
 }

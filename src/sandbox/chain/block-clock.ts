@@ -7,8 +7,8 @@ const IDLE_SECONDS = 15;
 
 /**
  * Mines the empty blocks that a chain needs besides those of its transactions: every `blockTime` seconds until the last
- * transaction is confirmed, else now and then, so that time moves on. `onBlocks` is called after new blocks, whoever
- * mined them.
+ * block that somebody else has caused is confirmed, then only now and then, so that time moves on. `onBlocks` is called
+ * after new blocks, whoever caused them.
  */
 export function startBlockClock(
   client: ChainClient,
@@ -19,12 +19,13 @@ export function startBlockClock(
   let seen: bigint | undefined;
   const tick = async () => {
     const head = await client.getBlock();
-    if (head.transactions.length > 0) confirmedAt = head.number + CONFIRMATIONS;
+    const active = head.number !== seen;
+    if (active) confirmedAt = head.number + CONFIRMATIONS;
     const age = Math.floor(Date.now() / 1000) - Number(head.timestamp);
     const due = age >= (head.number < confirmedAt ? blockTime : IDLE_SECONDS);
     if (due) await client.mine({ blocks: 1 });
-    if (due || head.number !== seen) await onBlocks();
     seen = head.number + (due ? 1n : 0n);
+    if (active || due) await onBlocks();
   };
 
   let running: Promise<void> | undefined;
