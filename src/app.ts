@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
-import { addHoldGauges, addPoolGauges, addUnsettledWorkGauge } from './admin/gauges.ts';
+import { addHoldGauges, addJobGauges, addPoolGauges, addUnsettledWorkGauge } from './admin/gauges.ts';
 import { createAdminServer } from './admin/server.ts';
 import { createLinkSigner } from './audio/link-token.ts';
 import { openAudioStore } from './audio/open-store.ts';
@@ -66,7 +66,8 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const store = openAudioStore(config.jobs.audioStore);
   const signer = config.jobs.signingSecrets.length > 0 ? createLinkSigner(config.jobs.signingSecrets) : undefined;
   const { concurrency, audioRetentionSeconds: retentionSeconds } = config.jobs;
-  const worker = speech && new JobWorker({ ...speech, db, databaseUrl, store, retentionSeconds, concurrency, log });
+  const worker =
+    speech && new JobWorker({ ...speech, db, databaseUrl, store, retentionSeconds, concurrency, metrics, log });
   const { x402 } = config;
   const chained = x402?.rpcUrl === undefined ? undefined : openDirect(db, x402, x402.rpcUrl, store, log);
   if (!x402) log.warn('payment under x402 is off: X402_PAY_TO is unset, its endpoints answer 503');
@@ -83,9 +84,9 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
       catalog: catalogOperations(catalog),
       speech: speechOperations({
         ...{ db, baseUrl, signer, serviceName, catalog, speech },
-        ...{ cardCredits: card?.credits, limits, work },
+        ...{ cardCredits: card?.credits, limits, metrics, work },
       }),
-      jobs: jobsOperations({ db, store, limits, baseUrl, signer }),
+      jobs: jobsOperations({ db, store, baseUrl, signer, limits }),
       topUp: topUpOperations(db, { baseUrl, serviceName, card }),
       credits: creditsOperations(db),
       x402: x402Operations({
@@ -108,6 +109,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const admin = createAdminServer(db, metrics);
   addPoolGauges(metrics, pool);
   addHoldGauges(metrics, db);
+  addJobGauges(metrics, db);
   if (chained) addUnsettledWorkGauge(metrics, chained.unsettledWork);
 
   const reconcilers = new ReconcilerRunner({

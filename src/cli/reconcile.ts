@@ -15,8 +15,8 @@ if ('faults' in read) {
   process.exit(EXIT_CONFIG);
 }
 const { config } = read;
-const store = openAudioStore(config.jobs.audioStore);
 const db = openDatabase(config.databaseUrl, { maxConnections: 4 });
+const store = openAudioStore(config.jobs.audioStore);
 const x402 = config.x402?.rpcUrl ? openPayments(db, config.x402.asset, config.x402.rpcUrl) : undefined;
 const runner = new ReconcilerRunner({
   db,

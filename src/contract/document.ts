@@ -906,7 +906,34 @@ export const document: OpenApiDocument = {
             "$ref": "#/components/responses/InternalError"
           },
           "503": {
-            "$ref": "#/components/responses/NotConfigured"
+            "description": "The database or the store of the audio is not set up or not reachable.",
+            "headers": {
+              "x-trace-id": {
+                "$ref": "#/components/headers/TraceId"
+              },
+              "X-RateLimit-Limit": {
+                "$ref": "#/components/headers/RateLimitLimit"
+              },
+              "X-RateLimit-Policy": {
+                "$ref": "#/components/headers/RateLimitPolicy"
+              },
+              "X-RateLimit-Remaining": {
+                "$ref": "#/components/headers/RateLimitRemaining"
+              },
+              "X-RateLimit-Reset": {
+                "$ref": "#/components/headers/RateLimitReset"
+              },
+              "X-RateLimit-Scope": {
+                "$ref": "#/components/headers/RateLimitScope"
+              }
+            },
+            "content": {
+              "application/json": {
+                "schema": {
+                  "$ref": "#/components/schemas/ConfigError"
+                }
+              }
+            }
           }
         }
       }

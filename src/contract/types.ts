@@ -1802,7 +1802,21 @@ export interface operations {
             };
             429: components["responses"]["RateLimited"];
             500: components["responses"]["InternalError"];
-            503: components["responses"]["NotConfigured"];
+            /** @description The database or the store of the audio is not set up or not reachable. */
+            503: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ConfigError"];
+                };
+            };
         };
     };
     showTopUp: {

@@ -9,6 +9,7 @@ import { checkoutSweep } from './checkout-sweep.ts';
 import { doubtfulPayments } from './doubtful-payments.ts';
 import { expiredAudio } from './expired-audio.ts';
 import { expiredHolds } from './expired-holds.ts';
+import { lostJobs } from './lost-jobs.ts';
 import { paymentAudio } from './payment-audio.ts';
 import type { Reconciler } from './reconciler.ts';
 import { topUps } from './top-ups.ts';
@@ -23,7 +24,7 @@ export function createReconcilers(
   store: AudioStore,
   x402?: OpenPayments,
 ): Reconciler[] {
-  const reconcilers = [expiredHolds(db), expiredAudio(db, store)];
+  const reconcilers = [expiredHolds(db), lostJobs(db), expiredAudio(db, store)];
   if (card) {
     // The next turn is the retry.
     const processor = new Processor(card.secretKey, card.apiBase, { retries: 0 });

@@ -67,6 +67,7 @@ const result = readConfig({
   STRIPE_SECRET_KEY: keys.stripeSecretKey,
   STRIPE_API_BASE: checkout.apiBase,
   CHECKOUT_ORIGIN: checkout.origin,
+  JOB_SIGNING_SECRET: keys.jobSigningSecret,
 });
 if ('faults' in result) {
   console.error(`The sandbox can't start:\n${describeFaults(result.faults)}`);
@@ -78,6 +79,7 @@ const app = await createApp(config, createLogger(config.logLevel));
 started.push(app);
 await app.server.listen({ host: config.host, port: config.port });
 if (config.adminPort !== undefined) await app.admin.listen({ host: '127.0.0.1', port: config.adminPort });
+app.worker?.start();
 
 const creditAccount = await demoAccount(before?.creditAccount);
 await writeSandboxFile(dataDir, {

@@ -39,7 +39,7 @@ test('the sandbox: its printed commands work as they stand, and it survives Ctrl
       .match(/^ {2}curl .+$/gm) ?? [];
   assert.ok(commands.length >= 4, 'commands are printed');
   for (const command of commands) execFileSync('sh', ['-euc', command], { cwd: dataDir, stdio: 'pipe' });
-  const spoken = ['Hello world, this is speech paid by the character.', 'Hello world'];
+  const spoken = ['Hello world, this is speech paid by the character.', 'Hello world', 'Fetch me later.'];
   assert.equal(await balance(sandbox), funded - 18 * spoken.join('').length, 'the price is ceil(characters x rate)');
 
   for (const name of ['hello.mp3', 'slow.mp3']) {
