@@ -28,15 +28,9 @@ import { Purchases } from './top-up/purchase.ts';
 export interface App {
   readonly server: FastifyInstance;
   readonly admin: FastifyInstance;
-<<<<<<< HEAD
   /** Runs jobs once it is started; undefined without a speech provider. */
   readonly worker: JobWorker | undefined;
   readonly reconcilers: ReconcilerRunner;
-=======
-  readonly reconcilers: ReconcilerRunner;
-  /** Runs jobs once it is started; undefined without a speech provider. */
-  readonly worker: JobWorker | undefined;
->>>>>>> jobs
   /** Stops accepting, finishes what runs, and gives everything up. */
   close(): Promise<void>;
 }
@@ -104,13 +98,8 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   return {
     server,
     admin,
-<<<<<<< HEAD
     worker,
     reconcilers,
-=======
-    reconcilers,
-    worker,
->>>>>>> jobs
     close: async () => {
       clearInterval(pruning);
       await Promise.all([server.close(), worker?.stop(), reconcilers.stop()]);

@@ -14,7 +14,6 @@ if ('faults' in read) {
   process.exit(EXIT_CONFIG);
 }
 const { config } = read;
-const store = openAudioStore(config.jobs.audioStore);
 const db = openDatabase(config.databaseUrl, { maxConnections: 4 });
 const store = openAudioStore(config.jobs.audioStore);
 const runner = new ReconcilerRunner({

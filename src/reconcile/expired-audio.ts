@@ -1,16 +1,5 @@
 import type { AudioStore } from '../audio/store.ts';
 import type { Database } from '../db/database.ts';
-<<<<<<< HEAD
-import { expireAudio } from '../jobs/expire.ts';
-import type { Reconciler } from './reconciler.ts';
-
-/** Deletes the audio of jobs whose retention has passed. Counts jobs. */
-export function expiredAudio(db: Database, store: AudioStore): Reconciler {
-  return {
-    name: 'expired_audio',
-    everyTurns: 4,
-    run: async ({ done }) => done(await expireAudio(db, store)),
-=======
 import { deleteAudio, expiredJobs } from '../jobs/expire.ts';
 import { Failures } from './failures.ts';
 import type { Reconciler } from './reconciler.ts';
@@ -37,6 +26,5 @@ export function expiredAudio(db: Database, store: AudioStore): Reconciler {
         isMore = jobs.length === BATCH;
       }
     },
->>>>>>> jobs
   };
 }

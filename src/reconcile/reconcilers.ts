@@ -11,18 +11,12 @@ import type { Reconciler } from './reconciler.ts';
 import { topUps } from './top-ups.ts';
 
 /** The reconcilers of the flows that are on. */
-<<<<<<< HEAD
-export function createReconcilers(config: Config, db: Database, store: AudioStore): Reconciler[] {
-  const { baseUrl, serviceName, card } = config;
-  const reconcilers = [expiredHolds(db), expiredAudio(db, store)];
-=======
 export function createReconcilers(
   { baseUrl, serviceName, card }: Config,
   db: Database,
   store: AudioStore,
 ): Reconciler[] {
   const reconcilers = [expiredHolds(db), lostJobs(db), expiredAudio(db, store)];
->>>>>>> jobs
   if (card) {
     // The next turn is the retry.
     const processor = new Processor(card.secretKey, card.apiBase, { retries: 0 });

@@ -49,13 +49,8 @@ export interface Gateway {
 
 /**
  * A gateway in this process with a database of its own. `env` is what `npm start` would read; settings that are not
-<<<<<<< HEAD
- * given are those of a gateway whose flows are on but whose outside parts can't be reached. Its reconcilers run only when
- * they are told to (`app.reconcilers.turn()`), its jobs with `worker`.
-=======
  * given are those of a gateway whose flows are on but whose outside parts can't be reached, and whose reconcilers run
  * only when they are told to (`app.reconcilers.turn()`). Jobs run with `worker` only.
->>>>>>> jobs
  */
 export async function startGateway(
   t: TestContext,
