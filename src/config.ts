@@ -1,7 +1,12 @@
+import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { join, resolve } from 'node:path';
+import { getAddress } from 'viem';
 import { parseAudioStoreSetting } from './audio/setting.ts';
 import { type Catalog, CatalogError, loadCatalog } from './speech/catalog.ts';
+import { type Asset, DEFAULT_ASSET, DEFAULT_NETWORK } from './x402/network.ts';
+import { type Payee, PayeeError, parsePayees } from './x402/payees.ts';
+import { parseSigningKeys, type SigningKey, SigningKeysError } from './x402/signing-keys.ts';
 
 export interface CardConfig {
   readonly secretKey: string;
@@ -16,6 +21,21 @@ export interface SpeechConfig {
   readonly baseUrl: string;
   readonly apiKey: string | undefined;
   readonly timeoutMs: number;
+}
+
+export interface X402Config {
+  readonly facilitatorUrl: string;
+  readonly facilitatorToken: string | undefined;
+  readonly payees: readonly Payee[];
+  readonly asset: Asset;
+  /** Undefined while direct payment and deposits are off (R58). */
+  readonly rpcUrl: string | undefined;
+}
+
+export interface QuoteConfig {
+  /** The first one signs. */
+  readonly secrets: readonly [string, ...string[]];
+  readonly ttlSeconds: number;
 }
 
 export interface JobsConfig {
@@ -40,6 +60,10 @@ export interface Config {
   readonly catalog: Catalog;
   readonly speech: SpeechConfig | undefined;
   readonly card: CardConfig | undefined;
+  readonly x402: X402Config | undefined;
+  readonly quotes: QuoteConfig | undefined;
+  /** Keys of the signed metadata. */
+  readonly signingKeys: readonly SigningKey[] | undefined;
   readonly jobs: JobsConfig;
   /** Addresses and networks (CIDR) of the proxies in front. */
   readonly trustProxy: readonly string[];
@@ -108,6 +132,9 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
   const catalog = readCatalog();
   const speech = readSpeech();
   const card = readCard();
+  const x402 = readX402();
+  const quotes = readQuotes();
+  const signingKeys = readSigningKeys();
 
   const trustProxy = (text('TRUST_PROXY') ?? '')
     .split(',')
@@ -137,6 +164,9 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     catalog: catalog as Catalog,
     speech,
     card,
+    x402,
+    quotes,
+    signingKeys,
     jobs: readJobs(),
     trustProxy,
     rateLimit: {
@@ -198,6 +228,84 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
       );
     }
     return { secretKey, apiBase, checkoutOrigin, topUpMaxCents };
+  }
+
+  function readX402(): X402Config | undefined {
+    const payTo = text('X402_PAY_TO');
+    const http = ['http:', 'https:'];
+    const facilitator = url(
+      'X402_FACILITATOR_URL',
+      text('X402_FACILITATOR_URL'),
+      http,
+      'https://facilitator.example/x402',
+    );
+    const facilitatorToken = text('X402_FACILITATOR_AUTH');
+    const rpc = url('X402_RPC_URL', text('X402_RPC_URL'), http, 'https://mainnet.base.org');
+    const asset = readAsset();
+    const payees = payTo === undefined ? undefined : readPayees(payTo);
+    const hasFacilitator = text('X402_FACILITATOR_URL') !== undefined;
+    if (payTo !== undefined && !hasFacilitator) {
+      fault('X402_FACILITATOR_URL', 'is not set, but X402_PAY_TO is', 'Set it to the base of the facilitator.');
+    }
+    if (payTo === undefined && hasFacilitator) {
+      fault('X402_PAY_TO', 'is not set, but X402_FACILITATOR_URL is', 'Set it to the address that is to be paid.');
+    }
+    if (facilitatorToken && !hasFacilitator) {
+      fault('X402_FACILITATOR_URL', 'is not set, but X402_FACILITATOR_AUTH is', 'Set it, or unset the token.');
+    }
+    if (!facilitator || !payees || !asset) return undefined;
+    return { facilitatorUrl: facilitator.href, facilitatorToken, payees, asset, rpcUrl: rpc?.href };
+  }
+
+  function readAsset(): Asset | undefined {
+    const network = text('X402_NETWORK') ?? DEFAULT_NETWORK;
+    const chainId = Number(/^eip155:([1-9]\d{0,14})$/.exec(network)?.[1]);
+    if (!chainId) fault('X402_NETWORK', 'names no EVM network', `Set it to a CAIP-2 name such as ${DEFAULT_NETWORK}.`);
+    const address = text('X402_ASSET') ?? DEFAULT_ASSET;
+    if (!/^0x[0-9a-fA-F]{40}$/.test(address)) {
+      return fault('X402_ASSET', 'is no address', `Set it to the address of the token, such as ${DEFAULT_ASSET}.`);
+    }
+    return {
+      network: network as Asset['network'],
+      chainId,
+      address: getAddress(address.toLowerCase()),
+      name: text('X402_ASSET_NAME') ?? 'USD Coin',
+      version: text('X402_ASSET_VERSION') ?? '2',
+    };
+  }
+
+  function readPayees(setting: string): readonly Payee[] | undefined {
+    try {
+      return parsePayees(setting);
+    } catch (error) {
+      if (!(error instanceof PayeeError)) throw error;
+      const fix = 'List address[:status[:validFrom[:validUntil]]], exactly one with the status current.';
+      return fault('X402_PAY_TO', error.message, fix);
+    }
+  }
+
+  function readQuotes(): QuoteConfig | undefined {
+    const [first, ...rest] = secrets('QUOTE_SECRET');
+    const ttlSeconds = integer('QUOTE_TTL_SECONDS', 1, 86_400) ?? 300;
+    return first === undefined ? undefined : { secrets: [first, ...rest], ttlSeconds };
+  }
+
+  function readSigningKeys(): readonly SigningKey[] | undefined {
+    const file = text('SIGNING_KEYS_FILE');
+    if (file === undefined) return undefined;
+    const fix = 'Make or rotate the file with: npm run keys.';
+    let content: string;
+    try {
+      content = readFileSync(file, 'utf8');
+    } catch {
+      return fault('SIGNING_KEYS_FILE', "names a file that can't be read", fix);
+    }
+    try {
+      return parseSigningKeys(content, new Date());
+    } catch (error) {
+      if (!(error instanceof SigningKeysError)) throw error;
+      return fault('SIGNING_KEYS_FILE', `names a file that ${error.message}`, fix);
+    }
   }
 
   function readJobs(): JobsConfig {

@@ -3,6 +3,7 @@ import type { Database } from '../db/database.ts';
 import { backlog } from '../jobs/backlog.ts';
 import { pendingHolds } from '../ledger/pending-holds.ts';
 import type { Metrics } from '../metrics.ts';
+import type { UnsettledWork } from '../x402/unsettled-work.ts';
 
 /** Shows operators how busy this process's connections to the database are. */
 export function addPoolGauges(metrics: Metrics, pool: Pool): void {
@@ -50,5 +51,13 @@ export function addJobGauges(metrics: Metrics, db: Database): void {
         speechgate_oldest_due_job_seconds: oldestDueSeconds,
       };
     },
+  );
+}
+
+/** Shows operators how much work of the speech provider waits for its payment, or has lost it lately (R21b). */
+export function addUnsettledWorkGauge(metrics: Metrics, work: UnsettledWork): void {
+  metrics.addGauges(
+    { speechgate_unsettled_work_seconds: 'Upstream seconds whose direct payment is not settled, of the last hour.' },
+    async () => ({ speechgate_unsettled_work_seconds: work.seconds }),
   );
 }

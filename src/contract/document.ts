@@ -14,7 +14,7 @@ export const document: OpenApiDocument = {
   "info": {
     "title": "Speechgate",
     "version": "2",
-    "description": "Text to speech over HTTP, paid per request.\n\nSend text, get an MP3. A request is paid by exactly one of the service's payment flows; headers and endpoints of\ndifferent flows are never combined.\n\n* **Card credits**: buy credit on the hosted checkout behind `/top-up`, then send the account id in\n  `x-credit-account`. The exact price is debited before synthesis and refunded when synthesis fails.\n\n**Prices.** A character is one UTF-16 code unit of the trimmed text. A request costs the number of characters times\nthe model's rate, rounded up to a whole micro-USD (0.000001 USD). The rates of `/tts/models` include everything.\n\n**Errors** have the shape `{error: {code, message, details}}`. `details` names the field and the rule that was broken.\n\n**Every response** carries `x-trace-id`; quote it when you ask for help. Statuses that belong to no operation\n(unknown path, unserved method, malformed request) are listed under `x-edge-responses`.\n",
+    "description": "Text to speech over HTTP, paid per request.\n\nSend text, get an MP3. A request is paid by exactly one of the service's payment flows; headers and endpoints of\ndifferent flows are never combined.\n\n* **Card credits**: buy credit on the hosted checkout behind `/top-up`, then send the account id in\n  `x-credit-account`. The exact price is debited before synthesis and refunded when synthesis fails.\n* **Direct x402**: one USDC payment per request under x402 version 2, scheme `exact`. Ask `/x402/tts` without payment,\n  sign the challenge of the 402 and repeat the identical request with `payment-signature`. No account is needed.\n\n**Prices.** A character is one UTF-16 code unit of the trimmed text. A request costs the number of characters times\nthe model's rate, rounded up to a whole micro-USD (0.000001 USD). The rates of `/tts/models` include everything.\n\n**Errors** have the shape `{error: {code, message, details}}`. `details` names the field and the rule that was broken.\n\n**Every response** carries `x-trace-id`; quote it when you ask for help. Statuses that belong to no operation\n(unknown path, unserved method, malformed request) are listed under `x-edge-responses`.\n",
     "license": {
       "name": "MIT",
       "url": "https://opensource.org/license/mit"
@@ -51,6 +51,10 @@ export const document: OpenApiDocument = {
     {
       "name": "credits",
       "description": "The credit account and its balance."
+    },
+    {
+      "name": "x402",
+      "description": "Text to speech paid in USDC under x402 version 2, quotes, and the signed metadata of the service."
     }
   ],
   "x-edge-headers": {
@@ -251,6 +255,51 @@ export const document: OpenApiDocument = {
           },
           "500": {
             "$ref": "#/components/responses/InternalError"
+          }
+        }
+      }
+    },
+    "/.well-known/x402-service-metadata": {
+      "get": {
+        "operationId": "getServiceMetadata",
+        "tags": [
+          "x402"
+        ],
+        "summary": "Signed metadata of payment, prices and keys",
+        "description": "Verify it under a key that was pinned out of band before any network or payee is trusted; never start trust from a payment challenge. The signature covers the canonical JSON (RFC 8785) of `payload`.",
+        "x-listed": 2,
+        "responses": {
+          "200": {
+            "description": "The metadata, valid for some minutes.",
+            "headers": {
+              "x-trace-id": {
+                "$ref": "#/components/headers/TraceId"
+              },
+              "cache-control": {
+                "description": "It may be kept until half of its validity has passed.",
+                "required": true,
+                "schema": {
+                  "type": "string",
+                  "example": "public, max-age=240"
+                }
+              }
+            },
+            "content": {
+              "application/json": {
+                "schema": {
+                  "$ref": "#/components/schemas/SignedServiceMetadata"
+                }
+              }
+            }
+          },
+          "429": {
+            "$ref": "#/components/responses/RateLimited"
+          },
+          "500": {
+            "$ref": "#/components/responses/InternalError"
+          },
+          "503": {
+            "$ref": "#/components/responses/NotConfigured"
           }
         }
       }
@@ -1336,6 +1385,249 @@ export const document: OpenApiDocument = {
           }
         }
       }
+    },
+    "/x402/tts/quote": {
+      "post": {
+        "operationId": "createQuote",
+        "tags": [
+          "x402"
+        ],
+        "summary": "Price a text without sending it",
+        "description": "Binds length and digest of the text, model, voice, speed, price, network and payee in a signed token that is honoured as issued until it expires. Whether the digest belongs to a text of that length is checked when the text is sent with the payment.",
+        "x-listed": 8,
+        "requestBody": {
+          "required": true,
+          "x-body-limit": 65536,
+          "content": {
+            "application/json": {
+              "schema": {
+                "$ref": "#/components/schemas/QuoteRequest"
+              },
+              "example": {
+                "textLength": 11,
+                "textSha256": "64ec88ca00b268e5ba1a35678a1b5316d212f4f366b2477232534a8aeca37f3c"
+              }
+            }
+          }
+        },
+        "responses": {
+          "200": {
+            "description": "The quote.",
+            "headers": {
+              "x-trace-id": {
+                "$ref": "#/components/headers/TraceId"
+              }
+            },
+            "content": {
+              "application/json": {
+                "schema": {
+                  "$ref": "#/components/schemas/Quote"
+                }
+              }
+            }
+          },
+          "400": {
+            "description": "The request breaks a rule; `details` names the field and the rule.",
+            "headers": {
+              "x-trace-id": {
+                "$ref": "#/components/headers/TraceId"
+              }
+            },
+            "content": {
+              "application/json": {
+                "schema": {
+                  "$ref": "#/components/schemas/InvalidQuoteRequestError"
+                }
+              }
+            }
+          },
+          "413": {
+            "$ref": "#/components/responses/RequestTooLarge"
+          },
+          "415": {
+            "$ref": "#/components/responses/UnsupportedContentType"
+          },
+          "429": {
+            "$ref": "#/components/responses/RateLimited"
+          },
+          "500": {
+            "$ref": "#/components/responses/InternalError"
+          },
+          "503": {
+            "$ref": "#/components/responses/NotConfigured"
+          }
+        }
+      }
+    },
+    "/x402/tts": {
+      "post": {
+        "operationId": "createX402Speech",
+        "tags": [
+          "x402"
+        ],
+        "summary": "Speak a text, paid in USDC",
+        "description": "Without payment the answer is a 402 with the challenge in PAYMENT-REQUIRED. The paid request repeats method, URL and body and carries `payment-signature`. It is settled once the audio exists, and an exact repetition within 86400 seconds gets the same audio and receipt again. Payments are final. With a quote, `{quoteToken}` alone gets the challenge, and `{quoteToken, text}` is sent with the payment.",
+        "x-listed": 9,
+        "parameters": [
+          {
+            "$ref": "#/components/parameters/PaymentSignature"
+          },
+          {
+            "$ref": "#/components/parameters/PrepaidAccount"
+          },
+          {
+            "$ref": "#/components/parameters/PrepaidNonce"
+          },
+          {
+            "$ref": "#/components/parameters/PrepaidExpiry"
+          },
+          {
+            "$ref": "#/components/parameters/PrepaidMaxAmount"
+          },
+          {
+            "$ref": "#/components/parameters/PrepaidSignature"
+          }
+        ],
+        "requestBody": {
+          "required": true,
+          "x-body-limit": 65536,
+          "content": {
+            "application/json": {
+              "schema": {
+                "$ref": "#/components/schemas/X402TtsRequest"
+              },
+              "example": {
+                "text": "Hello world",
+                "voice": "provider-a_nova"
+              }
+            }
+          }
+        },
+        "responses": {
+          "200": {
+            "$ref": "#/components/responses/X402Speech"
+          },
+          "400": {
+            "$ref": "#/components/responses/InvalidX402Request"
+          },
+          "401": {
+            "$ref": "#/components/responses/PrepaidUnauthorized"
+          },
+          "402": {
+            "$ref": "#/components/responses/X402PaymentRequired"
+          },
+          "409": {
+            "$ref": "#/components/responses/X402Conflict"
+          },
+          "413": {
+            "$ref": "#/components/responses/TextTooLong"
+          },
+          "415": {
+            "$ref": "#/components/responses/UnsupportedContentType"
+          },
+          "429": {
+            "$ref": "#/components/responses/RateLimited"
+          },
+          "500": {
+            "$ref": "#/components/responses/InternalError"
+          },
+          "502": {
+            "$ref": "#/components/responses/X402Failed"
+          },
+          "503": {
+            "$ref": "#/components/responses/X402Unavailable"
+          }
+        }
+      },
+      "get": {
+        "operationId": "getX402Speech",
+        "tags": [
+          "x402"
+        ],
+        "summary": "Speak a text given in the query, paid in USDC",
+        "description": "Responses and payment are those of POST /x402/tts. A challenge that was got by GET is paid by GET. HEAD is not served, since a GET is charged.",
+        "x-listed": 10,
+        "x-no-head": true,
+        "parameters": [
+          {
+            "$ref": "#/components/parameters/Text"
+          },
+          {
+            "name": "model",
+            "in": "query",
+            "description": "Provider-qualified model id; the catalog's default model when omitted.",
+            "schema": {
+              "$ref": "#/components/schemas/ModelId"
+            }
+          },
+          {
+            "name": "voice",
+            "in": "query",
+            "description": "Voice id; the model's default voice when omitted.",
+            "schema": {
+              "$ref": "#/components/schemas/VoiceId"
+            }
+          },
+          {
+            "name": "speed",
+            "in": "query",
+            "description": "A plain decimal.",
+            "schema": {
+              "$ref": "#/components/schemas/Speed"
+            }
+          },
+          {
+            "$ref": "#/components/parameters/PaymentSignature"
+          },
+          {
+            "$ref": "#/components/parameters/PrepaidAccount"
+          },
+          {
+            "$ref": "#/components/parameters/PrepaidNonce"
+          },
+          {
+            "$ref": "#/components/parameters/PrepaidExpiry"
+          },
+          {
+            "$ref": "#/components/parameters/PrepaidMaxAmount"
+          },
+          {
+            "$ref": "#/components/parameters/PrepaidSignature"
+          }
+        ],
+        "responses": {
+          "200": {
+            "$ref": "#/components/responses/X402Speech"
+          },
+          "400": {
+            "$ref": "#/components/responses/InvalidX402Request"
+          },
+          "401": {
+            "$ref": "#/components/responses/PrepaidUnauthorized"
+          },
+          "402": {
+            "$ref": "#/components/responses/X402PaymentRequired"
+          },
+          "409": {
+            "$ref": "#/components/responses/X402Conflict"
+          },
+          "413": {
+            "$ref": "#/components/responses/TextTooLong"
+          },
+          "429": {
+            "$ref": "#/components/responses/RateLimited"
+          },
+          "500": {
+            "$ref": "#/components/responses/InternalError"
+          },
+          "502": {
+            "$ref": "#/components/responses/X402Failed"
+          },
+          "503": {
+            "$ref": "#/components/responses/X402Unavailable"
+          }
+        }
+      }
     }
   },
   "components": {
@@ -1410,6 +1702,65 @@ export const document: OpenApiDocument = {
           "maxLength": 128,
           "example": "3b241101-e2bb-4255-8caf-4136c566a962"
         }
+      },
+      "PaymentSignature": {
+        "name": "payment-signature",
+        "in": "header",
+        "description": "Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. `accepted` is the chosen entry of the challenge's `accepts`, unmodified; `extensions` holds the required Payment Identifier, 16 to 128 characters of `A-Z a-z 0-9 _ -`. Can't be combined with the x-x402 headers.",
+        "schema": {
+          "type": "string",
+          "example": "eyJ4NDAyVmVyc2lvbiI6MiwuLi59"
+        }
+      },
+      "PrepaidAccount": {
+        "name": "x-x402-account",
+        "in": "header",
+        "description": "EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none.",
+        "schema": {
+          "type": "string",
+          "pattern": "^0x[a-fA-F0-9]{40}$",
+          "example": "0x2b5ad5c4795c026514f8317c7a215e218dccd6cf"
+        }
+      },
+      "PrepaidNonce": {
+        "name": "x-x402-nonce",
+        "in": "header",
+        "description": "Unique for each request, 1 to 128 visible ASCII characters.",
+        "schema": {
+          "type": "string",
+          "minLength": 1,
+          "maxLength": 128,
+          "example": "0f1e2d3c4b5a6978"
+        }
+      },
+      "PrepaidExpiry": {
+        "name": "x-x402-expiry",
+        "in": "header",
+        "description": "Unix seconds at which the signature expires, at most 120 from now.",
+        "schema": {
+          "type": "string",
+          "pattern": "^[0-9]{1,15}$",
+          "example": "1790000000"
+        }
+      },
+      "PrepaidMaxAmount": {
+        "name": "x-x402-max-amount",
+        "in": "header",
+        "description": "The most that may be spent, in micro-USD.",
+        "schema": {
+          "type": "string",
+          "pattern": "^[0-9]{1,78}$",
+          "example": "1000"
+        }
+      },
+      "PrepaidSignature": {
+        "name": "x-x402-signature",
+        "in": "header",
+        "description": "EIP-712 signature of the PrepaidRequest by the account.",
+        "schema": {
+          "type": "string",
+          "pattern": "^0x[a-fA-F0-9]{130}$"
+        }
       }
     },
     "headers": {
@@ -1440,6 +1791,58 @@ export const document: OpenApiDocument = {
       "CreditBalance": {
         "description": "What remains in the account, in whole micro-USD.",
         "required": true,
+        "schema": {
+          "type": "integer",
+          "format": "int64",
+          "minimum": 0
+        }
+      },
+      "NoStore": {
+        "description": "A challenge is never stored.",
+        "required": true,
+        "schema": {
+          "type": "string",
+          "enum": [
+            "no-store"
+          ]
+        }
+      },
+      "PaymentRequired": {
+        "description": "Base64 of the x402 version 2 challenge: amount in atomic USDC units, asset, network, payTo and the required extensions. Absent on a refused prepaid request.",
+        "schema": {
+          "type": "string"
+        }
+      },
+      "PaymentResponse": {
+        "description": "Base64 of the x402 settlement receipt. Direct payment only.",
+        "schema": {
+          "type": "string"
+        }
+      },
+      "PaymentIdentifier": {
+        "description": "The payment's identifier. Direct payment only.",
+        "schema": {
+          "type": "string",
+          "minLength": 16,
+          "maxLength": 128
+        }
+      },
+      "IdempotentReplay": {
+        "description": "True when an earlier answer is repeated. Direct payment only.",
+        "schema": {
+          "type": "boolean"
+        }
+      },
+      "PrepaidBalance": {
+        "description": "What remains in the prepaid balance, in whole micro-USD. Prepaid requests only.",
+        "schema": {
+          "type": "integer",
+          "format": "int64",
+          "minimum": 0
+        }
+      },
+      "PrepaidCharged": {
+        "description": "What this request retained of the prepaid balance, in whole micro-USD; 0 when nothing was charged or the debit was restored. Prepaid requests only.",
         "schema": {
           "type": "integer",
           "format": "int64",
@@ -1665,6 +2068,268 @@ export const document: OpenApiDocument = {
           "application/json": {
             "schema": {
               "$ref": "#/components/schemas/CreditRequired"
+            }
+          }
+        }
+      },
+      "X402Speech": {
+        "description": "The audio, paid for.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          },
+          "cache-control": {
+            "$ref": "#/components/headers/CacheControl"
+          },
+          "PAYMENT-RESPONSE": {
+            "$ref": "#/components/headers/PaymentResponse"
+          },
+          "x-payment-identifier": {
+            "$ref": "#/components/headers/PaymentIdentifier"
+          },
+          "x-idempotent-replay": {
+            "$ref": "#/components/headers/IdempotentReplay"
+          },
+          "x-x402-balance": {
+            "$ref": "#/components/headers/PrepaidBalance"
+          },
+          "x-x402-charged": {
+            "$ref": "#/components/headers/PrepaidCharged"
+          },
+          "X-RateLimit-Limit": {
+            "$ref": "#/components/headers/RateLimitLimit"
+          },
+          "X-RateLimit-Policy": {
+            "$ref": "#/components/headers/RateLimitPolicy"
+          },
+          "X-RateLimit-Remaining": {
+            "$ref": "#/components/headers/RateLimitRemaining"
+          },
+          "X-RateLimit-Reset": {
+            "$ref": "#/components/headers/RateLimitReset"
+          },
+          "X-RateLimit-Scope": {
+            "$ref": "#/components/headers/RateLimitScope"
+          }
+        },
+        "content": {
+          "audio/mpeg": {
+            "schema": {
+              "type": "string",
+              "format": "binary"
+            }
+          }
+        }
+      },
+      "InvalidX402Request": {
+        "description": "The request, its payment payload or its quote breaks a rule; `details` names the field and the rule. Nothing was verified, settled or synthesised.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          },
+          "X-RateLimit-Limit": {
+            "$ref": "#/components/headers/RateLimitLimit"
+          },
+          "X-RateLimit-Policy": {
+            "$ref": "#/components/headers/RateLimitPolicy"
+          },
+          "X-RateLimit-Remaining": {
+            "$ref": "#/components/headers/RateLimitRemaining"
+          },
+          "X-RateLimit-Reset": {
+            "$ref": "#/components/headers/RateLimitReset"
+          },
+          "X-RateLimit-Scope": {
+            "$ref": "#/components/headers/RateLimitScope"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/InvalidX402RequestError"
+            }
+          }
+        }
+      },
+      "PrepaidUnauthorized": {
+        "description": "The prepaid signature was not made by the account for this request. Nothing was charged.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          },
+          "X-RateLimit-Limit": {
+            "$ref": "#/components/headers/RateLimitLimit"
+          },
+          "X-RateLimit-Policy": {
+            "$ref": "#/components/headers/RateLimitPolicy"
+          },
+          "X-RateLimit-Remaining": {
+            "$ref": "#/components/headers/RateLimitRemaining"
+          },
+          "X-RateLimit-Reset": {
+            "$ref": "#/components/headers/RateLimitReset"
+          },
+          "X-RateLimit-Scope": {
+            "$ref": "#/components/headers/RateLimitScope"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/UnauthorizedError"
+            }
+          }
+        }
+      },
+      "X402PaymentRequired": {
+        "description": "Payment is required, or the payment was refused; the challenge's `error` says why. The challenge is in PAYMENT-REQUIRED and in the error's details. A prepaid balance that is too small is answered without a challenge.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          },
+          "cache-control": {
+            "$ref": "#/components/headers/NoStore"
+          },
+          "PAYMENT-REQUIRED": {
+            "$ref": "#/components/headers/PaymentRequired"
+          },
+          "x-x402-balance": {
+            "$ref": "#/components/headers/PrepaidBalance"
+          },
+          "x-x402-charged": {
+            "$ref": "#/components/headers/PrepaidCharged"
+          },
+          "X-RateLimit-Limit": {
+            "$ref": "#/components/headers/RateLimitLimit"
+          },
+          "X-RateLimit-Policy": {
+            "$ref": "#/components/headers/RateLimitPolicy"
+          },
+          "X-RateLimit-Remaining": {
+            "$ref": "#/components/headers/RateLimitRemaining"
+          },
+          "X-RateLimit-Reset": {
+            "$ref": "#/components/headers/RateLimitReset"
+          },
+          "X-RateLimit-Scope": {
+            "$ref": "#/components/headers/RateLimitScope"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/PaymentRequiredError"
+            }
+          }
+        }
+      },
+      "X402Conflict": {
+        "description": "PAYMENT_IDENTIFIER_CONFLICT: the identifier, or the authorization, belongs to another request. PAYMENT_REPLAY_PENDING: the first request with this payment is still running; repeat it later. PAYMENT_OUTCOME_UNKNOWN: whether the payment was settled is not known yet; repeating the identical request gets the audio once the chain has told. Make no new payment without the user's approval. PREPAID_NONCE_REPLAYED: the prepaid nonce was spent before.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          },
+          "x-x402-balance": {
+            "$ref": "#/components/headers/PrepaidBalance"
+          },
+          "x-x402-charged": {
+            "$ref": "#/components/headers/PrepaidCharged"
+          },
+          "X-RateLimit-Limit": {
+            "$ref": "#/components/headers/RateLimitLimit"
+          },
+          "X-RateLimit-Policy": {
+            "$ref": "#/components/headers/RateLimitPolicy"
+          },
+          "X-RateLimit-Remaining": {
+            "$ref": "#/components/headers/RateLimitRemaining"
+          },
+          "X-RateLimit-Reset": {
+            "$ref": "#/components/headers/RateLimitReset"
+          },
+          "X-RateLimit-Scope": {
+            "$ref": "#/components/headers/RateLimitScope"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/X402ConflictError"
+            }
+          }
+        }
+      },
+      "X402Failed": {
+        "description": "TTS_UPSTREAM_ERROR: the speech provider failed. PAYMENT_ERROR: the payment service or the chain can't be reached, or answers nonsense. Nothing was settled or charged.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          },
+          "x-x402-balance": {
+            "$ref": "#/components/headers/PrepaidBalance"
+          },
+          "x-x402-charged": {
+            "$ref": "#/components/headers/PrepaidCharged"
+          },
+          "X-RateLimit-Limit": {
+            "$ref": "#/components/headers/RateLimitLimit"
+          },
+          "X-RateLimit-Policy": {
+            "$ref": "#/components/headers/RateLimitPolicy"
+          },
+          "X-RateLimit-Remaining": {
+            "$ref": "#/components/headers/RateLimitRemaining"
+          },
+          "X-RateLimit-Reset": {
+            "$ref": "#/components/headers/RateLimitReset"
+          },
+          "X-RateLimit-Scope": {
+            "$ref": "#/components/headers/RateLimitScope"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/SpeechFailedError"
+            }
+          }
+        }
+      },
+      "X402Unavailable": {
+        "description": "A part that the request needs is not set up, too slow or not reachable, or the audio of a paid request can't be stored or read now. Nothing was settled or charged by this request.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          },
+          "Retry-After": {
+            "$ref": "#/components/headers/OptionalRetryAfter"
+          },
+          "x-x402-balance": {
+            "$ref": "#/components/headers/PrepaidBalance"
+          },
+          "x-x402-charged": {
+            "$ref": "#/components/headers/PrepaidCharged"
+          },
+          "X-RateLimit-Limit": {
+            "$ref": "#/components/headers/RateLimitLimit"
+          },
+          "X-RateLimit-Policy": {
+            "$ref": "#/components/headers/RateLimitPolicy"
+          },
+          "X-RateLimit-Remaining": {
+            "$ref": "#/components/headers/RateLimitRemaining"
+          },
+          "X-RateLimit-Reset": {
+            "$ref": "#/components/headers/RateLimitReset"
+          },
+          "X-RateLimit-Scope": {
+            "$ref": "#/components/headers/RateLimitScope"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/X402UnavailableError"
             }
           }
         }
@@ -2694,6 +3359,729 @@ export const document: OpenApiDocument = {
           }
         }
       },
+      "X402TtsRequest": {
+        "description": "The text itself, or a quote with the text it was made for.",
+        "oneOf": [
+          {
+            "$ref": "#/components/schemas/QuotedTtsRequest"
+          },
+          {
+            "allOf": [
+              {
+                "$ref": "#/components/schemas/TtsRequest"
+              },
+              {
+                "not": {
+                  "type": "object",
+                  "required": [
+                    "quoteToken"
+                  ],
+                  "properties": {
+                    "quoteToken": {}
+                  }
+                }
+              }
+            ]
+          }
+        ]
+      },
+      "QuotedTtsRequest": {
+        "type": "object",
+        "required": [
+          "quoteToken"
+        ],
+        "properties": {
+          "quoteToken": {
+            "type": "string",
+            "description": "Token from POST /x402/tts/quote.",
+            "minLength": 1,
+            "maxLength": 4096
+          },
+          "text": {
+            "type": "string",
+            "description": "The quoted text. Omit it to get the challenge, send it with the payment. The SHA-256 of its trimmed UTF-8 must be the quoted one.",
+            "minLength": 1,
+            "maxLength": 4096,
+            "x-text": {
+              "cap": "model"
+            }
+          },
+          "model": {
+            "$ref": "#/components/schemas/ModelId"
+          },
+          "voice": {
+            "$ref": "#/components/schemas/VoiceId"
+          },
+          "speed": {
+            "$ref": "#/components/schemas/Speed"
+          }
+        }
+      },
+      "QuoteRequest": {
+        "type": "object",
+        "required": [
+          "textLength",
+          "textSha256"
+        ],
+        "properties": {
+          "textLength": {
+            "type": "integer",
+            "description": "Characters of the trimmed text, from 1 to the selected model's maxInputCharacters.",
+            "minimum": 1,
+            "example": 11
+          },
+          "textSha256": {
+            "type": "string",
+            "description": "SHA-256 of the trimmed text's UTF-8, in hexadecimal.",
+            "pattern": "^[a-fA-F0-9]{64}$"
+          },
+          "model": {
+            "$ref": "#/components/schemas/ModelId"
+          },
+          "voice": {
+            "$ref": "#/components/schemas/VoiceId"
+          },
+          "speed": {
+            "$ref": "#/components/schemas/Speed"
+          }
+        }
+      },
+      "Quote": {
+        "type": "object",
+        "required": [
+          "quoteId",
+          "quoteToken",
+          "textLength",
+          "textSha256",
+          "model",
+          "voice",
+          "speed",
+          "amountMicroUsd",
+          "amountUsd",
+          "network",
+          "payTo",
+          "issuedAt",
+          "expiresAt",
+          "paymentEndpoint"
+        ],
+        "properties": {
+          "quoteId": {
+            "type": "string",
+            "format": "uuid"
+          },
+          "quoteToken": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 4096
+          },
+          "textLength": {
+            "type": "integer",
+            "minimum": 1,
+            "example": 11
+          },
+          "textSha256": {
+            "type": "string",
+            "pattern": "^[a-f0-9]{64}$"
+          },
+          "model": {
+            "type": "string",
+            "example": "provider-a/tts-1"
+          },
+          "voice": {
+            "type": "string",
+            "example": "provider-a_alloy"
+          },
+          "speed": {
+            "type": "number",
+            "example": 1
+          },
+          "amountMicroUsd": {
+            "type": "integer",
+            "format": "int64",
+            "minimum": 1,
+            "example": 198
+          },
+          "amountUsd": {
+            "$ref": "#/components/schemas/Usd"
+          },
+          "network": {
+            "type": "string",
+            "example": "eip155:8453"
+          },
+          "payTo": {
+            "$ref": "#/components/schemas/EvmAddress"
+          },
+          "issuedAt": {
+            "type": "string",
+            "format": "date-time"
+          },
+          "expiresAt": {
+            "type": "string",
+            "format": "date-time",
+            "description": "The quote is refused from this moment on."
+          },
+          "paymentEndpoint": {
+            "type": "string",
+            "enum": [
+              "/x402/tts"
+            ]
+          }
+        }
+      },
+      "EvmAddress": {
+        "type": "string",
+        "pattern": "^0x[a-fA-F0-9]{40}$",
+        "example": "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
+      },
+      "RotationStatus": {
+        "type": "string",
+        "enum": [
+          "current",
+          "next",
+          "retiring"
+        ]
+      },
+      "SignedServiceMetadata": {
+        "type": "object",
+        "required": [
+          "payload",
+          "signature"
+        ],
+        "properties": {
+          "payload": {
+            "$ref": "#/components/schemas/ServiceMetadata"
+          },
+          "signature": {
+            "type": "object",
+            "required": [
+              "algorithm",
+              "keyId",
+              "encoding",
+              "value"
+            ],
+            "properties": {
+              "algorithm": {
+                "type": "string",
+                "enum": [
+                  "ES256"
+                ]
+              },
+              "keyId": {
+                "type": "string"
+              },
+              "encoding": {
+                "type": "string",
+                "enum": [
+                  "base64url-ieee-p1363"
+                ]
+              },
+              "value": {
+                "type": "string",
+                "pattern": "^[A-Za-z0-9_-]{86}$"
+              }
+            }
+          }
+        }
+      },
+      "ServiceMetadata": {
+        "type": "object",
+        "required": [
+          "schemaVersion",
+          "service",
+          "protocol",
+          "payment",
+          "pricing",
+          "validity",
+          "trust",
+          "recovery",
+          "prepaid"
+        ],
+        "properties": {
+          "schemaVersion": {
+            "type": "string",
+            "enum": [
+              "1"
+            ]
+          },
+          "service": {
+            "type": "object",
+            "required": [
+              "name",
+              "origin",
+              "metadataUrl"
+            ],
+            "properties": {
+              "name": {
+                "type": "string"
+              },
+              "origin": {
+                "type": "string",
+                "format": "uri"
+              },
+              "metadataUrl": {
+                "type": "string",
+                "format": "uri"
+              }
+            }
+          },
+          "protocol": {
+            "type": "object",
+            "required": [
+              "name",
+              "version",
+              "scheme"
+            ],
+            "properties": {
+              "name": {
+                "type": "string",
+                "enum": [
+                  "x402"
+                ]
+              },
+              "version": {
+                "type": "integer",
+                "enum": [
+                  2
+                ]
+              },
+              "scheme": {
+                "type": "string",
+                "enum": [
+                  "exact"
+                ]
+              }
+            }
+          },
+          "payment": {
+            "type": "object",
+            "required": [
+              "network",
+              "asset",
+              "payees"
+            ],
+            "properties": {
+              "network": {
+                "type": "string",
+                "example": "eip155:8453"
+              },
+              "asset": {
+                "type": "object",
+                "required": [
+                  "address",
+                  "symbol",
+                  "name",
+                  "decimals"
+                ],
+                "properties": {
+                  "address": {
+                    "$ref": "#/components/schemas/EvmAddress"
+                  },
+                  "symbol": {
+                    "type": "string",
+                    "example": "USDC"
+                  },
+                  "name": {
+                    "type": "string",
+                    "example": "USD Coin"
+                  },
+                  "decimals": {
+                    "type": "integer",
+                    "minimum": 0,
+                    "example": 6
+                  }
+                }
+              },
+              "payees": {
+                "type": "array",
+                "items": {
+                  "type": "object",
+                  "required": [
+                    "address",
+                    "status",
+                    "validFrom",
+                    "validUntil"
+                  ],
+                  "properties": {
+                    "address": {
+                      "$ref": "#/components/schemas/EvmAddress"
+                    },
+                    "status": {
+                      "$ref": "#/components/schemas/RotationStatus"
+                    },
+                    "validFrom": {
+                      "type": "string",
+                      "format": "date-time"
+                    },
+                    "validUntil": {
+                      "type": "string",
+                      "format": "date-time",
+                      "nullable": true
+                    }
+                  }
+                }
+              }
+            }
+          },
+          "pricing": {
+            "type": "object",
+            "required": [
+              "currency",
+              "models",
+              "quoteEndpoint"
+            ],
+            "properties": {
+              "currency": {
+                "type": "string",
+                "enum": [
+                  "USD"
+                ]
+              },
+              "models": {
+                "type": "array",
+                "items": {
+                  "type": "object",
+                  "required": [
+                    "id",
+                    "provider",
+                    "billingUnit",
+                    "ratePerCharacterUsd",
+                    "maxCharactersPerRequest",
+                    "maxChargeUsd"
+                  ],
+                  "properties": {
+                    "id": {
+                      "type": "string",
+                      "example": "provider-a/tts-1"
+                    },
+                    "provider": {
+                      "type": "string",
+                      "example": "provider-a"
+                    },
+                    "billingUnit": {
+                      "type": "string",
+                      "enum": [
+                        "character"
+                      ]
+                    },
+                    "ratePerCharacterUsd": {
+                      "type": "string",
+                      "pattern": "^\\d+(\\.\\d+)?$",
+                      "example": "0.000018"
+                    },
+                    "maxCharactersPerRequest": {
+                      "type": "integer",
+                      "minimum": 1,
+                      "example": 4096
+                    },
+                    "maxChargeUsd": {
+                      "$ref": "#/components/schemas/Usd"
+                    }
+                  }
+                }
+              },
+              "quoteEndpoint": {
+                "type": "string",
+                "format": "uri"
+              }
+            }
+          },
+          "validity": {
+            "type": "object",
+            "required": [
+              "issuedAt",
+              "validFrom",
+              "validUntil"
+            ],
+            "properties": {
+              "issuedAt": {
+                "type": "string",
+                "format": "date-time"
+              },
+              "validFrom": {
+                "type": "string",
+                "format": "date-time"
+              },
+              "validUntil": {
+                "type": "string",
+                "format": "date-time"
+              }
+            }
+          },
+          "trust": {
+            "type": "object",
+            "required": [
+              "keys",
+              "rotationRule",
+              "bootstrapRule"
+            ],
+            "properties": {
+              "keys": {
+                "type": "array",
+                "items": {
+                  "type": "object",
+                  "required": [
+                    "keyId",
+                    "algorithm",
+                    "status",
+                    "publicKeyJwk",
+                    "validFrom",
+                    "validUntil"
+                  ],
+                  "properties": {
+                    "keyId": {
+                      "type": "string"
+                    },
+                    "algorithm": {
+                      "type": "string",
+                      "enum": [
+                        "ES256"
+                      ]
+                    },
+                    "status": {
+                      "$ref": "#/components/schemas/RotationStatus"
+                    },
+                    "publicKeyJwk": {
+                      "type": "object",
+                      "required": [
+                        "kty",
+                        "crv",
+                        "x",
+                        "y",
+                        "alg",
+                        "key_ops",
+                        "ext"
+                      ],
+                      "properties": {
+                        "kty": {
+                          "type": "string",
+                          "enum": [
+                            "EC"
+                          ]
+                        },
+                        "crv": {
+                          "type": "string",
+                          "enum": [
+                            "P-256"
+                          ]
+                        },
+                        "x": {
+                          "type": "string"
+                        },
+                        "y": {
+                          "type": "string"
+                        },
+                        "alg": {
+                          "type": "string",
+                          "enum": [
+                            "ES256"
+                          ]
+                        },
+                        "key_ops": {
+                          "type": "array",
+                          "items": {
+                            "type": "string",
+                            "enum": [
+                              "verify"
+                            ]
+                          }
+                        },
+                        "ext": {
+                          "type": "boolean",
+                          "enum": [
+                            true
+                          ]
+                        },
+                        "kid": {
+                          "type": "string"
+                        }
+                      }
+                    },
+                    "validFrom": {
+                      "type": "string",
+                      "format": "date-time"
+                    },
+                    "validUntil": {
+                      "type": "string",
+                      "format": "date-time",
+                      "nullable": true
+                    }
+                  }
+                }
+              },
+              "rotationRule": {
+                "type": "string"
+              },
+              "bootstrapRule": {
+                "type": "string"
+              }
+            }
+          },
+          "recovery": {
+            "type": "object",
+            "required": [
+              "paymentIdentifierRequired",
+              "replayWindowSeconds",
+              "chargesFinal",
+              "refunds",
+              "unknownOutcomeCode",
+              "automaticRetryOnUnknownOutcome"
+            ],
+            "properties": {
+              "paymentIdentifierRequired": {
+                "type": "boolean",
+                "enum": [
+                  true
+                ]
+              },
+              "replayWindowSeconds": {
+                "type": "integer",
+                "minimum": 1,
+                "example": 86400
+              },
+              "chargesFinal": {
+                "type": "boolean",
+                "enum": [
+                  true
+                ]
+              },
+              "refunds": {
+                "type": "string",
+                "enum": [
+                  "none"
+                ]
+              },
+              "unknownOutcomeCode": {
+                "type": "string",
+                "enum": [
+                  "PAYMENT_OUTCOME_UNKNOWN"
+                ]
+              },
+              "automaticRetryOnUnknownOutcome": {
+                "type": "boolean",
+                "enum": [
+                  false
+                ]
+              }
+            }
+          },
+          "prepaid": {
+            "type": "object",
+            "required": [
+              "supported",
+              "depositEndpoint",
+              "balanceEndpoint",
+              "accountIdentity",
+              "authentication",
+              "minDepositMicroUsd",
+              "maxDepositMicroUsd",
+              "withdrawable",
+              "settlementPerRequest"
+            ],
+            "properties": {
+              "supported": {
+                "type": "boolean",
+                "enum": [
+                  true
+                ]
+              },
+              "depositEndpoint": {
+                "type": "string",
+                "format": "uri"
+              },
+              "balanceEndpoint": {
+                "type": "string"
+              },
+              "accountIdentity": {
+                "type": "string",
+                "enum": [
+                  "payer_evm_address"
+                ]
+              },
+              "authentication": {
+                "type": "object",
+                "required": [
+                  "scheme",
+                  "primaryType",
+                  "domainName",
+                  "domainVersion",
+                  "chainId",
+                  "headers",
+                  "signatureTtlSeconds",
+                  "smartAccountSignaturesSupported"
+                ],
+                "properties": {
+                  "scheme": {
+                    "type": "string",
+                    "enum": [
+                      "eip712"
+                    ]
+                  },
+                  "primaryType": {
+                    "type": "string",
+                    "enum": [
+                      "PrepaidRequest"
+                    ]
+                  },
+                  "domainName": {
+                    "type": "string",
+                    "example": "speechgate-Prepaid"
+                  },
+                  "domainVersion": {
+                    "type": "string",
+                    "enum": [
+                      "1"
+                    ]
+                  },
+                  "chainId": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "example": 8453
+                  },
+                  "headers": {
+                    "type": "array",
+                    "items": {
+                      "type": "string"
+                    }
+                  },
+                  "signatureTtlSeconds": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "example": 120
+                  },
+                  "smartAccountSignaturesSupported": {
+                    "type": "boolean",
+                    "enum": [
+                      false
+                    ]
+                  }
+                }
+              },
+              "minDepositMicroUsd": {
+                "type": "integer",
+                "minimum": 1,
+                "example": 100000
+              },
+              "maxDepositMicroUsd": {
+                "type": "integer",
+                "minimum": 1,
+                "example": 100000000
+              },
+              "withdrawable": {
+                "type": "boolean",
+                "enum": [
+                  false
+                ]
+              },
+              "settlementPerRequest": {
+                "type": "boolean",
+                "enum": [
+                  false
+                ]
+              }
+            }
+          }
+        }
+      },
       "ErrorCode": {
         "type": "string",
         "enum": [
@@ -3134,6 +4522,140 @@ export const document: OpenApiDocument = {
                     "type": "string",
                     "enum": [
                       "CONFIG_ERROR"
+                    ]
+                  }
+                }
+              }
+            }
+          }
+        ]
+      },
+      "InvalidQuoteRequestError": {
+        "allOf": [
+          {
+            "$ref": "#/components/schemas/StructuredError"
+          },
+          {
+            "type": "object",
+            "properties": {
+              "error": {
+                "type": "object",
+                "properties": {
+                  "code": {
+                    "type": "string",
+                    "enum": [
+                      "INVALID_JSON",
+                      "INVALID_REQUEST",
+                      "UNKNOWN_TTS_MODEL",
+                      "INVALID_VOICE",
+                      "INVALID_SPEED",
+                      "TEXT_TOO_LONG"
+                    ]
+                  }
+                }
+              }
+            }
+          }
+        ]
+      },
+      "InvalidX402RequestError": {
+        "allOf": [
+          {
+            "$ref": "#/components/schemas/StructuredError"
+          },
+          {
+            "type": "object",
+            "properties": {
+              "error": {
+                "type": "object",
+                "properties": {
+                  "code": {
+                    "type": "string",
+                    "enum": [
+                      "INVALID_JSON",
+                      "INVALID_REQUEST",
+                      "UNKNOWN_TTS_MODEL",
+                      "INVALID_VOICE",
+                      "INVALID_SPEED",
+                      "INVALID_PAYMENT_PAYLOAD",
+                      "INVALID_QUOTE",
+                      "QUOTE_EXPIRED",
+                      "QUOTE_BODY_MISMATCH"
+                    ]
+                  }
+                }
+              }
+            }
+          }
+        ]
+      },
+      "PaymentRequiredError": {
+        "allOf": [
+          {
+            "$ref": "#/components/schemas/StructuredError"
+          },
+          {
+            "type": "object",
+            "properties": {
+              "error": {
+                "type": "object",
+                "properties": {
+                  "code": {
+                    "type": "string",
+                    "enum": [
+                      "PAYMENT_REQUIRED"
+                    ]
+                  }
+                }
+              }
+            }
+          }
+        ]
+      },
+      "X402ConflictError": {
+        "allOf": [
+          {
+            "$ref": "#/components/schemas/StructuredError"
+          },
+          {
+            "type": "object",
+            "properties": {
+              "error": {
+                "type": "object",
+                "properties": {
+                  "code": {
+                    "type": "string",
+                    "enum": [
+                      "PAYMENT_IDENTIFIER_CONFLICT",
+                      "PAYMENT_REPLAY_PENDING",
+                      "PAYMENT_OUTCOME_UNKNOWN",
+                      "PREPAID_NONCE_REPLAYED"
+                    ]
+                  }
+                }
+              }
+            }
+          }
+        ]
+      },
+      "X402UnavailableError": {
+        "allOf": [
+          {
+            "$ref": "#/components/schemas/StructuredError"
+          },
+          {
+            "type": "object",
+            "properties": {
+              "error": {
+                "type": "object",
+                "properties": {
+                  "code": {
+                    "type": "string",
+                    "enum": [
+                      "TTS_UNAVAILABLE",
+                      "TTS_PROVIDER_NOT_CONFIGURED",
+                      "CONFIG_ERROR",
+                      "REPLAY_CACHE_UNAVAILABLE"
                     ]
                   }
                 }

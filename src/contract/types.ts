@@ -59,6 +59,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/.well-known/x402-service-metadata": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Signed metadata of payment, prices and keys
+         * @description Verify it under a key that was pinned out of band before any network or payee is trusted; never start trust from a payment challenge. The signature covers the canonical JSON (RFC 8785) of `payload`.
+         */
+        get: operations["getServiceMetadata"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/tts/models": {
         parameters: {
             query?: never;
@@ -223,6 +243,50 @@ export interface paths {
         get: operations["getCredits"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/x402/tts/quote": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Price a text without sending it
+         * @description Binds length and digest of the text, model, voice, speed, price, network and payee in a signed token that is honoured as issued until it expires. Whether the digest belongs to a text of that length is checked when the text is sent with the payment.
+         */
+        post: operations["createQuote"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/x402/tts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Speak a text given in the query, paid in USDC
+         * @description Responses and payment are those of POST /x402/tts. A challenge that was got by GET is paid by GET. HEAD is not served, since a GET is charged.
+         */
+        get: operations["getX402Speech"];
+        put?: never;
+        /**
+         * Speak a text, paid in USDC
+         * @description Without payment the answer is a 402 with the challenge in PAYMENT-REQUIRED. The paid request repeats method, URL and body and carries `payment-signature`. It is settled once the audio exists, and an exact repetition within 86400 seconds gets the same audio and receipt again. Payments are final. With a quote, `{quoteToken}` alone gets the challenge, and `{quoteToken, text}` is sent with the payment.
+         */
+        post: operations["createX402Speech"];
         delete?: never;
         options?: never;
         head?: never;
@@ -466,6 +530,219 @@ export interface components {
                 details: JsonObject | null;
             };
         };
+        /** @description The text itself, or a quote with the text it was made for. */
+        X402TtsRequest: components["schemas"]["QuotedTtsRequest"] | (components["schemas"]["TtsRequest"] & unknown);
+        QuotedTtsRequest: {
+            /** @description Token from POST /x402/tts/quote. */
+            quoteToken: string;
+            /** @description The quoted text. Omit it to get the challenge, send it with the payment. The SHA-256 of its trimmed UTF-8 must be the quoted one. */
+            text?: string;
+            model?: components["schemas"]["ModelId"];
+            voice?: components["schemas"]["VoiceId"];
+            speed?: components["schemas"]["Speed"];
+        };
+        QuoteRequest: {
+            /**
+             * @description Characters of the trimmed text, from 1 to the selected model's maxInputCharacters.
+             * @example 11
+             */
+            textLength: number;
+            /** @description SHA-256 of the trimmed text's UTF-8, in hexadecimal. */
+            textSha256: string;
+            model?: components["schemas"]["ModelId"];
+            voice?: components["schemas"]["VoiceId"];
+            speed?: components["schemas"]["Speed"];
+        };
+        Quote: {
+            /** Format: uuid */
+            quoteId: string;
+            quoteToken: string;
+            /** @example 11 */
+            textLength: number;
+            textSha256: string;
+            /** @example provider-a/tts-1 */
+            model: string;
+            /** @example provider-a_alloy */
+            voice: string;
+            /** @example 1 */
+            speed: number;
+            /**
+             * Format: int64
+             * @example 198
+             */
+            amountMicroUsd: bigint;
+            amountUsd: components["schemas"]["Usd"];
+            /** @example eip155:8453 */
+            network: string;
+            payTo: components["schemas"]["EvmAddress"];
+            /** Format: date-time */
+            issuedAt: string;
+            /**
+             * Format: date-time
+             * @description The quote is refused from this moment on.
+             */
+            expiresAt: string;
+            /** @enum {string} */
+            paymentEndpoint: "/x402/tts";
+        };
+        /** @example 0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913 */
+        EvmAddress: string;
+        /** @enum {string} */
+        RotationStatus: "current" | "next" | "retiring";
+        SignedServiceMetadata: {
+            payload: components["schemas"]["ServiceMetadata"];
+            signature: {
+                /** @enum {string} */
+                algorithm: "ES256";
+                keyId: string;
+                /** @enum {string} */
+                encoding: "base64url-ieee-p1363";
+                value: string;
+            };
+        };
+        ServiceMetadata: {
+            /** @enum {string} */
+            schemaVersion: "1";
+            service: {
+                name: string;
+                /** Format: uri */
+                origin: string;
+                /** Format: uri */
+                metadataUrl: string;
+            };
+            protocol: {
+                /** @enum {string} */
+                name: "x402";
+                /** @enum {integer} */
+                version: 2;
+                /** @enum {string} */
+                scheme: "exact";
+            };
+            payment: {
+                /** @example eip155:8453 */
+                network: string;
+                asset: {
+                    address: components["schemas"]["EvmAddress"];
+                    /** @example USDC */
+                    symbol: string;
+                    /** @example USD Coin */
+                    name: string;
+                    /** @example 6 */
+                    decimals: number;
+                };
+                payees: {
+                    address: components["schemas"]["EvmAddress"];
+                    status: components["schemas"]["RotationStatus"];
+                    /** Format: date-time */
+                    validFrom: string;
+                    /** Format: date-time */
+                    validUntil: string | null;
+                }[];
+            };
+            pricing: {
+                /** @enum {string} */
+                currency: "USD";
+                models: {
+                    /** @example provider-a/tts-1 */
+                    id: string;
+                    /** @example provider-a */
+                    provider: string;
+                    /** @enum {string} */
+                    billingUnit: "character";
+                    /** @example 0.000018 */
+                    ratePerCharacterUsd: string;
+                    /** @example 4096 */
+                    maxCharactersPerRequest: number;
+                    maxChargeUsd: components["schemas"]["Usd"];
+                }[];
+                /** Format: uri */
+                quoteEndpoint: string;
+            };
+            validity: {
+                /** Format: date-time */
+                issuedAt: string;
+                /** Format: date-time */
+                validFrom: string;
+                /** Format: date-time */
+                validUntil: string;
+            };
+            trust: {
+                keys: {
+                    keyId: string;
+                    /** @enum {string} */
+                    algorithm: "ES256";
+                    status: components["schemas"]["RotationStatus"];
+                    publicKeyJwk: {
+                        /** @enum {string} */
+                        kty: "EC";
+                        /** @enum {string} */
+                        crv: "P-256";
+                        x: string;
+                        y: string;
+                        /** @enum {string} */
+                        alg: "ES256";
+                        key_ops: "verify"[];
+                        /** @enum {boolean} */
+                        ext: true;
+                        kid?: string;
+                    };
+                    /** Format: date-time */
+                    validFrom: string;
+                    /** Format: date-time */
+                    validUntil: string | null;
+                }[];
+                rotationRule: string;
+                bootstrapRule: string;
+            };
+            recovery: {
+                /** @enum {boolean} */
+                paymentIdentifierRequired: true;
+                /** @example 86400 */
+                replayWindowSeconds: number;
+                /** @enum {boolean} */
+                chargesFinal: true;
+                /** @enum {string} */
+                refunds: "none";
+                /** @enum {string} */
+                unknownOutcomeCode: "PAYMENT_OUTCOME_UNKNOWN";
+                /** @enum {boolean} */
+                automaticRetryOnUnknownOutcome: false;
+            };
+            prepaid: {
+                /** @enum {boolean} */
+                supported: true;
+                /** Format: uri */
+                depositEndpoint: string;
+                balanceEndpoint: string;
+                /** @enum {string} */
+                accountIdentity: "payer_evm_address";
+                authentication: {
+                    /** @enum {string} */
+                    scheme: "eip712";
+                    /** @enum {string} */
+                    primaryType: "PrepaidRequest";
+                    /** @example speechgate-Prepaid */
+                    domainName: string;
+                    /** @enum {string} */
+                    domainVersion: "1";
+                    /** @example 8453 */
+                    chainId: number;
+                    headers: string[];
+                    /** @example 120 */
+                    signatureTtlSeconds: number;
+                    /** @enum {boolean} */
+                    smartAccountSignaturesSupported: false;
+                };
+                /** @example 100000 */
+                minDepositMicroUsd: number;
+                /** @example 100000000 */
+                maxDepositMicroUsd: number;
+                /** @enum {boolean} */
+                withdrawable: false;
+                /** @enum {boolean} */
+                settlementPerRequest: false;
+            };
+        };
         /** @enum {string} */
         ErrorCode: "CONFIG_ERROR" | "INVALID_JSON" | "INVALID_REQUEST" | "UNKNOWN_TTS_MODEL" | "INVALID_VOICE" | "INVALID_SPEED" | "TEXT_TOO_LONG" | "TTS_PROVIDER_NOT_CONFIGURED" | "INVALID_PAYMENT_PAYLOAD" | "INVALID_QUOTE" | "QUOTE_EXPIRED" | "QUOTE_BODY_MISMATCH" | "UNSUPPORTED_CONTENT_TYPE" | "PAYMENT_REQUIRED" | "PAYMENT_ERROR" | "PAYMENT_IDENTIFIER_CONFLICT" | "PAYMENT_REPLAY_PENDING" | "PAYMENT_OUTCOME_UNKNOWN" | "REPLAY_CACHE_UNAVAILABLE" | "RATE_LIMITED" | "FEEDBACK_CHALLENGE_INVALID" | "FEEDBACK_CHALLENGE_EXPIRED" | "FEEDBACK_PAYLOAD_MISMATCH" | "FEEDBACK_SIGNATURE_INVALID" | "FEEDBACK_CHALLENGE_REPLAYED" | "FEEDBACK_RATE_LIMITED" | "REQUEST_TOO_LARGE" | "NOT_FOUND" | "UNAUTHORIZED" | "JOB_NOT_READY" | "AUDIO_NOT_STORED" | "TTS_UPSTREAM_ERROR" | "TTS_UNAVAILABLE" | "INTERNAL_ERROR" | "PREPAID_NONCE_REPLAYED";
         StructuredError: {
@@ -573,6 +850,36 @@ export interface components {
                 code?: "CONFIG_ERROR";
             };
         };
+        InvalidQuoteRequestError: components["schemas"]["StructuredError"] & {
+            error?: {
+                /** @enum {string} */
+                code?: "INVALID_JSON" | "INVALID_REQUEST" | "UNKNOWN_TTS_MODEL" | "INVALID_VOICE" | "INVALID_SPEED" | "TEXT_TOO_LONG";
+            };
+        };
+        InvalidX402RequestError: components["schemas"]["StructuredError"] & {
+            error?: {
+                /** @enum {string} */
+                code?: "INVALID_JSON" | "INVALID_REQUEST" | "UNKNOWN_TTS_MODEL" | "INVALID_VOICE" | "INVALID_SPEED" | "INVALID_PAYMENT_PAYLOAD" | "INVALID_QUOTE" | "QUOTE_EXPIRED" | "QUOTE_BODY_MISMATCH";
+            };
+        };
+        PaymentRequiredError: components["schemas"]["StructuredError"] & {
+            error?: {
+                /** @enum {string} */
+                code?: "PAYMENT_REQUIRED";
+            };
+        };
+        X402ConflictError: components["schemas"]["StructuredError"] & {
+            error?: {
+                /** @enum {string} */
+                code?: "PAYMENT_IDENTIFIER_CONFLICT" | "PAYMENT_REPLAY_PENDING" | "PAYMENT_OUTCOME_UNKNOWN" | "PREPAID_NONCE_REPLAYED";
+            };
+        };
+        X402UnavailableError: components["schemas"]["StructuredError"] & {
+            error?: {
+                /** @enum {string} */
+                code?: "TTS_UNAVAILABLE" | "TTS_PROVIDER_NOT_CONFIGURED" | "CONFIG_ERROR" | "REPLAY_CACHE_UNAVAILABLE";
+            };
+        };
     };
     responses: {
         /** @description The audio. */
@@ -630,6 +937,128 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["CreditRequired"];
+            };
+        };
+        /** @description The audio, paid for. */
+        X402Speech: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "cache-control": components["headers"]["CacheControl"];
+                "PAYMENT-RESPONSE": components["headers"]["PaymentResponse"];
+                "x-payment-identifier": components["headers"]["PaymentIdentifier"];
+                "x-idempotent-replay": components["headers"]["IdempotentReplay"];
+                "x-x402-balance": components["headers"]["PrepaidBalance"];
+                "x-x402-charged": components["headers"]["PrepaidCharged"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                [name: string]: unknown;
+            };
+            content: {
+                "audio/mpeg": Uint8Array;
+            };
+        };
+        /** @description The request, its payment payload or its quote breaks a rule; `details` names the field and the rule. Nothing was verified, settled or synthesised. */
+        InvalidX402Request: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["InvalidX402RequestError"];
+            };
+        };
+        /** @description The prepaid signature was not made by the account for this request. Nothing was charged. */
+        PrepaidUnauthorized: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["UnauthorizedError"];
+            };
+        };
+        /** @description Payment is required, or the payment was refused; the challenge's `error` says why. The challenge is in PAYMENT-REQUIRED and in the error's details. A prepaid balance that is too small is answered without a challenge. */
+        X402PaymentRequired: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "cache-control": components["headers"]["NoStore"];
+                "PAYMENT-REQUIRED": components["headers"]["PaymentRequired"];
+                "x-x402-balance": components["headers"]["PrepaidBalance"];
+                "x-x402-charged": components["headers"]["PrepaidCharged"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["PaymentRequiredError"];
+            };
+        };
+        /** @description PAYMENT_IDENTIFIER_CONFLICT: the identifier, or the authorization, belongs to another request. PAYMENT_REPLAY_PENDING: the first request with this payment is still running; repeat it later. PAYMENT_OUTCOME_UNKNOWN: whether the payment was settled is not known yet; repeating the identical request gets the audio once the chain has told. Make no new payment without the user's approval. PREPAID_NONCE_REPLAYED: the prepaid nonce was spent before. */
+        X402Conflict: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "x-x402-balance": components["headers"]["PrepaidBalance"];
+                "x-x402-charged": components["headers"]["PrepaidCharged"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["X402ConflictError"];
+            };
+        };
+        /** @description TTS_UPSTREAM_ERROR: the speech provider failed. PAYMENT_ERROR: the payment service or the chain can't be reached, or answers nonsense. Nothing was settled or charged. */
+        X402Failed: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "x-x402-balance": components["headers"]["PrepaidBalance"];
+                "x-x402-charged": components["headers"]["PrepaidCharged"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SpeechFailedError"];
+            };
+        };
+        /** @description A part that the request needs is not set up, too slow or not reachable, or the audio of a paid request can't be stored or read now. Nothing was settled or charged by this request. */
+        X402Unavailable: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "Retry-After": components["headers"]["OptionalRetryAfter"];
+                "x-x402-balance": components["headers"]["PrepaidBalance"];
+                "x-x402-charged": components["headers"]["PrepaidCharged"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["X402UnavailableError"];
             };
         };
         /** @description The request breaks a rule; `details` names the field and the rule. */
@@ -808,6 +1237,18 @@ export interface components {
         JobId: string;
         /** @description Bearer id of the account to debit. Whoever knows it can spend the balance. */
         CreditAccount: string;
+        /** @description Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. `accepted` is the chosen entry of the challenge's `accepts`, unmodified; `extensions` holds the required Payment Identifier, 16 to 128 characters of `A-Z a-z 0-9 _ -`. Can't be combined with the x-x402 headers. */
+        PaymentSignature: string;
+        /** @description EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
+        PrepaidAccount: string;
+        /** @description Unique for each request, 1 to 128 visible ASCII characters. */
+        PrepaidNonce: string;
+        /** @description Unix seconds at which the signature expires, at most 120 from now. */
+        PrepaidExpiry: string;
+        /** @description The most that may be spent, in micro-USD. */
+        PrepaidMaxAmount: string;
+        /** @description EIP-712 signature of the PrepaidRequest by the account. */
+        PrepaidSignature: string;
     };
     requestBodies: never;
     headers: {
@@ -819,6 +1260,20 @@ export interface components {
         CreditAccount: string;
         /** @description What remains in the account, in whole micro-USD. */
         CreditBalance: bigint;
+        /** @description A challenge is never stored. */
+        NoStore: "no-store";
+        /** @description Base64 of the x402 version 2 challenge: amount in atomic USDC units, asset, network, payTo and the required extensions. Absent on a refused prepaid request. */
+        PaymentRequired: string;
+        /** @description Base64 of the x402 settlement receipt. Direct payment only. */
+        PaymentResponse: string;
+        /** @description The payment's identifier. Direct payment only. */
+        PaymentIdentifier: string;
+        /** @description True when an earlier answer is repeated. Direct payment only. */
+        IdempotentReplay: boolean;
+        /** @description What remains in the prepaid balance, in whole micro-USD. Prepaid requests only. */
+        PrepaidBalance: bigint;
+        /** @description What this request retained of the prepaid balance, in whole micro-USD; 0 when nothing was charged or the debit was restored. Prepaid requests only. */
+        PrepaidCharged: bigint;
         /** @description Whole seconds to wait. */
         RetryAfter: number;
         /** @description The audio is meant to be played in place; the file name is for those who save it. */
@@ -862,6 +1317,14 @@ export type TtsJob = components['schemas']['TtsJob'];
 export type CreditAccount = components['schemas']['CreditAccount'];
 export type TopUpStatus = components['schemas']['TopUpStatus'];
 export type CreditRequired = components['schemas']['CreditRequired'];
+export type X402TtsRequest = components['schemas']['X402TtsRequest'];
+export type QuotedTtsRequest = components['schemas']['QuotedTtsRequest'];
+export type QuoteRequest = components['schemas']['QuoteRequest'];
+export type Quote = components['schemas']['Quote'];
+export type EvmAddress = components['schemas']['EvmAddress'];
+export type RotationStatus = components['schemas']['RotationStatus'];
+export type SignedServiceMetadata = components['schemas']['SignedServiceMetadata'];
+export type ServiceMetadata = components['schemas']['ServiceMetadata'];
 export type ErrorCode = components['schemas']['ErrorCode'];
 export type StructuredError = components['schemas']['StructuredError'];
 export type InvalidRequestError = components['schemas']['InvalidRequestError'];
@@ -880,9 +1343,21 @@ export type PaymentError = components['schemas']['PaymentError'];
 export type SpeechFailedError = components['schemas']['SpeechFailedError'];
 export type SpeechUnavailableError = components['schemas']['SpeechUnavailableError'];
 export type ConfigError = components['schemas']['ConfigError'];
+export type InvalidQuoteRequestError = components['schemas']['InvalidQuoteRequestError'];
+export type InvalidX402RequestError = components['schemas']['InvalidX402RequestError'];
+export type PaymentRequiredError = components['schemas']['PaymentRequiredError'];
+export type X402ConflictError = components['schemas']['X402ConflictError'];
+export type X402UnavailableError = components['schemas']['X402UnavailableError'];
 export type ResponseSpeech = components['responses']['Speech'];
 export type ResponseJobAccepted = components['responses']['JobAccepted'];
 export type ResponseCreditRequired = components['responses']['CreditRequired'];
+export type ResponseX402Speech = components['responses']['X402Speech'];
+export type ResponseInvalidX402Request = components['responses']['InvalidX402Request'];
+export type ResponsePrepaidUnauthorized = components['responses']['PrepaidUnauthorized'];
+export type ResponseX402PaymentRequired = components['responses']['X402PaymentRequired'];
+export type ResponseX402Conflict = components['responses']['X402Conflict'];
+export type ResponseX402Failed = components['responses']['X402Failed'];
+export type ResponseX402Unavailable = components['responses']['X402Unavailable'];
 export type ResponseInvalidRequest = components['responses']['InvalidRequest'];
 export type ResponseInvalidSpeechRequest = components['responses']['InvalidSpeechRequest'];
 export type ResponseNotFound = components['responses']['NotFound'];
@@ -902,10 +1377,23 @@ export type ParameterStoreAudio = components['parameters']['StoreAudio'];
 export type ParameterIdempotencyKey = components['parameters']['IdempotencyKey'];
 export type ParameterJobId = components['parameters']['JobId'];
 export type ParameterCreditAccount = components['parameters']['CreditAccount'];
+export type ParameterPaymentSignature = components['parameters']['PaymentSignature'];
+export type ParameterPrepaidAccount = components['parameters']['PrepaidAccount'];
+export type ParameterPrepaidNonce = components['parameters']['PrepaidNonce'];
+export type ParameterPrepaidExpiry = components['parameters']['PrepaidExpiry'];
+export type ParameterPrepaidMaxAmount = components['parameters']['PrepaidMaxAmount'];
+export type ParameterPrepaidSignature = components['parameters']['PrepaidSignature'];
 export type HeaderTraceId = components['headers']['TraceId'];
 export type HeaderCacheControl = components['headers']['CacheControl'];
 export type HeaderCreditAccount = components['headers']['CreditAccount'];
 export type HeaderCreditBalance = components['headers']['CreditBalance'];
+export type HeaderNoStore = components['headers']['NoStore'];
+export type HeaderPaymentRequired = components['headers']['PaymentRequired'];
+export type HeaderPaymentResponse = components['headers']['PaymentResponse'];
+export type HeaderPaymentIdentifier = components['headers']['PaymentIdentifier'];
+export type HeaderIdempotentReplay = components['headers']['IdempotentReplay'];
+export type HeaderPrepaidBalance = components['headers']['PrepaidBalance'];
+export type HeaderPrepaidCharged = components['headers']['PrepaidCharged'];
 export type HeaderRetryAfter = components['headers']['RetryAfter'];
 export type HeaderContentDisposition = components['headers']['ContentDisposition'];
 export type HeaderAcceptRanges = components['headers']['AcceptRanges'];
@@ -986,6 +1474,32 @@ export interface operations {
             };
             429: components["responses"]["RateLimited"];
             500: components["responses"]["InternalError"];
+        };
+    };
+    getServiceMetadata: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The metadata, valid for some minutes. */
+            200: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    /** @description It may be kept until half of its validity has passed. */
+                    "cache-control": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignedServiceMetadata"];
+                };
+            };
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["NotConfigured"];
         };
     };
     listModels: {
@@ -1559,6 +2073,140 @@ export interface operations {
             429: components["responses"]["RateLimited"];
             500: components["responses"]["InternalError"];
             503: components["responses"]["NotConfigured"];
+        };
+    };
+    createQuote: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "textLength": 11,
+                 *       "textSha256": "64ec88ca00b268e5ba1a35678a1b5316d212f4f366b2477232534a8aeca37f3c"
+                 *     }
+                 */
+                "application/json": components["schemas"]["QuoteRequest"];
+            };
+        };
+        responses: {
+            /** @description The quote. */
+            200: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Quote"];
+                };
+            };
+            /** @description The request breaks a rule; `details` names the field and the rule. */
+            400: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InvalidQuoteRequestError"];
+                };
+            };
+            413: components["responses"]["RequestTooLarge"];
+            415: components["responses"]["UnsupportedContentType"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["NotConfigured"];
+        };
+    };
+    getX402Speech: {
+        parameters: {
+            query: {
+                /** @description The text, 1 to 1500 characters after trimming. Send longer texts with POST. */
+                text: components["parameters"]["Text"];
+                /** @description Provider-qualified model id; the catalog's default model when omitted. */
+                model?: components["schemas"]["ModelId"];
+                /** @description Voice id; the model's default voice when omitted. */
+                voice?: components["schemas"]["VoiceId"];
+                /** @description A plain decimal. */
+                speed?: components["schemas"]["Speed"];
+            };
+            header?: {
+                /** @description Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. `accepted` is the chosen entry of the challenge's `accepts`, unmodified; `extensions` holds the required Payment Identifier, 16 to 128 characters of `A-Z a-z 0-9 _ -`. Can't be combined with the x-x402 headers. */
+                "payment-signature"?: components["parameters"]["PaymentSignature"];
+                /** @description EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
+                "x-x402-account"?: components["parameters"]["PrepaidAccount"];
+                /** @description Unique for each request, 1 to 128 visible ASCII characters. */
+                "x-x402-nonce"?: components["parameters"]["PrepaidNonce"];
+                /** @description Unix seconds at which the signature expires, at most 120 from now. */
+                "x-x402-expiry"?: components["parameters"]["PrepaidExpiry"];
+                /** @description The most that may be spent, in micro-USD. */
+                "x-x402-max-amount"?: components["parameters"]["PrepaidMaxAmount"];
+                /** @description EIP-712 signature of the PrepaidRequest by the account. */
+                "x-x402-signature"?: components["parameters"]["PrepaidSignature"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["X402Speech"];
+            400: components["responses"]["InvalidX402Request"];
+            401: components["responses"]["PrepaidUnauthorized"];
+            402: components["responses"]["X402PaymentRequired"];
+            409: components["responses"]["X402Conflict"];
+            413: components["responses"]["TextTooLong"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["InternalError"];
+            502: components["responses"]["X402Failed"];
+            503: components["responses"]["X402Unavailable"];
+        };
+    };
+    createX402Speech: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. `accepted` is the chosen entry of the challenge's `accepts`, unmodified; `extensions` holds the required Payment Identifier, 16 to 128 characters of `A-Z a-z 0-9 _ -`. Can't be combined with the x-x402 headers. */
+                "payment-signature"?: components["parameters"]["PaymentSignature"];
+                /** @description EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
+                "x-x402-account"?: components["parameters"]["PrepaidAccount"];
+                /** @description Unique for each request, 1 to 128 visible ASCII characters. */
+                "x-x402-nonce"?: components["parameters"]["PrepaidNonce"];
+                /** @description Unix seconds at which the signature expires, at most 120 from now. */
+                "x-x402-expiry"?: components["parameters"]["PrepaidExpiry"];
+                /** @description The most that may be spent, in micro-USD. */
+                "x-x402-max-amount"?: components["parameters"]["PrepaidMaxAmount"];
+                /** @description EIP-712 signature of the PrepaidRequest by the account. */
+                "x-x402-signature"?: components["parameters"]["PrepaidSignature"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "text": "Hello world",
+                 *       "voice": "provider-a_nova"
+                 *     }
+                 */
+                "application/json": components["schemas"]["X402TtsRequest"];
+            };
+        };
+        responses: {
+            200: components["responses"]["X402Speech"];
+            400: components["responses"]["InvalidX402Request"];
+            401: components["responses"]["PrepaidUnauthorized"];
+            402: components["responses"]["X402PaymentRequired"];
+            409: components["responses"]["X402Conflict"];
+            413: components["responses"]["TextTooLong"];
+            415: components["responses"]["UnsupportedContentType"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["InternalError"];
+            502: components["responses"]["X402Failed"];
+            503: components["responses"]["X402Unavailable"];
         };
     };
 }

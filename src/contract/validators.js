@@ -933,5 +933,1048 @@ validate23.errors = vErrors;
 return errors === 0;
 }
 
+export const createQuoteJsonBody = validate24;
+const schema25 = {"type":"object","required":["textLength","textSha256"],"properties":{"textLength":{"type":"integer","minimum":1},"textSha256":{"type":"string","pattern":"^[a-fA-F0-9]{64}$"},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"}}};
+const pattern1 = new RegExp("^[a-fA-F0-9]{64}$", "u");
+
+function validate24(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if(((data.textLength === undefined) && (missing0 = "textLength")) || ((data.textSha256 === undefined) && (missing0 = "textSha256"))){
+validate24.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema25.required,parentSchema:schema25,data}];
+return false;
+}
+else {
+if(data.textLength !== undefined){
+let data0 = data.textLength;
+const _errs1 = errors;
+if(!(((typeof data0 == "number") && (!(data0 % 1) && !isNaN(data0))) && (isFinite(data0)))){
+validate24.errors = [{instancePath:instancePath+"/textLength",schemaPath:"#/properties/textLength/type",keyword:"type",params:{type: "integer"},message:"must be integer",schema:schema25.properties.textLength.type,parentSchema:schema25.properties.textLength,data:data0}];
+return false;
+}
+if(errors === _errs1){
+if((typeof data0 == "number") && (isFinite(data0))){
+if(data0 < 1 || isNaN(data0)){
+validate24.errors = [{instancePath:instancePath+"/textLength",schemaPath:"#/properties/textLength/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1",schema:1,parentSchema:schema25.properties.textLength,data:data0}];
+return false;
+}
+}
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.textSha256 !== undefined){
+let data1 = data.textSha256;
+const _errs3 = errors;
+if(errors === _errs3){
+if(typeof data1 === "string"){
+if(!pattern1.test(data1)){
+validate24.errors = [{instancePath:instancePath+"/textSha256",schemaPath:"#/properties/textSha256/pattern",keyword:"pattern",params:{pattern: "^[a-fA-F0-9]{64}$"},message:"must match pattern \""+"^[a-fA-F0-9]{64}$"+"\"",schema:"^[a-fA-F0-9]{64}$",parentSchema:schema25.properties.textSha256,data:data1}];
+return false;
+}
+}
+else {
+validate24.errors = [{instancePath:instancePath+"/textSha256",schemaPath:"#/properties/textSha256/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema25.properties.textSha256.type,parentSchema:schema25.properties.textSha256,data:data1}];
+return false;
+}
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.model !== undefined){
+let data2 = data.model;
+const _errs5 = errors;
+if(errors === _errs5){
+if(typeof data2 === "string"){
+if(func2(data2) > 100){
+validate24.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema25.properties.model,data:data2}];
+return false;
+}
+else {
+if(func2(data2) < 1){
+validate24.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema25.properties.model,data:data2}];
+return false;
+}
+}
+}
+else {
+validate24.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema25.properties.model.type,parentSchema:schema25.properties.model,data:data2}];
+return false;
+}
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.voice !== undefined){
+let data3 = data.voice;
+const _errs7 = errors;
+if(errors === _errs7){
+if(typeof data3 === "string"){
+if(func2(data3) > 100){
+validate24.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema25.properties.voice,data:data3}];
+return false;
+}
+else {
+if(func2(data3) < 1){
+validate24.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema25.properties.voice,data:data3}];
+return false;
+}
+}
+}
+else {
+validate24.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema25.properties.voice.type,parentSchema:schema25.properties.voice,data:data3}];
+return false;
+}
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.speed !== undefined){
+let data4 = data.speed;
+const _errs9 = errors;
+if(errors === _errs9){
+if((typeof data4 == "number") && (isFinite(data4))){
+if(data4 > 2 || isNaN(data4)){
+validate24.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema25.properties.speed,data:data4}];
+return false;
+}
+else {
+if(data4 < 0.5 || isNaN(data4)){
+validate24.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema25.properties.speed,data:data4}];
+return false;
+}
+}
+}
+else {
+validate24.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema25.properties.speed.type,parentSchema:schema25.properties.speed,data:data4}];
+return false;
+}
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+}
+else {
+validate24.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema25.type,parentSchema:schema25,data}];
+return false;
+}
+}
+validate24.errors = vErrors;
+return errors === 0;
+}
+
+export const getX402SpeechQuery = validate25;
+const schema26 = {"type":"object","coerce":{"speed":"number"},"required":["text"],"properties":{"text":{"type":"string","x-text":{"minLength":1,"maxLength":1500},"x-error-hint":"Send longer texts with POST, up to the model's maxInputCharacters."},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"}}};
+
+function validate25(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.text === undefined) && (missing0 = "text")){
+validate25.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema26.required,parentSchema:schema26,data}];
+return false;
+}
+else {
+if(typeof data.speed == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data.speed)){
+data.speed = Number(data.speed);
+}
+if(data.text !== undefined){
+let data0 = data.text;
+const _errs1 = errors;
+if(errors === _errs1){
+if(typeof data0 === "string"){
+const length0 = data0.trim().length;
+if(!data0.isWellFormed() || data0.includes("\0")){
+validate25.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema26.properties.text["x-text"],parentSchema:schema26.properties.text,data:data0}];
+return false;
+}
+else {
+if(length0 < 1){
+validate25.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema26.properties.text["x-text"],parentSchema:schema26.properties.text,data:data0}];
+return false;
+}
+else {
+if(length0 > 1500){
+validate25.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 1500},message:"is not acceptable as speech text",schema:schema26.properties.text["x-text"],parentSchema:schema26.properties.text,data:data0}];
+return false;
+}
+}
+}
+}
+else {
+validate25.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema26.properties.text.type,parentSchema:schema26.properties.text,data:data0}];
+return false;
+}
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.model !== undefined){
+let data1 = data.model;
+const _errs3 = errors;
+if(errors === _errs3){
+if(typeof data1 === "string"){
+if(func2(data1) > 100){
+validate25.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema26.properties.model,data:data1}];
+return false;
+}
+else {
+if(func2(data1) < 1){
+validate25.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema26.properties.model,data:data1}];
+return false;
+}
+}
+}
+else {
+validate25.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema26.properties.model.type,parentSchema:schema26.properties.model,data:data1}];
+return false;
+}
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.voice !== undefined){
+let data2 = data.voice;
+const _errs5 = errors;
+if(errors === _errs5){
+if(typeof data2 === "string"){
+if(func2(data2) > 100){
+validate25.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema26.properties.voice,data:data2}];
+return false;
+}
+else {
+if(func2(data2) < 1){
+validate25.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema26.properties.voice,data:data2}];
+return false;
+}
+}
+}
+else {
+validate25.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema26.properties.voice.type,parentSchema:schema26.properties.voice,data:data2}];
+return false;
+}
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.speed !== undefined){
+let data3 = data.speed;
+const _errs7 = errors;
+if(errors === _errs7){
+if((typeof data3 == "number") && (isFinite(data3))){
+if(data3 > 2 || isNaN(data3)){
+validate25.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema26.properties.speed,data:data3}];
+return false;
+}
+else {
+if(data3 < 0.5 || isNaN(data3)){
+validate25.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema26.properties.speed,data:data3}];
+return false;
+}
+}
+}
+else {
+validate25.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema26.properties.speed.type,parentSchema:schema26.properties.speed,data:data3}];
+return false;
+}
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+else {
+validate25.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema26.type,parentSchema:schema26,data}];
+return false;
+}
+}
+validate25.errors = vErrors;
+return errors === 0;
+}
+
+export const getX402SpeechHeaders = validate26;
+const schema27 = {"type":"object","required":[],"properties":{"payment-signature":{"type":"string"},"x-x402-account":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"x-x402-nonce":{"type":"string","minLength":1,"maxLength":128},"x-x402-expiry":{"type":"string","pattern":"^[0-9]{1,15}$"},"x-x402-max-amount":{"type":"string","pattern":"^[0-9]{1,78}$"},"x-x402-signature":{"type":"string","pattern":"^0x[a-fA-F0-9]{130}$"}}};
+const pattern2 = new RegExp("^0x[a-fA-F0-9]{40}$", "u");
+const pattern3 = new RegExp("^[0-9]{1,15}$", "u");
+const pattern4 = new RegExp("^[0-9]{1,78}$", "u");
+const pattern5 = new RegExp("^0x[a-fA-F0-9]{130}$", "u");
+
+function validate26(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data["payment-signature"] !== undefined){
+let data0 = data["payment-signature"];
+const _errs1 = errors;
+if(typeof data0 !== "string"){
+validate26.errors = [{instancePath:instancePath+"/payment-signature",schemaPath:"#/properties/payment-signature/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema27.properties["payment-signature"].type,parentSchema:schema27.properties["payment-signature"],data:data0}];
+return false;
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-account"] !== undefined){
+let data1 = data["x-x402-account"];
+const _errs3 = errors;
+if(errors === _errs3){
+if(typeof data1 === "string"){
+if(!pattern2.test(data1)){
+validate26.errors = [{instancePath:instancePath+"/x-x402-account",schemaPath:"#/properties/x-x402-account/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\"",schema:"^0x[a-fA-F0-9]{40}$",parentSchema:schema27.properties["x-x402-account"],data:data1}];
+return false;
+}
+}
+else {
+validate26.errors = [{instancePath:instancePath+"/x-x402-account",schemaPath:"#/properties/x-x402-account/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema27.properties["x-x402-account"].type,parentSchema:schema27.properties["x-x402-account"],data:data1}];
+return false;
+}
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-nonce"] !== undefined){
+let data2 = data["x-x402-nonce"];
+const _errs5 = errors;
+if(errors === _errs5){
+if(typeof data2 === "string"){
+if(func2(data2) > 128){
+validate26.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/maxLength",keyword:"maxLength",params:{limit: 128},message:"must NOT have more than 128 characters",schema:128,parentSchema:schema27.properties["x-x402-nonce"],data:data2}];
+return false;
+}
+else {
+if(func2(data2) < 1){
+validate26.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema27.properties["x-x402-nonce"],data:data2}];
+return false;
+}
+}
+}
+else {
+validate26.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema27.properties["x-x402-nonce"].type,parentSchema:schema27.properties["x-x402-nonce"],data:data2}];
+return false;
+}
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-expiry"] !== undefined){
+let data3 = data["x-x402-expiry"];
+const _errs7 = errors;
+if(errors === _errs7){
+if(typeof data3 === "string"){
+if(!pattern3.test(data3)){
+validate26.errors = [{instancePath:instancePath+"/x-x402-expiry",schemaPath:"#/properties/x-x402-expiry/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,15}$"},message:"must match pattern \""+"^[0-9]{1,15}$"+"\"",schema:"^[0-9]{1,15}$",parentSchema:schema27.properties["x-x402-expiry"],data:data3}];
+return false;
+}
+}
+else {
+validate26.errors = [{instancePath:instancePath+"/x-x402-expiry",schemaPath:"#/properties/x-x402-expiry/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema27.properties["x-x402-expiry"].type,parentSchema:schema27.properties["x-x402-expiry"],data:data3}];
+return false;
+}
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-max-amount"] !== undefined){
+let data4 = data["x-x402-max-amount"];
+const _errs9 = errors;
+if(errors === _errs9){
+if(typeof data4 === "string"){
+if(!pattern4.test(data4)){
+validate26.errors = [{instancePath:instancePath+"/x-x402-max-amount",schemaPath:"#/properties/x-x402-max-amount/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,78}$"},message:"must match pattern \""+"^[0-9]{1,78}$"+"\"",schema:"^[0-9]{1,78}$",parentSchema:schema27.properties["x-x402-max-amount"],data:data4}];
+return false;
+}
+}
+else {
+validate26.errors = [{instancePath:instancePath+"/x-x402-max-amount",schemaPath:"#/properties/x-x402-max-amount/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema27.properties["x-x402-max-amount"].type,parentSchema:schema27.properties["x-x402-max-amount"],data:data4}];
+return false;
+}
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-signature"] !== undefined){
+let data5 = data["x-x402-signature"];
+const _errs11 = errors;
+if(errors === _errs11){
+if(typeof data5 === "string"){
+if(!pattern5.test(data5)){
+validate26.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{130}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{130}$"+"\"",schema:"^0x[a-fA-F0-9]{130}$",parentSchema:schema27.properties["x-x402-signature"],data:data5}];
+return false;
+}
+}
+else {
+validate26.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema27.properties["x-x402-signature"].type,parentSchema:schema27.properties["x-x402-signature"],data:data5}];
+return false;
+}
+}
+var valid0 = _errs11 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+}
+else {
+validate26.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema27.type,parentSchema:schema27,data}];
+return false;
+}
+}
+validate26.errors = vErrors;
+return errors === 0;
+}
+
+export const createX402SpeechJsonBody = validate27;
+const schema28 = {"oneOf":[{"type":"object","required":["quoteToken"],"properties":{"quoteToken":{"type":"string","minLength":1,"maxLength":4096},"text":{"type":"string","x-text":{"minLength":1}},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"}}},{"allOf":[{"type":"object","required":["text"],"properties":{"text":{"type":"string","x-text":{"minLength":1}},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"},"storeAudio":{"type":"boolean"}}},{"not":{"type":"object","required":["quoteToken"],"properties":{"quoteToken":{}}}}]}]};
+
+function validate27(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+const _errs0 = errors;
+let valid0 = false;
+let passing0 = null;
+const _errs1 = errors;
+if(errors === _errs1){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.quoteToken === undefined) && (missing0 = "quoteToken")){
+const err0 = {instancePath,schemaPath:"#/oneOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema28.oneOf[0].required,parentSchema:schema28.oneOf[0],data};
+if(vErrors === null){
+vErrors = [err0];
+}
+else {
+vErrors.push(err0);
+}
+errors++;
+}
+else {
+if(data.quoteToken !== undefined){
+let data0 = data.quoteToken;
+const _errs3 = errors;
+if(errors === _errs3){
+if(typeof data0 === "string"){
+if(func2(data0) > 4096){
+const err1 = {instancePath:instancePath+"/quoteToken",schemaPath:"#/oneOf/0/properties/quoteToken/maxLength",keyword:"maxLength",params:{limit: 4096},message:"must NOT have more than 4096 characters",schema:4096,parentSchema:schema28.oneOf[0].properties.quoteToken,data:data0};
+if(vErrors === null){
+vErrors = [err1];
+}
+else {
+vErrors.push(err1);
+}
+errors++;
+}
+else {
+if(func2(data0) < 1){
+const err2 = {instancePath:instancePath+"/quoteToken",schemaPath:"#/oneOf/0/properties/quoteToken/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema28.oneOf[0].properties.quoteToken,data:data0};
+if(vErrors === null){
+vErrors = [err2];
+}
+else {
+vErrors.push(err2);
+}
+errors++;
+}
+}
+}
+else {
+const err3 = {instancePath:instancePath+"/quoteToken",schemaPath:"#/oneOf/0/properties/quoteToken/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema28.oneOf[0].properties.quoteToken.type,parentSchema:schema28.oneOf[0].properties.quoteToken,data:data0};
+if(vErrors === null){
+vErrors = [err3];
+}
+else {
+vErrors.push(err3);
+}
+errors++;
+}
+}
+var valid1 = _errs3 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data.text !== undefined){
+let data1 = data.text;
+const _errs5 = errors;
+if(errors === _errs5){
+if(typeof data1 === "string"){
+const length0 = data1.trim().length;
+if(!data1.isWellFormed() || data1.includes("\0")){
+const err4 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/0/properties/text/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema28.oneOf[0].properties.text["x-text"],parentSchema:schema28.oneOf[0].properties.text,data:data1};
+if(vErrors === null){
+vErrors = [err4];
+}
+else {
+vErrors.push(err4);
+}
+errors++;
+}
+else {
+if(length0 < 1){
+const err5 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/0/properties/text/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema28.oneOf[0].properties.text["x-text"],parentSchema:schema28.oneOf[0].properties.text,data:data1};
+if(vErrors === null){
+vErrors = [err5];
+}
+else {
+vErrors.push(err5);
+}
+errors++;
+}
+}
+}
+else {
+const err6 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/0/properties/text/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema28.oneOf[0].properties.text.type,parentSchema:schema28.oneOf[0].properties.text,data:data1};
+if(vErrors === null){
+vErrors = [err6];
+}
+else {
+vErrors.push(err6);
+}
+errors++;
+}
+}
+var valid1 = _errs5 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data.model !== undefined){
+let data2 = data.model;
+const _errs7 = errors;
+if(errors === _errs7){
+if(typeof data2 === "string"){
+if(func2(data2) > 100){
+const err7 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/0/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema28.oneOf[0].properties.model,data:data2};
+if(vErrors === null){
+vErrors = [err7];
+}
+else {
+vErrors.push(err7);
+}
+errors++;
+}
+else {
+if(func2(data2) < 1){
+const err8 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/0/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema28.oneOf[0].properties.model,data:data2};
+if(vErrors === null){
+vErrors = [err8];
+}
+else {
+vErrors.push(err8);
+}
+errors++;
+}
+}
+}
+else {
+const err9 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/0/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema28.oneOf[0].properties.model.type,parentSchema:schema28.oneOf[0].properties.model,data:data2};
+if(vErrors === null){
+vErrors = [err9];
+}
+else {
+vErrors.push(err9);
+}
+errors++;
+}
+}
+var valid1 = _errs7 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data.voice !== undefined){
+let data3 = data.voice;
+const _errs9 = errors;
+if(errors === _errs9){
+if(typeof data3 === "string"){
+if(func2(data3) > 100){
+const err10 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/0/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema28.oneOf[0].properties.voice,data:data3};
+if(vErrors === null){
+vErrors = [err10];
+}
+else {
+vErrors.push(err10);
+}
+errors++;
+}
+else {
+if(func2(data3) < 1){
+const err11 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/0/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema28.oneOf[0].properties.voice,data:data3};
+if(vErrors === null){
+vErrors = [err11];
+}
+else {
+vErrors.push(err11);
+}
+errors++;
+}
+}
+}
+else {
+const err12 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/0/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema28.oneOf[0].properties.voice.type,parentSchema:schema28.oneOf[0].properties.voice,data:data3};
+if(vErrors === null){
+vErrors = [err12];
+}
+else {
+vErrors.push(err12);
+}
+errors++;
+}
+}
+var valid1 = _errs9 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data.speed !== undefined){
+let data4 = data.speed;
+const _errs11 = errors;
+if(errors === _errs11){
+if((typeof data4 == "number") && (isFinite(data4))){
+if(data4 > 2 || isNaN(data4)){
+const err13 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/0/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema28.oneOf[0].properties.speed,data:data4};
+if(vErrors === null){
+vErrors = [err13];
+}
+else {
+vErrors.push(err13);
+}
+errors++;
+}
+else {
+if(data4 < 0.5 || isNaN(data4)){
+const err14 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/0/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema28.oneOf[0].properties.speed,data:data4};
+if(vErrors === null){
+vErrors = [err14];
+}
+else {
+vErrors.push(err14);
+}
+errors++;
+}
+}
+}
+else {
+const err15 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/0/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema28.oneOf[0].properties.speed.type,parentSchema:schema28.oneOf[0].properties.speed,data:data4};
+if(vErrors === null){
+vErrors = [err15];
+}
+else {
+vErrors.push(err15);
+}
+errors++;
+}
+}
+var valid1 = _errs11 === errors;
+}
+else {
+var valid1 = true;
+}
+}
+}
+}
+}
+}
+}
+else {
+const err16 = {instancePath,schemaPath:"#/oneOf/0/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema28.oneOf[0].type,parentSchema:schema28.oneOf[0],data};
+if(vErrors === null){
+vErrors = [err16];
+}
+else {
+vErrors.push(err16);
+}
+errors++;
+}
+}
+var _valid0 = _errs1 === errors;
+if(_valid0){
+valid0 = true;
+passing0 = 0;
+}
+const _errs13 = errors;
+const _errs14 = errors;
+if(errors === _errs14){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing1;
+if((data.text === undefined) && (missing1 = "text")){
+const err17 = {instancePath,schemaPath:"#/oneOf/1/allOf/0/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'",schema:schema28.oneOf[1].allOf[0].required,parentSchema:schema28.oneOf[1].allOf[0],data};
+if(vErrors === null){
+vErrors = [err17];
+}
+else {
+vErrors.push(err17);
+}
+errors++;
+}
+else {
+if(data.text !== undefined){
+let data5 = data.text;
+const _errs16 = errors;
+if(errors === _errs16){
+if(typeof data5 === "string"){
+const length1 = data5.trim().length;
+if(!data5.isWellFormed() || data5.includes("\0")){
+const err18 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/1/allOf/0/properties/text/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema28.oneOf[1].allOf[0].properties.text["x-text"],parentSchema:schema28.oneOf[1].allOf[0].properties.text,data:data5};
+if(vErrors === null){
+vErrors = [err18];
+}
+else {
+vErrors.push(err18);
+}
+errors++;
+}
+else {
+if(length1 < 1){
+const err19 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/1/allOf/0/properties/text/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema28.oneOf[1].allOf[0].properties.text["x-text"],parentSchema:schema28.oneOf[1].allOf[0].properties.text,data:data5};
+if(vErrors === null){
+vErrors = [err19];
+}
+else {
+vErrors.push(err19);
+}
+errors++;
+}
+}
+}
+else {
+const err20 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/1/allOf/0/properties/text/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema28.oneOf[1].allOf[0].properties.text.type,parentSchema:schema28.oneOf[1].allOf[0].properties.text,data:data5};
+if(vErrors === null){
+vErrors = [err20];
+}
+else {
+vErrors.push(err20);
+}
+errors++;
+}
+}
+var valid3 = _errs16 === errors;
+}
+else {
+var valid3 = true;
+}
+if(valid3){
+if(data.model !== undefined){
+let data6 = data.model;
+const _errs18 = errors;
+if(errors === _errs18){
+if(typeof data6 === "string"){
+if(func2(data6) > 100){
+const err21 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/1/allOf/0/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema28.oneOf[1].allOf[0].properties.model,data:data6};
+if(vErrors === null){
+vErrors = [err21];
+}
+else {
+vErrors.push(err21);
+}
+errors++;
+}
+else {
+if(func2(data6) < 1){
+const err22 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/1/allOf/0/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema28.oneOf[1].allOf[0].properties.model,data:data6};
+if(vErrors === null){
+vErrors = [err22];
+}
+else {
+vErrors.push(err22);
+}
+errors++;
+}
+}
+}
+else {
+const err23 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/1/allOf/0/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema28.oneOf[1].allOf[0].properties.model.type,parentSchema:schema28.oneOf[1].allOf[0].properties.model,data:data6};
+if(vErrors === null){
+vErrors = [err23];
+}
+else {
+vErrors.push(err23);
+}
+errors++;
+}
+}
+var valid3 = _errs18 === errors;
+}
+else {
+var valid3 = true;
+}
+if(valid3){
+if(data.voice !== undefined){
+let data7 = data.voice;
+const _errs20 = errors;
+if(errors === _errs20){
+if(typeof data7 === "string"){
+if(func2(data7) > 100){
+const err24 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/1/allOf/0/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema28.oneOf[1].allOf[0].properties.voice,data:data7};
+if(vErrors === null){
+vErrors = [err24];
+}
+else {
+vErrors.push(err24);
+}
+errors++;
+}
+else {
+if(func2(data7) < 1){
+const err25 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/1/allOf/0/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema28.oneOf[1].allOf[0].properties.voice,data:data7};
+if(vErrors === null){
+vErrors = [err25];
+}
+else {
+vErrors.push(err25);
+}
+errors++;
+}
+}
+}
+else {
+const err26 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/1/allOf/0/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema28.oneOf[1].allOf[0].properties.voice.type,parentSchema:schema28.oneOf[1].allOf[0].properties.voice,data:data7};
+if(vErrors === null){
+vErrors = [err26];
+}
+else {
+vErrors.push(err26);
+}
+errors++;
+}
+}
+var valid3 = _errs20 === errors;
+}
+else {
+var valid3 = true;
+}
+if(valid3){
+if(data.speed !== undefined){
+let data8 = data.speed;
+const _errs22 = errors;
+if(errors === _errs22){
+if((typeof data8 == "number") && (isFinite(data8))){
+if(data8 > 2 || isNaN(data8)){
+const err27 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/1/allOf/0/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema28.oneOf[1].allOf[0].properties.speed,data:data8};
+if(vErrors === null){
+vErrors = [err27];
+}
+else {
+vErrors.push(err27);
+}
+errors++;
+}
+else {
+if(data8 < 0.5 || isNaN(data8)){
+const err28 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/1/allOf/0/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema28.oneOf[1].allOf[0].properties.speed,data:data8};
+if(vErrors === null){
+vErrors = [err28];
+}
+else {
+vErrors.push(err28);
+}
+errors++;
+}
+}
+}
+else {
+const err29 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/1/allOf/0/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema28.oneOf[1].allOf[0].properties.speed.type,parentSchema:schema28.oneOf[1].allOf[0].properties.speed,data:data8};
+if(vErrors === null){
+vErrors = [err29];
+}
+else {
+vErrors.push(err29);
+}
+errors++;
+}
+}
+var valid3 = _errs22 === errors;
+}
+else {
+var valid3 = true;
+}
+if(valid3){
+if(data.storeAudio !== undefined){
+let data9 = data.storeAudio;
+const _errs24 = errors;
+if(typeof data9 !== "boolean"){
+const err30 = {instancePath:instancePath+"/storeAudio",schemaPath:"#/oneOf/1/allOf/0/properties/storeAudio/type",keyword:"type",params:{type: "boolean"},message:"must be boolean",schema:schema28.oneOf[1].allOf[0].properties.storeAudio.type,parentSchema:schema28.oneOf[1].allOf[0].properties.storeAudio,data:data9};
+if(vErrors === null){
+vErrors = [err30];
+}
+else {
+vErrors.push(err30);
+}
+errors++;
+}
+var valid3 = _errs24 === errors;
+}
+else {
+var valid3 = true;
+}
+}
+}
+}
+}
+}
+}
+else {
+const err31 = {instancePath,schemaPath:"#/oneOf/1/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema28.oneOf[1].allOf[0].type,parentSchema:schema28.oneOf[1].allOf[0],data};
+if(vErrors === null){
+vErrors = [err31];
+}
+else {
+vErrors.push(err31);
+}
+errors++;
+}
+}
+var valid2 = _errs14 === errors;
+if(valid2){
+const _errs26 = errors;
+const _errs27 = errors;
+const _errs28 = errors;
+if(errors === _errs28){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing2;
+if((data.quoteToken === undefined) && (missing2 = "quoteToken")){
+const err32 = {};
+if(vErrors === null){
+vErrors = [err32];
+}
+else {
+vErrors.push(err32);
+}
+errors++;
+}
+}
+else {
+const err33 = {};
+if(vErrors === null){
+vErrors = [err33];
+}
+else {
+vErrors.push(err33);
+}
+errors++;
+}
+}
+var valid4 = _errs28 === errors;
+if(valid4){
+const err34 = {instancePath,schemaPath:"#/oneOf/1/allOf/1/not",keyword:"not",params:{},message:"must NOT be valid",schema:schema28.oneOf[1].allOf[1].not,parentSchema:schema28.oneOf[1].allOf[1],data};
+if(vErrors === null){
+vErrors = [err34];
+}
+else {
+vErrors.push(err34);
+}
+errors++;
+}
+else {
+errors = _errs27;
+if(vErrors !== null){
+if(_errs27){
+vErrors.length = _errs27;
+}
+else {
+vErrors = null;
+}
+}
+}
+var valid2 = _errs26 === errors;
+}
+var _valid0 = _errs13 === errors;
+if(_valid0 && valid0){
+valid0 = false;
+passing0 = [passing0, 1];
+}
+else {
+if(_valid0){
+valid0 = true;
+passing0 = 1;
+}
+}
+if(!valid0){
+const err35 = {instancePath,schemaPath:"#/oneOf",keyword:"oneOf",params:{passingSchemas: passing0},message:"must match exactly one schema in oneOf",schema:schema28.oneOf,parentSchema:schema28,data};
+if(vErrors === null){
+vErrors = [err35];
+}
+else {
+vErrors.push(err35);
+}
+errors++;
+validate27.errors = vErrors;
+return false;
+}
+else {
+errors = _errs0;
+if(vErrors !== null){
+if(_errs0){
+vErrors.length = _errs0;
+}
+else {
+vErrors = null;
+}
+}
+}
+validate27.errors = vErrors;
+return errors === 0;
+}
+
 export const createSpeechHeaders = getSpeechHeaders;
 export const getJobAudioParams = getJobParams;
+export const createX402SpeechHeaders = getX402SpeechHeaders;

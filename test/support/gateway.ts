@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { request as httpRequest, type IncomingMessage, type OutgoingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -11,6 +11,7 @@ import { type Config, describeFaults, readConfig } from '../../src/config.ts';
 import { type Database, openDatabase } from '../../src/db/database.ts';
 import { creditTopUp } from '../../src/ledger/credit-top-up.ts';
 import { createLogger } from '../../src/logger.ts';
+import { rotateKeys } from '../../src/x402/signing-keys.ts';
 import { assertContract } from './contract.ts';
 import { testDatabase } from './database.ts';
 
@@ -59,6 +60,8 @@ export async function startGateway(
 ): Promise<Gateway> {
   const databaseUrl = options.databaseUrl ?? (await testDatabase(t)).url;
   const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-test-'));
+  const signingKeys = join(dataDir, 'keys.json');
+  await writeFile(signingKeys, JSON.stringify(rotateKeys(undefined, new Date())));
   const result = readConfig({
     BASE_URL,
     DATABASE_URL: databaseUrl,
@@ -67,6 +70,11 @@ export async function startGateway(
     STRIPE_SECRET_KEY: 'sk_test_gateway',
     STRIPE_API_BASE: 'http://127.0.0.1:1',
     SPEECH_BASE_URL: 'http://127.0.0.1:1/v1',
+    X402_PAY_TO: '0x00000000000000000000000000000000000000a1',
+    X402_FACILITATOR_URL: 'http://127.0.0.1:1',
+    X402_RPC_URL: 'http://127.0.0.1:1',
+    QUOTE_SECRET: 'a-quote-secret-of-the-tests-of-32-bytes-or-more',
+    SIGNING_KEYS_FILE: signingKeys,
     RATE_LIMIT_MAX: '10000',
     EDGE_RATE_LIMIT_MAX: '1000000',
     RECONCILE_INTERVAL_MS: '86400000',
