@@ -4,12 +4,15 @@ import { deleteAudio, expiredJobs } from '../jobs/expire.ts';
 import { Failures } from './failures.ts';
 import type { Reconciler } from './reconciler.ts';
 
+/** Once in a minute at the default interval. */
+const EVERY_TURNS = 4;
 const BATCH = 100;
 
 /** Deletes the audio of jobs when its retention has passed. Counts jobs. */
 export function expiredAudio(db: Database, store: AudioStore): Reconciler {
   return {
     name: 'expired_audio',
+    everyTurns: EVERY_TURNS,
     async run({ signal, done }) {
       const failures = new Failures();
       for (let isMore = true; isMore && !signal.aborted; ) {

@@ -17,6 +17,7 @@ import {
   tooManyRequests,
   wav,
 } from '../support/stub-upstream.ts';
+import { until } from '../support/until.ts';
 
 const PRICE = 198n;
 const FUNDS = 5_000_000n;
@@ -339,4 +340,30 @@ test('a job that waits longer than any lease keeps its hold', async (t) => {
   assert.equal((await untilJob(gateway, jobId, 'completed', 'failed')).json.status, 'completed');
   assert.equal(await gateway.balance(account), FUNDS - PRICE);
   assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('operators see the jobs that wait and run, and what became of their holds', async (t) => {
+  const { upstream, gateway, account } = await start(t, {}, { worker: false });
+  const metrics = async () => (await gateway.app.admin.inject('/metrics')).body;
+  const first = (await later(gateway, account, { key: 'k' })).json;
+  await later(gateway, account, { key: 'k' });
+  assert.match(await metrics(), /^speechgate_queued_jobs 1$/m);
+  const drip = new Drip();
+  upstream.mode = drip.mode;
+  gateway.app.worker?.start();
+  await drip.opened;
+  assert.match(await metrics(), /^speechgate_queued_jobs 0$[^]*^speechgate_processing_jobs 1$/m);
+  await drip.write(silentMp3(100));
+  drip.end();
+  await untilJob(gateway, first.jobId, 'completed');
+  upstream.mode = openAiError(400);
+  const second = (await later(gateway, account)).json;
+  await untilJob(gateway, second.jobId, 'failed');
+  const placed = /speechgate_held_micro_usd_total{flow="card",event="placed"} 396$/m;
+  // Counted right after the transaction that a caller may already see.
+  await until(async () => /speechgate_holds_total{flow="card",event="voided"} 1$/m.test(await metrics()));
+  const text = await metrics();
+  assert.match(text, /^speechgate_processing_jobs 0$/m);
+  assert.match(text, placed, 'a repeat places no hold');
+  assert.match(text, /speechgate_holds_total{flow="card",event="captured"} 1$/m);
 });
