@@ -1,7 +1,5 @@
+import { collectSpeech } from '../speech/collect.ts';
 import { SpeechError, type SpeechProvider, type Utterance } from '../speech/provider.ts';
-
-/** More audio than 4096 characters can be. */
-const MAX_AUDIO_BYTES = 64 * 1024 * 1024;
 
 /** A payment that is captured with the whole audio at hand; exactly one of capture and void ends it. */
 export interface BufferedHold<Receipt> {
@@ -22,7 +20,7 @@ export async function speakBuffered<Receipt>(
 ): Promise<{ audio: Buffer; receipt: Receipt }> {
   let audio: Buffer;
   try {
-    audio = await synthesizeWhole(provider, utterance, timeoutMs);
+    audio = await collectMpeg(provider, utterance, timeoutMs);
   } catch (error) {
     await hold.void();
     throw error;
@@ -30,17 +28,8 @@ export async function speakBuffered<Receipt>(
   return { audio, receipt: await hold.capture(audio) };
 }
 
-async function synthesizeWhole(provider: SpeechProvider, utterance: Utterance, timeoutMs: number): Promise<Buffer> {
-  const speech = await provider.synthesize(utterance, AbortSignal.timeout(timeoutMs));
-  const chunks: Uint8Array[] = [];
-  let size = 0;
-  for await (const chunk of speech.audio) {
-    if (speech.mimeType !== 'audio/mpeg') {
-      throw new SpeechError('TTS_UPSTREAM_ERROR', 'The speech provider did not answer with MPEG audio.', false);
-    }
-    size += chunk.length;
-    if (size > MAX_AUDIO_BYTES) throw new SpeechError('TTS_UPSTREAM_ERROR', 'The audio is too large.', false);
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks, size);
+async function collectMpeg(provider: SpeechProvider, utterance: Utterance, timeoutMs: number): Promise<Buffer> {
+  const { mimeType, audio } = await collectSpeech(provider, utterance, AbortSignal.timeout(timeoutMs));
+  if (mimeType === 'audio/mpeg') return audio;
+  throw new SpeechError('TTS_UPSTREAM_ERROR', 'The speech provider did not answer with MPEG audio.', false);
 }

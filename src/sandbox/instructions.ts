@@ -24,6 +24,9 @@ What is left:
 Buy credit yourself, in a browser, on a checkout that takes no real money:
   ${baseUrl}/top-up?amount=500&account=${creditAccount}
 
+See each payment flow once, direct payment in USDC on a local chain included:
+  npm run demo
+
 Models, voices and prices:
   curl -fsS ${baseUrl}/tts/models
 

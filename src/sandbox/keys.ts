@@ -1,6 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { Hex } from 'viem';
+import { generatePrivateKey } from 'viem/accounts';
 
 /** Secrets that the sandbox makes for itself once, and keeps. */
 export interface SandboxKeys {
@@ -8,6 +10,14 @@ export interface SandboxKeys {
   readonly stripeSecretKey: string;
   /** Signs the links to the audio of jobs. */
   readonly jobSigningSecret: string;
+  /** Signs quotes. */
+  readonly quoteSecret: string;
+  /** Of the wallet that the gateway is paid to. */
+  readonly payeeKey: Hex;
+  /** Of the wallet that sends the facilitator's transactions. */
+  readonly facilitatorKey: Hex;
+  /** Of the demo wallet, which pays. */
+  readonly walletKey: Hex;
 }
 
 const secret = () => randomBytes(32).toString('hex');
@@ -15,7 +25,14 @@ const secret = () => randomBytes(32).toString('hex');
 /** Reads DATA_DIR/sandbox-keys.json, and makes what it lacks. The file is readable by its owner only. */
 export async function sandboxKeys(dataDir: string): Promise<SandboxKeys> {
   const file = join(dataDir, 'sandbox-keys.json');
-  const made: SandboxKeys = { stripeSecretKey: `sk_test_${secret()}`, jobSigningSecret: secret() };
+  const made: SandboxKeys = {
+    stripeSecretKey: `sk_test_${secret()}`,
+    jobSigningSecret: secret(),
+    quoteSecret: secret(),
+    payeeKey: generatePrivateKey(),
+    facilitatorKey: generatePrivateKey(),
+    walletKey: generatePrivateKey(),
+  };
   const kept = await readFile(file, 'utf8').catch(() => '{}');
   const keys = { ...made, ...JSON.parse(kept) };
   await writeFile(file, `${JSON.stringify(keys, null, 2)}\n`, { mode: 0o600 });

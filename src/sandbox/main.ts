@@ -14,6 +14,7 @@ import { instructions } from './instructions.ts';
 import { sandboxKeys } from './keys.ts';
 import { startPostgres } from './postgres.ts';
 import { readSandboxFile, SANDBOX_FILE, writeSandboxFile } from './sandbox-file.ts';
+import { startUsdc } from './usdc.ts';
 
 /** The demo account is topped up by a new purchase when it holds less. */
 const MIN_DEMO_BALANCE_MICRO_USD = 1_000_000n;
@@ -54,6 +55,10 @@ progress('Starting the local card checkout');
 const checkout = await startCheckout({ dataDir, secretKey: keys.stripeSecretKey });
 started.push(checkout);
 
+progress('Starting a local chain with USDC, and its facilitator');
+const usdc = await startUsdc(dataDir, keys, progress);
+started.push(usdc);
+
 progress('Starting the gateway and its voice');
 const port = await freePort(Number(process.env.PORT ?? 8080));
 if (String(port) !== (process.env.PORT ?? '8080')) progress(`Port ${process.env.PORT ?? 8080} is taken, using ${port}`);
@@ -68,6 +73,7 @@ const result = readConfig({
   STRIPE_API_BASE: checkout.apiBase,
   CHECKOUT_ORIGIN: checkout.origin,
   JOB_SIGNING_SECRET: keys.jobSigningSecret,
+  ...usdc.env,
 });
 if ('faults' in result) {
   console.error(`The sandbox can't start:\n${describeFaults(result.faults)}`);
@@ -86,9 +92,9 @@ await writeSandboxFile(dataDir, {
   baseUrl: config.baseUrl,
   creditAccount,
   checkoutUrl: checkout.origin,
-  chain: null,
-  facilitatorUrl: null,
-  wallet: null,
+  chain: usdc.chain,
+  facilitatorUrl: usdc.facilitatorUrl,
+  wallet: usdc.wallet,
 });
 progress('Ready');
 console.log(instructions({ baseUrl: config.baseUrl, creditAccount, dataDir }));

@@ -60,6 +60,10 @@ test('the sandbox: its printed commands work as they stand, and it survives Ctrl
   for (const word of ['hello', 'world', 'speech'])
     assert.ok(words.includes(word), `${word} is heard in: ${words.join(' ')}`);
 
+  const demo = startChild(t, 'src/sandbox/demo.ts', env);
+  await demo.printed(/POST \/x402\/tts\n.*direct-post\.mp3\n {2}paid 0\.000720 USDC/);
+  assert.ok((await hear(await readFile(join(dataDir, 'demo', 'direct-post.mp3')))).includes('transfer'));
+
   const spent = await balance(sandbox);
   assert.equal(await first.stop('SIGKILL'), null);
   const second = startChild(t, PROGRAM, env);
