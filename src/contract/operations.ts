@@ -6,9 +6,18 @@ import type {
   ConfigError,
   CreditAccount,
   CreditRequired,
+  FeedbackChallenge,
+  FeedbackChallengeRequest,
+  FeedbackRateLimitedError,
+  FeedbackReceipt,
+  FeedbackRefusedError,
+  FeedbackReplayedError,
+  FeedbackSignatureError,
+  FeedbackSubmission,
   Guide,
   Health,
   InternalError,
+  InvalidFeedbackError,
   InvalidRequestError,
   InvalidSpeechRequestError,
   JobNotReadyError,
@@ -91,6 +100,15 @@ export interface CreditsOperations {
   getCredits(request: GetCreditsRequest, context: OperationContext): Promise<GetCreditsResult>;
 }
 
+/** Feedback that a wallet signs, and that reaches a person. */
+export interface FeedbackOperations {
+  /** POST /feedback/challenge — Get the message to sign for a piece of feedback */
+  createFeedbackChallenge(request: CreateFeedbackChallengeRequest, context: OperationContext): Promise<CreateFeedbackChallengeResult>;
+
+  /** POST /feedback — Send signed feedback */
+  submitFeedback(request: SubmitFeedbackRequest, context: OperationContext): Promise<SubmitFeedbackResult>;
+}
+
 /** Every operation of the contract, by tag. */
 export interface Operations {
   service: ServiceOperations;
@@ -99,6 +117,7 @@ export interface Operations {
   jobs: JobsOperations;
   topUp: TopUpOperations;
   credits: CreditsOperations;
+  feedback: FeedbackOperations;
 }
 
 /** The most general result, to which each operation's own is assignable. */
@@ -114,6 +133,12 @@ export interface OperationResult {
 export type DeclaredErrorCode =
   | 'AUDIO_NOT_STORED'
   | 'CONFIG_ERROR'
+  | 'FEEDBACK_CHALLENGE_EXPIRED'
+  | 'FEEDBACK_CHALLENGE_INVALID'
+  | 'FEEDBACK_CHALLENGE_REPLAYED'
+  | 'FEEDBACK_PAYLOAD_MISMATCH'
+  | 'FEEDBACK_RATE_LIMITED'
+  | 'FEEDBACK_SIGNATURE_INVALID'
   | 'INTERNAL_ERROR'
   | 'INVALID_JSON'
   | 'INVALID_REQUEST'
@@ -418,5 +443,33 @@ export type GetCreditsResult =
   | { status: 200; headers: { 'cache-control': string }; body: CreditAccount }
   | { status: 404; body: NotFoundError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 500; body: InternalError }
+  | { status: 503; body: ConfigError };
+
+export interface CreateFeedbackChallengeRequest {
+  body: FeedbackChallengeRequest;
+}
+
+export type CreateFeedbackChallengeResult =
+  | { status: 200; body: FeedbackChallenge }
+  | { status: 400; body: InvalidFeedbackError }
+  | { status: 413; body: RequestTooLargeError }
+  | { status: 415; body: UnsupportedContentTypeError }
+  | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 500; body: InternalError }
+  | { status: 503; body: ConfigError };
+
+export interface SubmitFeedbackRequest {
+  body: FeedbackSubmission;
+}
+
+export type SubmitFeedbackResult =
+  | { status: 201; body: FeedbackReceipt }
+  | { status: 400; body: FeedbackRefusedError }
+  | { status: 401; body: FeedbackSignatureError }
+  | { status: 409; body: FeedbackReplayedError }
+  | { status: 413; body: RequestTooLargeError }
+  | { status: 415; body: UnsupportedContentTypeError }
+  | { status: 429; headers: { 'retry-after': number }; body: FeedbackRateLimitedError }
   | { status: 500; body: InternalError }
   | { status: 503; body: ConfigError };

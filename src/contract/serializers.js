@@ -2365,6 +2365,274 @@ return json + JSON_STR_END_OBJECT
     
 })(null);
 
+const body11 = ((validator) => {
+validator
+serializer
+const {
+  asString,
+  asNumber,
+  asBoolean,
+  asDateTime,
+  asDate,
+  asTime,
+  asUnsafeString,
+  asPlainStringArray
+} = serializer
+const asInteger = serializer.asInteger.bind(serializer)
+    const JSON_STR_BEGIN_OBJECT = '{'
+    const JSON_STR_END_OBJECT = '}'
+    const JSON_STR_BEGIN_ARRAY = '['
+    const JSON_STR_END_ARRAY = ']'
+    const JSON_STR_COMMA = ','
+    const JSON_STR_COLONS = ':'
+    const JSON_STR_QUOTE = '"'
+    const JSON_STR_EMPTY_OBJECT = JSON_STR_BEGIN_OBJECT + JSON_STR_END_OBJECT
+    const JSON_STR_EMPTY_ARRAY = JSON_STR_BEGIN_ARRAY + JSON_STR_END_ARRAY
+    const JSON_STR_EMPTY_STRING = JSON_STR_QUOTE + JSON_STR_QUOTE
+    const JSON_STR_NULL = 'null'
+      // "#"
+      function anonymous0 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_challenge_1 = obj["challenge"]
+      if (value_challenge_1 !== undefined) {
+        json += "{\"challenge\":"
+        if (typeof value_challenge_1 !== 'string') {
+          if (value_challenge_1 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_challenge_1 instanceof Date) {
+            json += JSON_STR_QUOTE + value_challenge_1.toISOString() + JSON_STR_QUOTE
+          } else if (value_challenge_1 instanceof RegExp) {
+            json += asString(value_challenge_1.source)
+          } else {
+            json += asString(value_challenge_1.toString())
+          }
+        } else {
+          json += asString(value_challenge_1)
+        }
+      } else {
+        throw new Error('"challenge" is required!')
+      }
+      const value_wallet_2 = obj["wallet"]
+      if (value_wallet_2 !== undefined) {
+        json += ",\"wallet\":"
+        if (typeof value_wallet_2 !== 'string') {
+          if (value_wallet_2 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_wallet_2 instanceof Date) {
+            json += JSON_STR_QUOTE + value_wallet_2.toISOString() + JSON_STR_QUOTE
+          } else if (value_wallet_2 instanceof RegExp) {
+            json += asString(value_wallet_2.source)
+          } else {
+            json += asString(value_wallet_2.toString())
+          }
+        } else {
+          json += asString(value_wallet_2)
+        }
+      } else {
+        throw new Error('"wallet" is required!')
+      }
+      const value_nonce_3 = obj["nonce"]
+      if (value_nonce_3 !== undefined) {
+        json += ",\"nonce\":"
+        if (typeof value_nonce_3 !== 'string') {
+          if (value_nonce_3 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_nonce_3 instanceof Date) {
+            json += JSON_STR_QUOTE + value_nonce_3.toISOString() + JSON_STR_QUOTE
+          } else if (value_nonce_3 instanceof RegExp) {
+            json += asString(value_nonce_3.source)
+          } else {
+            json += asString(value_nonce_3.toString())
+          }
+        } else {
+          json += asString(value_nonce_3)
+        }
+      } else {
+        throw new Error('"nonce" is required!')
+      }
+      const value_issuedAt_4 = obj["issuedAt"]
+      if (value_issuedAt_4 !== undefined) {
+        json += ",\"issuedAt\":"
+        if (typeof value_issuedAt_4 !== 'string') {
+          if (value_issuedAt_4 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_issuedAt_4 instanceof Date) {
+            json += JSON_STR_QUOTE + value_issuedAt_4.toISOString() + JSON_STR_QUOTE
+          } else if (value_issuedAt_4 instanceof RegExp) {
+            json += asString(value_issuedAt_4.source)
+          } else {
+            json += asString(value_issuedAt_4.toString())
+          }
+        } else {
+          json += asString(value_issuedAt_4)
+        }
+      } else {
+        throw new Error('"issuedAt" is required!')
+      }
+      const value_expiresAt_5 = obj["expiresAt"]
+      if (value_expiresAt_5 !== undefined) {
+        json += ",\"expiresAt\":"
+        if (typeof value_expiresAt_5 !== 'string') {
+          if (value_expiresAt_5 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_expiresAt_5 instanceof Date) {
+            json += JSON_STR_QUOTE + value_expiresAt_5.toISOString() + JSON_STR_QUOTE
+          } else if (value_expiresAt_5 instanceof RegExp) {
+            json += asString(value_expiresAt_5.source)
+          } else {
+            json += asString(value_expiresAt_5.toString())
+          }
+        } else {
+          json += asString(value_expiresAt_5)
+        }
+      } else {
+        throw new Error('"expiresAt" is required!')
+      }
+      const value_payloadSha256_6 = obj["payloadSha256"]
+      if (value_payloadSha256_6 !== undefined) {
+        json += ",\"payloadSha256\":"
+        if (typeof value_payloadSha256_6 !== 'string') {
+          if (value_payloadSha256_6 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_payloadSha256_6 instanceof Date) {
+            json += JSON_STR_QUOTE + value_payloadSha256_6.toISOString() + JSON_STR_QUOTE
+          } else if (value_payloadSha256_6 instanceof RegExp) {
+            json += asString(value_payloadSha256_6.source)
+          } else {
+            json += asString(value_payloadSha256_6.toString())
+          }
+        } else {
+          json += asString(value_payloadSha256_6)
+        }
+      } else {
+        throw new Error('"payloadSha256" is required!')
+      }
+      const value_signingMessage_7 = obj["signingMessage"]
+      if (value_signingMessage_7 !== undefined) {
+        json += ",\"signingMessage\":"
+        if (typeof value_signingMessage_7 !== 'string') {
+          if (value_signingMessage_7 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_signingMessage_7 instanceof Date) {
+            json += JSON_STR_QUOTE + value_signingMessage_7.toISOString() + JSON_STR_QUOTE
+          } else if (value_signingMessage_7 instanceof RegExp) {
+            json += asString(value_signingMessage_7.source)
+          } else {
+            json += asString(value_signingMessage_7.toString())
+          }
+        } else {
+          json += asString(value_signingMessage_7)
+        }
+      } else {
+        throw new Error('"signingMessage" is required!')
+      }
+return json + JSON_STR_END_OBJECT
+      }
+    const main = anonymous0
+    return main
+    
+})(null);
+
+const body12 = ((validator) => {
+validator
+serializer
+const {
+  asString,
+  asNumber,
+  asBoolean,
+  asDateTime,
+  asDate,
+  asTime,
+  asUnsafeString,
+  asPlainStringArray
+} = serializer
+const asInteger = serializer.asInteger.bind(serializer)
+    const JSON_STR_BEGIN_OBJECT = '{'
+    const JSON_STR_END_OBJECT = '}'
+    const JSON_STR_BEGIN_ARRAY = '['
+    const JSON_STR_END_ARRAY = ']'
+    const JSON_STR_COMMA = ','
+    const JSON_STR_COLONS = ':'
+    const JSON_STR_QUOTE = '"'
+    const JSON_STR_EMPTY_OBJECT = JSON_STR_BEGIN_OBJECT + JSON_STR_END_OBJECT
+    const JSON_STR_EMPTY_ARRAY = JSON_STR_BEGIN_ARRAY + JSON_STR_END_ARRAY
+    const JSON_STR_EMPTY_STRING = JSON_STR_QUOTE + JSON_STR_QUOTE
+    const JSON_STR_NULL = 'null'
+      // "#"
+      function anonymous0 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_feedbackId_1 = obj["feedbackId"]
+      if (value_feedbackId_1 !== undefined) {
+        json += "{\"feedbackId\":"
+        if (typeof value_feedbackId_1 !== 'string') {
+          if (value_feedbackId_1 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_feedbackId_1 instanceof Date) {
+            json += JSON_STR_QUOTE + value_feedbackId_1.toISOString() + JSON_STR_QUOTE
+          } else if (value_feedbackId_1 instanceof RegExp) {
+            json += asString(value_feedbackId_1.source)
+          } else {
+            json += asString(value_feedbackId_1.toString())
+          }
+        } else {
+          json += asString(value_feedbackId_1)
+        }
+      } else {
+        throw new Error('"feedbackId" is required!')
+      }
+      const value_receivedAt_2 = obj["receivedAt"]
+      if (value_receivedAt_2 !== undefined) {
+        json += ",\"receivedAt\":"
+        if (typeof value_receivedAt_2 !== 'string') {
+          if (value_receivedAt_2 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_receivedAt_2 instanceof Date) {
+            json += JSON_STR_QUOTE + value_receivedAt_2.toISOString() + JSON_STR_QUOTE
+          } else if (value_receivedAt_2 instanceof RegExp) {
+            json += asString(value_receivedAt_2.source)
+          } else {
+            json += asString(value_receivedAt_2.toString())
+          }
+        } else {
+          json += asString(value_receivedAt_2)
+        }
+      } else {
+        throw new Error('"receivedAt" is required!')
+      }
+      const value_notification_3 = obj["notification"]
+      if (value_notification_3 !== undefined) {
+        json += ",\"notification\":"
+        if (typeof value_notification_3 !== 'string') {
+          if (value_notification_3 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_notification_3 instanceof Date) {
+            json += JSON_STR_QUOTE + value_notification_3.toISOString() + JSON_STR_QUOTE
+          } else if (value_notification_3 instanceof RegExp) {
+            json += asString(value_notification_3.source)
+          } else {
+            json += asString(value_notification_3.toString())
+          }
+        } else {
+          json += asString(value_notification_3)
+        }
+      } else {
+        throw new Error('"notification" is required!')
+      }
+return json + JSON_STR_END_OBJECT
+      }
+    const main = anonymous0
+    return main
+    
+})(null);
+
 export const getHealth200 = body1;
 export const getHealth429 = body2;
 export const getHealth500 = body2;
@@ -2433,3 +2701,19 @@ export const getCredits404 = body2;
 export const getCredits429 = body2;
 export const getCredits500 = body2;
 export const getCredits503 = body2;
+export const createFeedbackChallenge200 = body11;
+export const createFeedbackChallenge400 = body2;
+export const createFeedbackChallenge413 = body2;
+export const createFeedbackChallenge415 = body2;
+export const createFeedbackChallenge429 = body2;
+export const createFeedbackChallenge500 = body2;
+export const createFeedbackChallenge503 = body2;
+export const submitFeedback201 = body12;
+export const submitFeedback400 = body2;
+export const submitFeedback401 = body2;
+export const submitFeedback409 = body2;
+export const submitFeedback413 = body2;
+export const submitFeedback415 = body2;
+export const submitFeedback429 = body2;
+export const submitFeedback500 = body2;
+export const submitFeedback503 = body2;

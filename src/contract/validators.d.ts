@@ -24,3 +24,5 @@ export declare const startTopUpFormBody: Validator;
 export declare const completeTopUpQuery: Validator;
 export declare const getTopUpStatusQuery: Validator;
 export declare const getCreditsParams: Validator;
+export declare const createFeedbackChallengeJsonBody: Validator;
+export declare const submitFeedbackJsonBody: Validator;

@@ -933,5 +933,668 @@ validate23.errors = vErrors;
 return errors === 0;
 }
 
+export const createFeedbackChallengeJsonBody = validate24;
+const schema25 = {"type":"object","required":["wallet","message","category"],"properties":{"wallet":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"message":{"type":"string","x-text":{"minLength":1,"maxLength":4000}},"category":{"type":"string","enum":["integration_blocker","bug","pricing","feature_request","other"]},"details":{"type":"object","properties":{"agent":{"type":"string","x-text":{"minLength":0,"maxLength":500}},"endpoint":{"type":"string","x-text":{"minLength":0,"maxLength":2000}},"paymentFlow":{"type":"string","x-text":{"minLength":0,"maxLength":100}},"errorCode":{"type":"string","x-text":{"minLength":0,"maxLength":100}},"traceId":{"type":"string","x-text":{"minLength":0,"maxLength":100}},"lastHttpStatus":{"type":"integer","minimum":100,"maximum":599}}}}};
+const pattern1 = new RegExp("^0x[a-fA-F0-9]{40}$", "u");
+
+function validate24(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((((data.wallet === undefined) && (missing0 = "wallet")) || ((data.message === undefined) && (missing0 = "message"))) || ((data.category === undefined) && (missing0 = "category"))){
+validate24.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema25.required,parentSchema:schema25,data}];
+return false;
+}
+else {
+if(data.wallet !== undefined){
+let data0 = data.wallet;
+const _errs1 = errors;
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!pattern1.test(data0)){
+validate24.errors = [{instancePath:instancePath+"/wallet",schemaPath:"#/properties/wallet/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\"",schema:"^0x[a-fA-F0-9]{40}$",parentSchema:schema25.properties.wallet,data:data0}];
+return false;
+}
+}
+else {
+validate24.errors = [{instancePath:instancePath+"/wallet",schemaPath:"#/properties/wallet/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema25.properties.wallet.type,parentSchema:schema25.properties.wallet,data:data0}];
+return false;
+}
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.message !== undefined){
+let data1 = data.message;
+const _errs3 = errors;
+if(errors === _errs3){
+if(typeof data1 === "string"){
+const length0 = data1.trim().length;
+if(!data1.isWellFormed() || data1.includes("\0")){
+validate24.errors = [{instancePath:instancePath+"/message",schemaPath:"#/properties/message/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema25.properties.message["x-text"],parentSchema:schema25.properties.message,data:data1}];
+return false;
+}
+else {
+if(length0 < 1){
+validate24.errors = [{instancePath:instancePath+"/message",schemaPath:"#/properties/message/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema25.properties.message["x-text"],parentSchema:schema25.properties.message,data:data1}];
+return false;
+}
+else {
+if(length0 > 4000){
+validate24.errors = [{instancePath:instancePath+"/message",schemaPath:"#/properties/message/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 4000},message:"is not acceptable as speech text",schema:schema25.properties.message["x-text"],parentSchema:schema25.properties.message,data:data1}];
+return false;
+}
+}
+}
+}
+else {
+validate24.errors = [{instancePath:instancePath+"/message",schemaPath:"#/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema25.properties.message.type,parentSchema:schema25.properties.message,data:data1}];
+return false;
+}
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.category !== undefined){
+let data2 = data.category;
+const _errs5 = errors;
+if(typeof data2 !== "string"){
+validate24.errors = [{instancePath:instancePath+"/category",schemaPath:"#/properties/category/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema25.properties.category.type,parentSchema:schema25.properties.category,data:data2}];
+return false;
+}
+if(!(((((data2 === "integration_blocker") || (data2 === "bug")) || (data2 === "pricing")) || (data2 === "feature_request")) || (data2 === "other"))){
+validate24.errors = [{instancePath:instancePath+"/category",schemaPath:"#/properties/category/enum",keyword:"enum",params:{allowedValues: schema25.properties.category.enum},message:"must be equal to one of the allowed values",schema:schema25.properties.category.enum,parentSchema:schema25.properties.category,data:data2}];
+return false;
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.details !== undefined){
+let data3 = data.details;
+const _errs7 = errors;
+if(errors === _errs7){
+if(data3 && typeof data3 == "object" && !Array.isArray(data3)){
+if(data3.agent !== undefined){
+let data4 = data3.agent;
+const _errs9 = errors;
+if(errors === _errs9){
+if(typeof data4 === "string"){
+const length1 = data4.trim().length;
+if(!data4.isWellFormed() || data4.includes("\0")){
+validate24.errors = [{instancePath:instancePath+"/details/agent",schemaPath:"#/properties/details/properties/agent/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema25.properties.details.properties.agent["x-text"],parentSchema:schema25.properties.details.properties.agent,data:data4}];
+return false;
+}
+else {
+if(length1 < 0){
+validate24.errors = [{instancePath:instancePath+"/details/agent",schemaPath:"#/properties/details/properties/agent/x-text",keyword:"x-text",params:{rule: "minLength", limit: 0},message:"is not acceptable as speech text",schema:schema25.properties.details.properties.agent["x-text"],parentSchema:schema25.properties.details.properties.agent,data:data4}];
+return false;
+}
+else {
+if(length1 > 500){
+validate24.errors = [{instancePath:instancePath+"/details/agent",schemaPath:"#/properties/details/properties/agent/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 500},message:"is not acceptable as speech text",schema:schema25.properties.details.properties.agent["x-text"],parentSchema:schema25.properties.details.properties.agent,data:data4}];
+return false;
+}
+}
+}
+}
+else {
+validate24.errors = [{instancePath:instancePath+"/details/agent",schemaPath:"#/properties/details/properties/agent/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema25.properties.details.properties.agent.type,parentSchema:schema25.properties.details.properties.agent,data:data4}];
+return false;
+}
+}
+var valid1 = _errs9 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data3.endpoint !== undefined){
+let data5 = data3.endpoint;
+const _errs11 = errors;
+if(errors === _errs11){
+if(typeof data5 === "string"){
+const length2 = data5.trim().length;
+if(!data5.isWellFormed() || data5.includes("\0")){
+validate24.errors = [{instancePath:instancePath+"/details/endpoint",schemaPath:"#/properties/details/properties/endpoint/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema25.properties.details.properties.endpoint["x-text"],parentSchema:schema25.properties.details.properties.endpoint,data:data5}];
+return false;
+}
+else {
+if(length2 < 0){
+validate24.errors = [{instancePath:instancePath+"/details/endpoint",schemaPath:"#/properties/details/properties/endpoint/x-text",keyword:"x-text",params:{rule: "minLength", limit: 0},message:"is not acceptable as speech text",schema:schema25.properties.details.properties.endpoint["x-text"],parentSchema:schema25.properties.details.properties.endpoint,data:data5}];
+return false;
+}
+else {
+if(length2 > 2000){
+validate24.errors = [{instancePath:instancePath+"/details/endpoint",schemaPath:"#/properties/details/properties/endpoint/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 2000},message:"is not acceptable as speech text",schema:schema25.properties.details.properties.endpoint["x-text"],parentSchema:schema25.properties.details.properties.endpoint,data:data5}];
+return false;
+}
+}
+}
+}
+else {
+validate24.errors = [{instancePath:instancePath+"/details/endpoint",schemaPath:"#/properties/details/properties/endpoint/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema25.properties.details.properties.endpoint.type,parentSchema:schema25.properties.details.properties.endpoint,data:data5}];
+return false;
+}
+}
+var valid1 = _errs11 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data3.paymentFlow !== undefined){
+let data6 = data3.paymentFlow;
+const _errs13 = errors;
+if(errors === _errs13){
+if(typeof data6 === "string"){
+const length3 = data6.trim().length;
+if(!data6.isWellFormed() || data6.includes("\0")){
+validate24.errors = [{instancePath:instancePath+"/details/paymentFlow",schemaPath:"#/properties/details/properties/paymentFlow/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema25.properties.details.properties.paymentFlow["x-text"],parentSchema:schema25.properties.details.properties.paymentFlow,data:data6}];
+return false;
+}
+else {
+if(length3 < 0){
+validate24.errors = [{instancePath:instancePath+"/details/paymentFlow",schemaPath:"#/properties/details/properties/paymentFlow/x-text",keyword:"x-text",params:{rule: "minLength", limit: 0},message:"is not acceptable as speech text",schema:schema25.properties.details.properties.paymentFlow["x-text"],parentSchema:schema25.properties.details.properties.paymentFlow,data:data6}];
+return false;
+}
+else {
+if(length3 > 100){
+validate24.errors = [{instancePath:instancePath+"/details/paymentFlow",schemaPath:"#/properties/details/properties/paymentFlow/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 100},message:"is not acceptable as speech text",schema:schema25.properties.details.properties.paymentFlow["x-text"],parentSchema:schema25.properties.details.properties.paymentFlow,data:data6}];
+return false;
+}
+}
+}
+}
+else {
+validate24.errors = [{instancePath:instancePath+"/details/paymentFlow",schemaPath:"#/properties/details/properties/paymentFlow/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema25.properties.details.properties.paymentFlow.type,parentSchema:schema25.properties.details.properties.paymentFlow,data:data6}];
+return false;
+}
+}
+var valid1 = _errs13 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data3.errorCode !== undefined){
+let data7 = data3.errorCode;
+const _errs15 = errors;
+if(errors === _errs15){
+if(typeof data7 === "string"){
+const length4 = data7.trim().length;
+if(!data7.isWellFormed() || data7.includes("\0")){
+validate24.errors = [{instancePath:instancePath+"/details/errorCode",schemaPath:"#/properties/details/properties/errorCode/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema25.properties.details.properties.errorCode["x-text"],parentSchema:schema25.properties.details.properties.errorCode,data:data7}];
+return false;
+}
+else {
+if(length4 < 0){
+validate24.errors = [{instancePath:instancePath+"/details/errorCode",schemaPath:"#/properties/details/properties/errorCode/x-text",keyword:"x-text",params:{rule: "minLength", limit: 0},message:"is not acceptable as speech text",schema:schema25.properties.details.properties.errorCode["x-text"],parentSchema:schema25.properties.details.properties.errorCode,data:data7}];
+return false;
+}
+else {
+if(length4 > 100){
+validate24.errors = [{instancePath:instancePath+"/details/errorCode",schemaPath:"#/properties/details/properties/errorCode/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 100},message:"is not acceptable as speech text",schema:schema25.properties.details.properties.errorCode["x-text"],parentSchema:schema25.properties.details.properties.errorCode,data:data7}];
+return false;
+}
+}
+}
+}
+else {
+validate24.errors = [{instancePath:instancePath+"/details/errorCode",schemaPath:"#/properties/details/properties/errorCode/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema25.properties.details.properties.errorCode.type,parentSchema:schema25.properties.details.properties.errorCode,data:data7}];
+return false;
+}
+}
+var valid1 = _errs15 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data3.traceId !== undefined){
+let data8 = data3.traceId;
+const _errs17 = errors;
+if(errors === _errs17){
+if(typeof data8 === "string"){
+const length5 = data8.trim().length;
+if(!data8.isWellFormed() || data8.includes("\0")){
+validate24.errors = [{instancePath:instancePath+"/details/traceId",schemaPath:"#/properties/details/properties/traceId/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema25.properties.details.properties.traceId["x-text"],parentSchema:schema25.properties.details.properties.traceId,data:data8}];
+return false;
+}
+else {
+if(length5 < 0){
+validate24.errors = [{instancePath:instancePath+"/details/traceId",schemaPath:"#/properties/details/properties/traceId/x-text",keyword:"x-text",params:{rule: "minLength", limit: 0},message:"is not acceptable as speech text",schema:schema25.properties.details.properties.traceId["x-text"],parentSchema:schema25.properties.details.properties.traceId,data:data8}];
+return false;
+}
+else {
+if(length5 > 100){
+validate24.errors = [{instancePath:instancePath+"/details/traceId",schemaPath:"#/properties/details/properties/traceId/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 100},message:"is not acceptable as speech text",schema:schema25.properties.details.properties.traceId["x-text"],parentSchema:schema25.properties.details.properties.traceId,data:data8}];
+return false;
+}
+}
+}
+}
+else {
+validate24.errors = [{instancePath:instancePath+"/details/traceId",schemaPath:"#/properties/details/properties/traceId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema25.properties.details.properties.traceId.type,parentSchema:schema25.properties.details.properties.traceId,data:data8}];
+return false;
+}
+}
+var valid1 = _errs17 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data3.lastHttpStatus !== undefined){
+let data9 = data3.lastHttpStatus;
+const _errs19 = errors;
+if(!(((typeof data9 == "number") && (!(data9 % 1) && !isNaN(data9))) && (isFinite(data9)))){
+validate24.errors = [{instancePath:instancePath+"/details/lastHttpStatus",schemaPath:"#/properties/details/properties/lastHttpStatus/type",keyword:"type",params:{type: "integer"},message:"must be integer",schema:schema25.properties.details.properties.lastHttpStatus.type,parentSchema:schema25.properties.details.properties.lastHttpStatus,data:data9}];
+return false;
+}
+if(errors === _errs19){
+if((typeof data9 == "number") && (isFinite(data9))){
+if(data9 > 599 || isNaN(data9)){
+validate24.errors = [{instancePath:instancePath+"/details/lastHttpStatus",schemaPath:"#/properties/details/properties/lastHttpStatus/maximum",keyword:"maximum",params:{comparison: "<=", limit: 599},message:"must be <= 599",schema:599,parentSchema:schema25.properties.details.properties.lastHttpStatus,data:data9}];
+return false;
+}
+else {
+if(data9 < 100 || isNaN(data9)){
+validate24.errors = [{instancePath:instancePath+"/details/lastHttpStatus",schemaPath:"#/properties/details/properties/lastHttpStatus/minimum",keyword:"minimum",params:{comparison: ">=", limit: 100},message:"must be >= 100",schema:100,parentSchema:schema25.properties.details.properties.lastHttpStatus,data:data9}];
+return false;
+}
+}
+}
+}
+var valid1 = _errs19 === errors;
+}
+else {
+var valid1 = true;
+}
+}
+}
+}
+}
+}
+}
+else {
+validate24.errors = [{instancePath:instancePath+"/details",schemaPath:"#/properties/details/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema25.properties.details.type,parentSchema:schema25.properties.details,data:data3}];
+return false;
+}
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+else {
+validate24.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema25.type,parentSchema:schema25,data}];
+return false;
+}
+}
+validate24.errors = vErrors;
+return errors === 0;
+}
+
+export const submitFeedbackJsonBody = validate25;
+const schema26 = {"type":"object","required":["wallet","challenge","signature","message","category"],"properties":{"wallet":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"challenge":{"type":"string"},"signature":{"type":"string"},"message":{"type":"string","x-text":{"minLength":1,"maxLength":4000}},"category":{"type":"string","enum":["integration_blocker","bug","pricing","feature_request","other"]},"details":{"type":"object","properties":{"agent":{"type":"string","x-text":{"minLength":0,"maxLength":500}},"endpoint":{"type":"string","x-text":{"minLength":0,"maxLength":2000}},"paymentFlow":{"type":"string","x-text":{"minLength":0,"maxLength":100}},"errorCode":{"type":"string","x-text":{"minLength":0,"maxLength":100}},"traceId":{"type":"string","x-text":{"minLength":0,"maxLength":100}},"lastHttpStatus":{"type":"integer","minimum":100,"maximum":599}}}}};
+
+function validate25(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((((((data.wallet === undefined) && (missing0 = "wallet")) || ((data.challenge === undefined) && (missing0 = "challenge"))) || ((data.signature === undefined) && (missing0 = "signature"))) || ((data.message === undefined) && (missing0 = "message"))) || ((data.category === undefined) && (missing0 = "category"))){
+validate25.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema26.required,parentSchema:schema26,data}];
+return false;
+}
+else {
+if(data.wallet !== undefined){
+let data0 = data.wallet;
+const _errs1 = errors;
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!pattern1.test(data0)){
+validate25.errors = [{instancePath:instancePath+"/wallet",schemaPath:"#/properties/wallet/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\"",schema:"^0x[a-fA-F0-9]{40}$",parentSchema:schema26.properties.wallet,data:data0}];
+return false;
+}
+}
+else {
+validate25.errors = [{instancePath:instancePath+"/wallet",schemaPath:"#/properties/wallet/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema26.properties.wallet.type,parentSchema:schema26.properties.wallet,data:data0}];
+return false;
+}
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.challenge !== undefined){
+let data1 = data.challenge;
+const _errs3 = errors;
+if(typeof data1 !== "string"){
+validate25.errors = [{instancePath:instancePath+"/challenge",schemaPath:"#/properties/challenge/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema26.properties.challenge.type,parentSchema:schema26.properties.challenge,data:data1}];
+return false;
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.signature !== undefined){
+let data2 = data.signature;
+const _errs5 = errors;
+if(typeof data2 !== "string"){
+validate25.errors = [{instancePath:instancePath+"/signature",schemaPath:"#/properties/signature/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema26.properties.signature.type,parentSchema:schema26.properties.signature,data:data2}];
+return false;
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.message !== undefined){
+let data3 = data.message;
+const _errs7 = errors;
+if(errors === _errs7){
+if(typeof data3 === "string"){
+const length0 = data3.trim().length;
+if(!data3.isWellFormed() || data3.includes("\0")){
+validate25.errors = [{instancePath:instancePath+"/message",schemaPath:"#/properties/message/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema26.properties.message["x-text"],parentSchema:schema26.properties.message,data:data3}];
+return false;
+}
+else {
+if(length0 < 1){
+validate25.errors = [{instancePath:instancePath+"/message",schemaPath:"#/properties/message/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema26.properties.message["x-text"],parentSchema:schema26.properties.message,data:data3}];
+return false;
+}
+else {
+if(length0 > 4000){
+validate25.errors = [{instancePath:instancePath+"/message",schemaPath:"#/properties/message/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 4000},message:"is not acceptable as speech text",schema:schema26.properties.message["x-text"],parentSchema:schema26.properties.message,data:data3}];
+return false;
+}
+}
+}
+}
+else {
+validate25.errors = [{instancePath:instancePath+"/message",schemaPath:"#/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema26.properties.message.type,parentSchema:schema26.properties.message,data:data3}];
+return false;
+}
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.category !== undefined){
+let data4 = data.category;
+const _errs9 = errors;
+if(typeof data4 !== "string"){
+validate25.errors = [{instancePath:instancePath+"/category",schemaPath:"#/properties/category/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema26.properties.category.type,parentSchema:schema26.properties.category,data:data4}];
+return false;
+}
+if(!(((((data4 === "integration_blocker") || (data4 === "bug")) || (data4 === "pricing")) || (data4 === "feature_request")) || (data4 === "other"))){
+validate25.errors = [{instancePath:instancePath+"/category",schemaPath:"#/properties/category/enum",keyword:"enum",params:{allowedValues: schema26.properties.category.enum},message:"must be equal to one of the allowed values",schema:schema26.properties.category.enum,parentSchema:schema26.properties.category,data:data4}];
+return false;
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.details !== undefined){
+let data5 = data.details;
+const _errs11 = errors;
+if(errors === _errs11){
+if(data5 && typeof data5 == "object" && !Array.isArray(data5)){
+if(data5.agent !== undefined){
+let data6 = data5.agent;
+const _errs13 = errors;
+if(errors === _errs13){
+if(typeof data6 === "string"){
+const length1 = data6.trim().length;
+if(!data6.isWellFormed() || data6.includes("\0")){
+validate25.errors = [{instancePath:instancePath+"/details/agent",schemaPath:"#/properties/details/properties/agent/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema26.properties.details.properties.agent["x-text"],parentSchema:schema26.properties.details.properties.agent,data:data6}];
+return false;
+}
+else {
+if(length1 < 0){
+validate25.errors = [{instancePath:instancePath+"/details/agent",schemaPath:"#/properties/details/properties/agent/x-text",keyword:"x-text",params:{rule: "minLength", limit: 0},message:"is not acceptable as speech text",schema:schema26.properties.details.properties.agent["x-text"],parentSchema:schema26.properties.details.properties.agent,data:data6}];
+return false;
+}
+else {
+if(length1 > 500){
+validate25.errors = [{instancePath:instancePath+"/details/agent",schemaPath:"#/properties/details/properties/agent/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 500},message:"is not acceptable as speech text",schema:schema26.properties.details.properties.agent["x-text"],parentSchema:schema26.properties.details.properties.agent,data:data6}];
+return false;
+}
+}
+}
+}
+else {
+validate25.errors = [{instancePath:instancePath+"/details/agent",schemaPath:"#/properties/details/properties/agent/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema26.properties.details.properties.agent.type,parentSchema:schema26.properties.details.properties.agent,data:data6}];
+return false;
+}
+}
+var valid1 = _errs13 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data5.endpoint !== undefined){
+let data7 = data5.endpoint;
+const _errs15 = errors;
+if(errors === _errs15){
+if(typeof data7 === "string"){
+const length2 = data7.trim().length;
+if(!data7.isWellFormed() || data7.includes("\0")){
+validate25.errors = [{instancePath:instancePath+"/details/endpoint",schemaPath:"#/properties/details/properties/endpoint/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema26.properties.details.properties.endpoint["x-text"],parentSchema:schema26.properties.details.properties.endpoint,data:data7}];
+return false;
+}
+else {
+if(length2 < 0){
+validate25.errors = [{instancePath:instancePath+"/details/endpoint",schemaPath:"#/properties/details/properties/endpoint/x-text",keyword:"x-text",params:{rule: "minLength", limit: 0},message:"is not acceptable as speech text",schema:schema26.properties.details.properties.endpoint["x-text"],parentSchema:schema26.properties.details.properties.endpoint,data:data7}];
+return false;
+}
+else {
+if(length2 > 2000){
+validate25.errors = [{instancePath:instancePath+"/details/endpoint",schemaPath:"#/properties/details/properties/endpoint/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 2000},message:"is not acceptable as speech text",schema:schema26.properties.details.properties.endpoint["x-text"],parentSchema:schema26.properties.details.properties.endpoint,data:data7}];
+return false;
+}
+}
+}
+}
+else {
+validate25.errors = [{instancePath:instancePath+"/details/endpoint",schemaPath:"#/properties/details/properties/endpoint/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema26.properties.details.properties.endpoint.type,parentSchema:schema26.properties.details.properties.endpoint,data:data7}];
+return false;
+}
+}
+var valid1 = _errs15 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data5.paymentFlow !== undefined){
+let data8 = data5.paymentFlow;
+const _errs17 = errors;
+if(errors === _errs17){
+if(typeof data8 === "string"){
+const length3 = data8.trim().length;
+if(!data8.isWellFormed() || data8.includes("\0")){
+validate25.errors = [{instancePath:instancePath+"/details/paymentFlow",schemaPath:"#/properties/details/properties/paymentFlow/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema26.properties.details.properties.paymentFlow["x-text"],parentSchema:schema26.properties.details.properties.paymentFlow,data:data8}];
+return false;
+}
+else {
+if(length3 < 0){
+validate25.errors = [{instancePath:instancePath+"/details/paymentFlow",schemaPath:"#/properties/details/properties/paymentFlow/x-text",keyword:"x-text",params:{rule: "minLength", limit: 0},message:"is not acceptable as speech text",schema:schema26.properties.details.properties.paymentFlow["x-text"],parentSchema:schema26.properties.details.properties.paymentFlow,data:data8}];
+return false;
+}
+else {
+if(length3 > 100){
+validate25.errors = [{instancePath:instancePath+"/details/paymentFlow",schemaPath:"#/properties/details/properties/paymentFlow/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 100},message:"is not acceptable as speech text",schema:schema26.properties.details.properties.paymentFlow["x-text"],parentSchema:schema26.properties.details.properties.paymentFlow,data:data8}];
+return false;
+}
+}
+}
+}
+else {
+validate25.errors = [{instancePath:instancePath+"/details/paymentFlow",schemaPath:"#/properties/details/properties/paymentFlow/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema26.properties.details.properties.paymentFlow.type,parentSchema:schema26.properties.details.properties.paymentFlow,data:data8}];
+return false;
+}
+}
+var valid1 = _errs17 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data5.errorCode !== undefined){
+let data9 = data5.errorCode;
+const _errs19 = errors;
+if(errors === _errs19){
+if(typeof data9 === "string"){
+const length4 = data9.trim().length;
+if(!data9.isWellFormed() || data9.includes("\0")){
+validate25.errors = [{instancePath:instancePath+"/details/errorCode",schemaPath:"#/properties/details/properties/errorCode/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema26.properties.details.properties.errorCode["x-text"],parentSchema:schema26.properties.details.properties.errorCode,data:data9}];
+return false;
+}
+else {
+if(length4 < 0){
+validate25.errors = [{instancePath:instancePath+"/details/errorCode",schemaPath:"#/properties/details/properties/errorCode/x-text",keyword:"x-text",params:{rule: "minLength", limit: 0},message:"is not acceptable as speech text",schema:schema26.properties.details.properties.errorCode["x-text"],parentSchema:schema26.properties.details.properties.errorCode,data:data9}];
+return false;
+}
+else {
+if(length4 > 100){
+validate25.errors = [{instancePath:instancePath+"/details/errorCode",schemaPath:"#/properties/details/properties/errorCode/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 100},message:"is not acceptable as speech text",schema:schema26.properties.details.properties.errorCode["x-text"],parentSchema:schema26.properties.details.properties.errorCode,data:data9}];
+return false;
+}
+}
+}
+}
+else {
+validate25.errors = [{instancePath:instancePath+"/details/errorCode",schemaPath:"#/properties/details/properties/errorCode/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema26.properties.details.properties.errorCode.type,parentSchema:schema26.properties.details.properties.errorCode,data:data9}];
+return false;
+}
+}
+var valid1 = _errs19 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data5.traceId !== undefined){
+let data10 = data5.traceId;
+const _errs21 = errors;
+if(errors === _errs21){
+if(typeof data10 === "string"){
+const length5 = data10.trim().length;
+if(!data10.isWellFormed() || data10.includes("\0")){
+validate25.errors = [{instancePath:instancePath+"/details/traceId",schemaPath:"#/properties/details/properties/traceId/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema26.properties.details.properties.traceId["x-text"],parentSchema:schema26.properties.details.properties.traceId,data:data10}];
+return false;
+}
+else {
+if(length5 < 0){
+validate25.errors = [{instancePath:instancePath+"/details/traceId",schemaPath:"#/properties/details/properties/traceId/x-text",keyword:"x-text",params:{rule: "minLength", limit: 0},message:"is not acceptable as speech text",schema:schema26.properties.details.properties.traceId["x-text"],parentSchema:schema26.properties.details.properties.traceId,data:data10}];
+return false;
+}
+else {
+if(length5 > 100){
+validate25.errors = [{instancePath:instancePath+"/details/traceId",schemaPath:"#/properties/details/properties/traceId/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 100},message:"is not acceptable as speech text",schema:schema26.properties.details.properties.traceId["x-text"],parentSchema:schema26.properties.details.properties.traceId,data:data10}];
+return false;
+}
+}
+}
+}
+else {
+validate25.errors = [{instancePath:instancePath+"/details/traceId",schemaPath:"#/properties/details/properties/traceId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema26.properties.details.properties.traceId.type,parentSchema:schema26.properties.details.properties.traceId,data:data10}];
+return false;
+}
+}
+var valid1 = _errs21 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data5.lastHttpStatus !== undefined){
+let data11 = data5.lastHttpStatus;
+const _errs23 = errors;
+if(!(((typeof data11 == "number") && (!(data11 % 1) && !isNaN(data11))) && (isFinite(data11)))){
+validate25.errors = [{instancePath:instancePath+"/details/lastHttpStatus",schemaPath:"#/properties/details/properties/lastHttpStatus/type",keyword:"type",params:{type: "integer"},message:"must be integer",schema:schema26.properties.details.properties.lastHttpStatus.type,parentSchema:schema26.properties.details.properties.lastHttpStatus,data:data11}];
+return false;
+}
+if(errors === _errs23){
+if((typeof data11 == "number") && (isFinite(data11))){
+if(data11 > 599 || isNaN(data11)){
+validate25.errors = [{instancePath:instancePath+"/details/lastHttpStatus",schemaPath:"#/properties/details/properties/lastHttpStatus/maximum",keyword:"maximum",params:{comparison: "<=", limit: 599},message:"must be <= 599",schema:599,parentSchema:schema26.properties.details.properties.lastHttpStatus,data:data11}];
+return false;
+}
+else {
+if(data11 < 100 || isNaN(data11)){
+validate25.errors = [{instancePath:instancePath+"/details/lastHttpStatus",schemaPath:"#/properties/details/properties/lastHttpStatus/minimum",keyword:"minimum",params:{comparison: ">=", limit: 100},message:"must be >= 100",schema:100,parentSchema:schema26.properties.details.properties.lastHttpStatus,data:data11}];
+return false;
+}
+}
+}
+}
+var valid1 = _errs23 === errors;
+}
+else {
+var valid1 = true;
+}
+}
+}
+}
+}
+}
+}
+else {
+validate25.errors = [{instancePath:instancePath+"/details",schemaPath:"#/properties/details/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema26.properties.details.type,parentSchema:schema26.properties.details,data:data5}];
+return false;
+}
+}
+var valid0 = _errs11 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate25.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema26.type,parentSchema:schema26,data}];
+return false;
+}
+}
+validate25.errors = vErrors;
+return errors === 0;
+}
+
 export const createSpeechHeaders = getSpeechHeaders;
 export const getJobAudioParams = getJobParams;
