@@ -6,12 +6,15 @@ import { createLinkSigner } from './audio/link-token.ts';
 import { openAudioStore } from './audio/open-store.ts';
 import type { Config } from './config.ts';
 import { databaseOn, openPool } from './db/database.ts';
+import { createChallengeSigner } from './feedback/challenge-token.ts';
+import { MailWorker } from './feedback/mail-worker.ts';
 import { createServer } from './http/server.ts';
 import { JobWorker } from './jobs/worker.ts';
 import { RollingWindow } from './limits/rolling-window.ts';
 import { Metrics } from './metrics.ts';
 import { catalogOperations } from './operations/catalog.ts';
 import { creditsOperations } from './operations/credits.ts';
+import { feedbackOperations } from './operations/feedback.ts';
 import { jobsOperations } from './operations/jobs.ts';
 import { serviceOperations } from './operations/service.ts';
 import { speechOperations } from './operations/speech.ts';
@@ -31,6 +34,8 @@ export interface App {
   /** Runs jobs once it is started; undefined without a speech provider. */
   readonly worker: JobWorker | undefined;
   readonly reconcilers: ReconcilerRunner;
+  /** Mails feedback once it is started; undefined where mail is not set up. */
+  readonly mailer: MailWorker | undefined;
   /** Stops accepting, finishes what runs, and gives everything up. */
   close(): Promise<void>;
 }
@@ -58,9 +63,19 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const signer = config.jobs.signingSecrets.length > 0 ? createLinkSigner(config.jobs.signingSecrets) : undefined;
   const { concurrency, audioRetentionSeconds: retentionSeconds } = config.jobs;
   const worker = speech && new JobWorker({ ...speech, db, databaseUrl, store, retentionSeconds, concurrency, log });
+  const mail = config.feedback?.mail;
+  const feedback = config.feedback && {
+    signer: createChallengeSigner(config.feedback.secrets),
+    challengeTtlSeconds: config.feedback.challengeTtlSeconds,
+    notification: mail ? ('queued' as const) : ('not_configured' as const),
+  };
+  const mailer =
+    mail && new MailWorker({ ...mail, db, databaseUrl, serviceName, sweepIntervalMs: config.reconcileIntervalMs, log });
   if (!speech) log.warn('no speech provider: SPEECH_BASE_URL is unset, speech answers 503');
   if (!card) log.warn('card credits are off: STRIPE_SECRET_KEY is unset, their endpoints answer 503');
   if (!signer) log.warn('audio links are not signed: JOB_SIGNING_SECRET is unset');
+  if (!feedback) log.warn('feedback is off: FEEDBACK_SECRET is unset, its endpoints answer 503');
+  else if (!mailer) log.warn('feedback is stored, but not mailed: SMTP_URL is unset');
 
   const server = createServer(
     {
@@ -73,6 +88,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
       jobs: jobsOperations({ db, store, limits, baseUrl, signer }),
       topUp: topUpOperations(db, { baseUrl, serviceName, card }),
       credits: creditsOperations(db),
+      feedback: feedbackOperations({ db, serviceName, baseUrl, limits, feedback }),
     },
     { logger: log, trustProxy: config.trustProxy, edgeRateLimitMax: config.edgeRateLimitMax, work, metrics },
   );
@@ -97,10 +113,11 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     server,
     admin,
     worker,
+    mailer,
     reconcilers,
     close: async () => {
       clearInterval(pruning);
-      await Promise.all([server.close(), worker?.stop(), reconcilers.stop()]);
+      await Promise.all([server.close(), worker?.stop(), mailer?.stop(), reconcilers.stop()]);
       await work.idle();
       await admin.close();
       await speech?.provider.close();

@@ -1,6 +1,7 @@
 import { isIP } from 'node:net';
 import { join, resolve } from 'node:path';
 import { parseAudioStoreSetting } from './audio/setting.ts';
+import { type Mailbox, readMailboxes } from './feedback/mailbox.ts';
 import { type Catalog, CatalogError, loadCatalog } from './speech/catalog.ts';
 
 export interface CardConfig {
@@ -29,6 +30,20 @@ export interface JobsConfig {
   readonly signingSecrets: readonly string[];
 }
 
+export interface MailConfig {
+  readonly smtpUrl: string;
+  readonly from: Mailbox;
+  readonly to: readonly Mailbox[];
+}
+
+export interface FeedbackConfig {
+  /** The first signs challenges, all verify them. */
+  readonly secrets: readonly string[];
+  readonly challengeTtlSeconds: number;
+  /** Undefined where feedback is stored, but not mailed. */
+  readonly mail: MailConfig | undefined;
+}
+
 export interface Config {
   readonly host: string;
   readonly port: number;
@@ -41,6 +56,7 @@ export interface Config {
   readonly speech: SpeechConfig | undefined;
   readonly card: CardConfig | undefined;
   readonly jobs: JobsConfig;
+  readonly feedback: FeedbackConfig | undefined;
   /** Addresses and networks (CIDR) of the proxies in front. */
   readonly trustProxy: readonly string[];
   /** The persistent rate limit: requests per bucket within any window. */
@@ -62,6 +78,7 @@ export interface ConfigFault {
 export type ConfigResult = { readonly config: Config } | { readonly faults: readonly ConfigFault[] };
 
 const MIN_SECRET_BYTES = 32;
+const MAIL_SETTINGS = ['SMTP_URL', 'FEEDBACK_FROM', 'FEEDBACK_TO'];
 const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'];
 
 /** Reads the environment into one validated object, or names every fault at once (R47). Blank counts as absent. */
@@ -138,6 +155,7 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     speech,
     card,
     jobs: readJobs(),
+    feedback: readFeedback(),
     trustProxy,
     rateLimit: {
       max: integer('RATE_LIMIT_MAX', 1, 1_000_000_000) ?? 30,
@@ -211,6 +229,39 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
       audioStore,
       signingSecrets: secrets('JOB_SIGNING_SECRET'),
     };
+  }
+
+  function readFeedback(): FeedbackConfig | undefined {
+    const feedback = {
+      secrets: secrets('FEEDBACK_SECRET'),
+      challengeTtlSeconds: integer('FEEDBACK_CHALLENGE_TTL_SECONDS', 1, 900) ?? 600,
+      mail: readMail(),
+    };
+    if (feedback.secrets.length > 0) return feedback;
+    const given = MAIL_SETTINGS.find((name) => text(name));
+    if (given)
+      fault('FEEDBACK_SECRET', `is not set, but ${given} is`, 'Set a secret, such as of openssl rand -hex 32.');
+    return undefined;
+  }
+
+  function readMail(): MailConfig | undefined {
+    const given = MAIL_SETTINGS.find((name) => text(name));
+    if (!given) return undefined;
+    const smtpUrl = required('SMTP_URL', `${given} is set: set this to smtp://user:password@host:587, or unset both.`);
+    if (smtpUrl) url('SMTP_URL', smtpUrl, ['smtp:', 'smtps:'], 'smtp://user:password@host:587');
+    const [from, ...more] = mailboxes('FEEDBACK_FROM', given);
+    if (more.length > 0) fault('FEEDBACK_FROM', 'names several addresses', 'Give the one that mail comes from.');
+    const to = mailboxes('FEEDBACK_TO', given);
+    return from && { smtpUrl, from, to };
+  }
+
+  function mailboxes(name: string, given: string): Mailbox[] {
+    const value = required(
+      name,
+      `${given} is set: set this to an address such as feedback@example.com, or unset both.`,
+    );
+    const found = value ? readMailboxes(value) : [];
+    return found ?? fault(name, 'holds something that is no mail address', 'Use user@host or Name <user@host>.') ?? [];
   }
 
   function secrets(name: string): string[] {

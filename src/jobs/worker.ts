@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { FastifyBaseLogger } from 'fastify';
-import { Logger as QueueLogger, runTaskList, type TaskList, type WorkerPool } from 'graphile-worker';
+import { runTaskList, type TaskList, type WorkerPool } from 'graphile-worker';
 import type { Pool } from 'pg';
+import { queueLogger } from '../db/queue-logger.ts';
 import { openQueuePool } from '../db/queue-pool.ts';
 import { TASK, type TaskPayload } from './enqueue.ts';
 import { beat, HEARTBEAT_MS, signOff } from './heartbeat.ts';
@@ -111,10 +111,4 @@ export class JobWorker {
     queue.promise.then(forget, forget);
     return queue;
   }
-}
-
-/** The queue's own messages, without their details: those hold the entries. */
-function queueLogger(log: FastifyBaseLogger): QueueLogger {
-  const levels = { error: 'error', warning: 'warn', info: 'debug', debug: 'trace' } as const;
-  return new QueueLogger(() => (level, message) => log[levels[level as keyof typeof levels]](`queue: ${message}`));
 }
