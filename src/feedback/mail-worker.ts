@@ -55,7 +55,10 @@ export class MailWorker {
   async #end(): Promise<void> {
     this.#stopped.abort();
     await this.#loop;
-    await Promise.race([this.#queue?.gracefulShutdown(), sleep(STOP_PATIENCE_MS + GIVE_BACK_MS, undefined, { ref: false })]);
+    await Promise.race([
+      this.#queue?.gracefulShutdown(),
+      sleep(STOP_PATIENCE_MS + GIVE_BACK_MS, undefined, { ref: false }),
+    ]);
     await this.#connections.end();
   }
 
