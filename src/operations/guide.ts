@@ -1,5 +1,6 @@
 import { document } from '../contract/document.ts';
 import { routes } from '../contract/routes.ts';
+import { MAX_PER_DAY } from '../feedback/record.ts';
 import { statusOf } from '../http/errors.ts';
 import { ASYNC_TEXT_LENGTH } from '../jobs/asynchronous.ts';
 import { MIN_TOP_UP_CENTS } from '../top-up/amount.ts';
@@ -20,6 +21,9 @@ export function guide({ serviceName, baseUrl }: { serviceName: string; baseUrl: 
       asynchronousTextLength: ASYNC_TEXT_LENGTH,
       idempotencyKeyMaxLength: 512,
       minTopUpCents: MIN_TOP_UP_CENTS,
+      feedbackMessageMaxLength: 4000,
+      feedbackBodyMaxBytes: 32768,
+      feedbackPerWalletIn24Hours: MAX_PER_DAY,
     },
     payment: {
       cardCredits: {
@@ -46,6 +50,15 @@ export function guide({ serviceName, baseUrl }: { serviceName: string; baseUrl: 
         'POST /tts?async=true with x-credit-account and an idempotency-key of your own; the answer is 202 with a job.',
         'GET links.status until status is completed or failed. A failed job has been refunded.',
         'GET links.audio of the completed job. With storeAudio=false nothing is kept, and the answer is 410.',
+      ],
+      feedback: [
+        'POST /feedback/challenge with {"wallet", "message", "category", "details"?}: the address of a wallet that can ' +
+          'sign, the text, and one of integration_blocker, bug, pricing, feature_request, other.',
+        'Sign signingMessage exactly as it is with EIP-191 personal_sign, such as signMessage({message}) of viem or ' +
+          'ethers. It costs nothing and allows no payment.',
+        'POST /feedback with the same wallet, message, category and details, and with challenge and signature (65 bytes ' +
+          'in hexadecimal, 0x in front), before expiresAt. 201 means that it is stored, and reaches a person.',
+        'A challenge is used once: 409 FEEDBACK_CHALLENGE_REPLAYED means that the feedback is stored already.',
       ],
     },
   };

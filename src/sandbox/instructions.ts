@@ -24,5 +24,8 @@ Buy credit yourself, in a browser, on a checkout that takes no real money:
 Models, voices and prices:
   curl -fsS ${baseUrl}/tts/models
 
+Feedback that a wallet signs (POST /feedback) is mailed to ${dataDir}/mail. Steps for programs, under agentGuide:
+  curl -fsS ${baseUrl}/docs
+
 Everything is kept in ${dataDir}. Ctrl-C stops the sandbox.
 `;

@@ -12,6 +12,7 @@ import { buyDemoCredit } from './demo-account.ts';
 import { freePort } from './free-port.ts';
 import { instructions } from './instructions.ts';
 import { sandboxKeys } from './keys.ts';
+import { startMailSink } from './mail.ts';
 import { startPostgres } from './postgres.ts';
 import { readSandboxFile, SANDBOX_FILE, writeSandboxFile } from './sandbox-file.ts';
 
@@ -54,6 +55,10 @@ progress('Starting the local card checkout');
 const checkout = await startCheckout({ dataDir, secretKey: keys.stripeSecretKey });
 started.push(checkout);
 
+progress('Starting the local mail server');
+const mail = await startMailSink({ dataDir, onMail: (file) => console.log(`Mail arrived: ${file}`) });
+started.push(mail);
+
 progress('Starting the gateway and its voice');
 const port = await freePort(Number(process.env.PORT ?? 8080));
 if (String(port) !== (process.env.PORT ?? '8080')) progress(`Port ${process.env.PORT ?? 8080} is taken, using ${port}`);
@@ -67,6 +72,10 @@ const result = readConfig({
   STRIPE_SECRET_KEY: keys.stripeSecretKey,
   STRIPE_API_BASE: checkout.apiBase,
   CHECKOUT_ORIGIN: checkout.origin,
+  FEEDBACK_SECRET: keys.feedbackSecret,
+  SMTP_URL: mail.url,
+  FEEDBACK_FROM: 'feedback@sandbox.test',
+  FEEDBACK_TO: 'operator@sandbox.test',
 });
 if ('faults' in result) {
   console.error(`The sandbox can't start:\n${describeFaults(result.faults)}`);
@@ -77,6 +86,8 @@ const { config } = result;
 const app = await createApp(config, createLogger(config.logLevel));
 started.push(app);
 await app.server.listen({ host: config.host, port: config.port });
+app.worker?.start();
+app.mailer?.start();
 if (config.adminPort !== undefined) await app.admin.listen({ host: '127.0.0.1', port: config.adminPort });
 
 const creditAccount = await demoAccount(before?.creditAccount);

@@ -67,6 +67,7 @@ export async function startGateway(
     STRIPE_SECRET_KEY: 'sk_test_gateway',
     STRIPE_API_BASE: 'http://127.0.0.1:1',
     SPEECH_BASE_URL: 'http://127.0.0.1:1/v1',
+    FEEDBACK_SECRET: 'a secret of the gateway under test, 32 bytes and more',
     RATE_LIMIT_MAX: '10000',
     EDGE_RATE_LIMIT_MAX: '1000000',
     RECONCILE_INTERVAL_MS: '86400000',
@@ -78,7 +79,10 @@ export async function startGateway(
   await app.server.listen({ host: '127.0.0.1', port: env.PORT ? config.port : 0 });
   const { port } = app.server.server.address() as AddressInfo;
   const url = `http://127.0.0.1:${port}`;
-  if (options.worker) app.worker?.start();
+  if (options.worker) {
+    app.worker?.start();
+    app.mailer?.start();
+  }
   const db = openDatabase(databaseUrl, { maxConnections: 4 });
   t.after(async () => {
     await app.close();
