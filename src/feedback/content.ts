@@ -14,7 +14,8 @@ export interface FeedbackContent {
   readonly details?: Details;
 }
 
-const DETAILS = ['agent', 'endpoint', 'paymentFlow', 'errorCode', 'traceId', 'lastHttpStatus'] as const;
+/** The members of `details` that the contract declares. */
+export const DETAILS = ['agent', 'endpoint', 'paymentFlow', 'errorCode', 'traceId', 'lastHttpStatus'] as const;
 
 /** Takes what the contract declares out of a request's body: other members of `details` are ignored (R51). */
 export function feedbackContent(body: Schemas['FeedbackChallengeRequest']): FeedbackContent {

@@ -1,5 +1,5 @@
 import type { SendMailOptions } from 'nodemailer/lib/mailer';
-import type { Details } from './content.ts';
+import { DETAILS, type Details } from './content.ts';
 import type { Mailbox } from './mailbox.ts';
 
 /** Feedback as it is stored. */
@@ -35,7 +35,7 @@ export function feedbackMail(feedback: StoredFeedback, { serviceName, from, to }
     '',
     'What follows was written by the sender.',
     '',
-    ...Object.entries(details ?? {}).map(([name, value]) => `${name}: ${JSON.stringify(value)}`),
+    ...DETAILS.flatMap((name) => (details?.[name] === undefined ? [] : [`${name}: ${JSON.stringify(details[name])}`])),
     '',
     message,
     '',

@@ -67,7 +67,7 @@ export async function startGateway(
     STRIPE_SECRET_KEY: 'sk_test_gateway',
     STRIPE_API_BASE: 'http://127.0.0.1:1',
     SPEECH_BASE_URL: 'http://127.0.0.1:1/v1',
-    FEEDBACK_SECRET: 'a secret of the gateway under test, 32 bytes and more',
+    FEEDBACK_SECRET: 'the secret of the gateway under test',
     RATE_LIMIT_MAX: '10000',
     EDGE_RATE_LIMIT_MAX: '1000000',
     RECONCILE_INTERVAL_MS: '86400000',
