@@ -48,8 +48,9 @@ module.exports = {
     },
     {
       name: 'not-to-dev-dependencies',
+      comment: 'The contracts of the local chain are compiled at development time only.',
       severity: 'error',
-      from: { path: '^src/' },
+      from: { path: '^src/', pathNot: '^src/sandbox/chain/compile\\.ts$' },
       to: { dependencyTypes: ['npm-dev', 'npm-no-pkg', 'npm-unknown'], pathNot: 'node_modules/@types/' },
     },
   ],

@@ -140,6 +140,38 @@ export interface Worker {
   queue_pool: string | null;
 }
 
+export interface X402Payee {
+  address: string;
+  first_seen_at: Generated<Timestamp>;
+}
+
+export interface X402Payment {
+  amount_micro_usd: bigint;
+  asset: string;
+  audio_deleted_at: Timestamp | null;
+  checked_at: Timestamp | null;
+  created_at: Generated<Timestamp>;
+  failed_at: Timestamp | null;
+  fence: Generated<number>;
+  head_block: bigint;
+  id: Generated<bigint>;
+  identifier: string;
+  lease_until: Timestamp | null;
+  log_index: number | null;
+  network: string;
+  nonce: string;
+  pay_to: string;
+  payer: string;
+  receipt: string | null;
+  refusal: string | null;
+  request_hash: Buffer;
+  settled_at: Timestamp | null;
+  settling_at: Timestamp | null;
+  state: Generated<string>;
+  transaction_hash: string | null;
+  valid_before: bigint;
+}
+
 export interface DB {
   account: Account;
   checkout_sweep: CheckoutSweep;
@@ -151,4 +183,6 @@ export interface DB {
   top_up: TopUp;
   transfer: Transfer;
   worker: Worker;
+  x402_payee: X402Payee;
+  x402_payment: X402Payment;
 }

@@ -1,11 +1,12 @@
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
-import { addHoldGauges, addPoolGauges } from './admin/gauges.ts';
+import { addHoldGauges, addJobGauges, addPoolGauges, addUnsettledWorkGauge } from './admin/gauges.ts';
 import { createAdminServer } from './admin/server.ts';
 import { createLinkSigner } from './audio/link-token.ts';
 import { openAudioStore } from './audio/open-store.ts';
-import type { Config } from './config.ts';
-import { databaseOn, openPool } from './db/database.ts';
+import type { AudioStore } from './audio/store.ts';
+import type { Config, X402Config } from './config.ts';
+import { type Database, databaseOn, openPool } from './db/database.ts';
 import { createChallengeSigner } from './feedback/challenge-token.ts';
 import { MailWorker } from './feedback/mail-worker.ts';
 import { createServer } from './http/server.ts';
@@ -19,7 +20,9 @@ import { jobsOperations } from './operations/jobs.ts';
 import { serviceOperations } from './operations/service.ts';
 import { speechOperations } from './operations/speech.ts';
 import { topUpOperations } from './operations/top-up.ts';
+import { x402Operations } from './operations/x402.ts';
 import { CardCredits } from './payments/card-credits.ts';
+import { DirectPayment } from './payments/direct.ts';
 import { createReconcilers } from './reconcile/reconcilers.ts';
 import { ReconcilerRunner } from './reconcile/runner.ts';
 import { RunningWork } from './running-work.ts';
@@ -27,6 +30,12 @@ import { measuredProvider } from './speech/measured-provider.ts';
 import { openProvider } from './speech/open-provider.ts';
 import { Processor } from './top-up/processor.ts';
 import { Purchases } from './top-up/purchase.ts';
+import { Facilitator } from './x402/facilitator.ts';
+import { ServiceMetadata } from './x402/metadata.ts';
+import { openPayments } from './x402/open-payments.ts';
+import { Quotes } from './x402/quotes.ts';
+import { Settlement } from './x402/settlement.ts';
+import { UnsettledWork } from './x402/unsettled-work.ts';
 
 export interface App {
   readonly server: FastifyInstance;
@@ -62,15 +71,21 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const store = openAudioStore(config.jobs.audioStore);
   const signer = config.jobs.signingSecrets.length > 0 ? createLinkSigner(config.jobs.signingSecrets) : undefined;
   const { concurrency, audioRetentionSeconds: retentionSeconds } = config.jobs;
-  const worker = speech && new JobWorker({ ...speech, db, databaseUrl, store, retentionSeconds, concurrency, log });
+  const worker =
+    speech && new JobWorker({ ...speech, db, databaseUrl, store, retentionSeconds, concurrency, metrics, log });
   const mail = config.feedback?.mail;
   const feedback = config.feedback && {
     signer: createChallengeSigner(config.feedback.secrets),
     challengeTtlSeconds: config.feedback.challengeTtlSeconds,
     notification: mail ? ('queued' as const) : ('not_configured' as const),
   };
-  const mailer =
-    mail && new MailWorker({ ...mail, db, databaseUrl, serviceName, sweepIntervalMs: config.reconcileIntervalMs, log });
+  const mailer = mail && new MailWorker({ ...mail, db, databaseUrl, serviceName, log });
+  const { x402 } = config;
+  const chained = x402?.rpcUrl === undefined ? undefined : openDirect(db, x402, x402.rpcUrl, store, log);
+  if (!x402) log.warn('payment under x402 is off: X402_PAY_TO is unset, its endpoints answer 503');
+  else if (!chained) log.warn('direct payment under x402 is off: X402_RPC_URL is unset, it answers 503');
+  if (!config.quotes) log.warn('quotes are off: QUOTE_SECRET is unset, they answer 503');
+  if (x402 && !config.signingKeys) log.warn('signed metadata is off: SIGNING_KEYS_FILE is unset, it answers 503');
   if (!speech) log.warn('no speech provider: SPEECH_BASE_URL is unset, speech answers 503');
   if (!card) log.warn('card credits are off: STRIPE_SECRET_KEY is unset, their endpoints answer 503');
   if (!signer) log.warn('audio links are not signed: JOB_SIGNING_SECRET is unset');
@@ -83,23 +98,39 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
       catalog: catalogOperations(catalog),
       speech: speechOperations({
         ...{ db, baseUrl, signer, serviceName, catalog, speech },
-        ...{ cardCredits: card?.credits, limits, work },
+        ...{ cardCredits: card?.credits, limits, metrics, work },
       }),
-      jobs: jobsOperations({ db, store, limits, baseUrl, signer }),
+      jobs: jobsOperations({ db, store, baseUrl, signer, limits }),
       topUp: topUpOperations(db, { baseUrl, serviceName, card }),
       credits: creditsOperations(db),
       feedback: feedbackOperations({ db, serviceName, baseUrl, limits, feedback }),
+      x402: x402Operations({
+        baseUrl,
+        serviceName,
+        catalog,
+        speech,
+        limits,
+        terms: x402,
+        direct: chained?.direct,
+        quotes: config.quotes && new Quotes(config.quotes.secrets, config.quotes.ttlSeconds),
+        metadata:
+          x402 && config.signingKeys
+            ? new ServiceMetadata(db, { baseUrl, serviceName, catalog, ...x402, keys: config.signingKeys })
+            : undefined,
+      }),
     },
     { logger: log, trustProxy: config.trustProxy, edgeRateLimitMax: config.edgeRateLimitMax, work, metrics },
   );
   const admin = createAdminServer(db, metrics);
   addPoolGauges(metrics, pool);
   addHoldGauges(metrics, db);
+  addJobGauges(metrics, db);
+  if (chained) addUnsettledWorkGauge(metrics, chained.unsettledWork);
 
   const reconcilers = new ReconcilerRunner({
     db,
     databaseUrl,
-    reconcilers: createReconcilers(config, db, store),
+    reconcilers: createReconcilers(config, db, store, chained),
     intervalMs: config.reconcileIntervalMs,
     log,
     onResult: (name, count) => metrics.repaired(name, count),
@@ -121,8 +152,26 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
       await work.idle();
       await admin.close();
       await speech?.provider.close();
+      await chained?.close();
       await store.close();
       await db.destroy();
+    },
+  };
+}
+
+/** The parts of direct payment, which needs the chain (R58). */
+function openDirect(db: Database, x402: X402Config, rpcUrl: string, store: AudioStore, log: Logger) {
+  const opened = openPayments(db, x402.asset, rpcUrl);
+  const facilitator = new Facilitator(x402.facilitatorUrl, x402.facilitatorToken);
+  const settlement = new Settlement({ ...opened, facilitator, log });
+  const unsettledWork = new UnsettledWork();
+  return {
+    ...opened,
+    unsettledWork,
+    direct: new DirectPayment({ ...opened, settlement, facilitator, store, unsettledWork, log }),
+    close: async () => {
+      await facilitator.close();
+      await opened.chain.close();
     },
   };
 }

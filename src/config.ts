@@ -1,8 +1,13 @@
+import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { join, resolve } from 'node:path';
+import { getAddress } from 'viem';
 import { parseAudioStoreSetting } from './audio/setting.ts';
 import { type Mailbox, readMailboxes } from './feedback/mailbox.ts';
 import { type Catalog, CatalogError, loadCatalog } from './speech/catalog.ts';
+import { type Asset, DEFAULT_ASSET, DEFAULT_NETWORK } from './x402/network.ts';
+import { type Payee, PayeeError, parsePayees } from './x402/payees.ts';
+import { parseSigningKeys, type SigningKey, SigningKeysError } from './x402/signing-keys.ts';
 
 export interface CardConfig {
   readonly secretKey: string;
@@ -17,6 +22,21 @@ export interface SpeechConfig {
   readonly baseUrl: string;
   readonly apiKey: string | undefined;
   readonly timeoutMs: number;
+}
+
+export interface X402Config {
+  readonly facilitatorUrl: string;
+  readonly facilitatorToken: string | undefined;
+  readonly payees: readonly Payee[];
+  readonly asset: Asset;
+  /** Undefined while direct payment and deposits are off (R58). */
+  readonly rpcUrl: string | undefined;
+}
+
+export interface QuoteConfig {
+  /** The first one signs. */
+  readonly secrets: readonly [string, ...string[]];
+  readonly ttlSeconds: number;
 }
 
 export interface JobsConfig {
@@ -55,6 +75,10 @@ export interface Config {
   readonly catalog: Catalog;
   readonly speech: SpeechConfig | undefined;
   readonly card: CardConfig | undefined;
+  readonly x402: X402Config | undefined;
+  readonly quotes: QuoteConfig | undefined;
+  /** Keys of the signed metadata. */
+  readonly signingKeys: readonly SigningKey[] | undefined;
   readonly jobs: JobsConfig;
   readonly feedback: FeedbackConfig | undefined;
   /** Addresses and networks (CIDR) of the proxies in front. */
@@ -78,6 +102,7 @@ export interface ConfigFault {
 export type ConfigResult = { readonly config: Config } | { readonly faults: readonly ConfigFault[] };
 
 const MIN_SECRET_BYTES = 32;
+const SMTP_EXAMPLE = 'smtp://user:password@mail.example:587';
 const MAIL_SETTINGS = ['SMTP_URL', 'FEEDBACK_FROM', 'FEEDBACK_TO'];
 const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'];
 
@@ -125,6 +150,9 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
   const catalog = readCatalog();
   const speech = readSpeech();
   const card = readCard();
+  const x402 = readX402();
+  const quotes = readQuotes();
+  const signingKeys = readSigningKeys();
 
   const trustProxy = (text('TRUST_PROXY') ?? '')
     .split(',')
@@ -154,6 +182,9 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     catalog: catalog as Catalog,
     speech,
     card,
+    x402,
+    quotes,
+    signingKeys,
     jobs: readJobs(),
     feedback: readFeedback(),
     trustProxy,
@@ -218,6 +249,84 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     return { secretKey, apiBase, checkoutOrigin, topUpMaxCents };
   }
 
+  function readX402(): X402Config | undefined {
+    const payTo = text('X402_PAY_TO');
+    const http = ['http:', 'https:'];
+    const facilitator = url(
+      'X402_FACILITATOR_URL',
+      text('X402_FACILITATOR_URL'),
+      http,
+      'https://facilitator.example/x402',
+    );
+    const facilitatorToken = text('X402_FACILITATOR_AUTH');
+    const rpc = url('X402_RPC_URL', text('X402_RPC_URL'), http, 'https://mainnet.base.org');
+    const asset = readAsset();
+    const payees = payTo === undefined ? undefined : readPayees(payTo);
+    const hasFacilitator = text('X402_FACILITATOR_URL') !== undefined;
+    if (payTo !== undefined && !hasFacilitator) {
+      fault('X402_FACILITATOR_URL', 'is not set, but X402_PAY_TO is', 'Set it to the base of the facilitator.');
+    }
+    if (payTo === undefined && hasFacilitator) {
+      fault('X402_PAY_TO', 'is not set, but X402_FACILITATOR_URL is', 'Set it to the address that is to be paid.');
+    }
+    if (facilitatorToken && !hasFacilitator) {
+      fault('X402_FACILITATOR_URL', 'is not set, but X402_FACILITATOR_AUTH is', 'Set it, or unset the token.');
+    }
+    if (!facilitator || !payees || !asset) return undefined;
+    return { facilitatorUrl: facilitator.href, facilitatorToken, payees, asset, rpcUrl: rpc?.href };
+  }
+
+  function readAsset(): Asset | undefined {
+    const network = text('X402_NETWORK') ?? DEFAULT_NETWORK;
+    const chainId = Number(/^eip155:([1-9]\d{0,14})$/.exec(network)?.[1]);
+    if (!chainId) fault('X402_NETWORK', 'names no EVM network', `Set it to a CAIP-2 name such as ${DEFAULT_NETWORK}.`);
+    const address = text('X402_ASSET') ?? DEFAULT_ASSET;
+    if (!/^0x[0-9a-fA-F]{40}$/.test(address)) {
+      return fault('X402_ASSET', 'is no address', `Set it to the address of the token, such as ${DEFAULT_ASSET}.`);
+    }
+    return {
+      network: network as Asset['network'],
+      chainId,
+      address: getAddress(address.toLowerCase()),
+      name: text('X402_ASSET_NAME') ?? 'USD Coin',
+      version: text('X402_ASSET_VERSION') ?? '2',
+    };
+  }
+
+  function readPayees(setting: string): readonly Payee[] | undefined {
+    try {
+      return parsePayees(setting);
+    } catch (error) {
+      if (!(error instanceof PayeeError)) throw error;
+      const fix = 'List address[:status[:validFrom[:validUntil]]], exactly one with the status current.';
+      return fault('X402_PAY_TO', error.message, fix);
+    }
+  }
+
+  function readQuotes(): QuoteConfig | undefined {
+    const [first, ...rest] = secrets('QUOTE_SECRET');
+    const ttlSeconds = integer('QUOTE_TTL_SECONDS', 1, 86_400) ?? 300;
+    return first === undefined ? undefined : { secrets: [first, ...rest], ttlSeconds };
+  }
+
+  function readSigningKeys(): readonly SigningKey[] | undefined {
+    const file = text('SIGNING_KEYS_FILE');
+    if (file === undefined) return undefined;
+    const fix = 'Make or rotate the file with: npm run keys.';
+    let content: string;
+    try {
+      content = readFileSync(file, 'utf8');
+    } catch {
+      return fault('SIGNING_KEYS_FILE', "names a file that can't be read", fix);
+    }
+    try {
+      return parseSigningKeys(content, new Date());
+    } catch (error) {
+      if (!(error instanceof SigningKeysError)) throw error;
+      return fault('SIGNING_KEYS_FILE', `names a file that ${error.message}`, fix);
+    }
+  }
+
   function readJobs(): JobsConfig {
     const audioStore = text('AUDIO_STORE') ?? `file:${join(dataDir, 'audio')}`;
     if (!parseAudioStoreSetting(audioStore)) {
@@ -244,23 +353,25 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     return undefined;
   }
 
+  /** All three settings, or none. */
   function readMail(): MailConfig | undefined {
     const given = MAIL_SETTINGS.find((name) => text(name));
     if (!given) return undefined;
-    const smtpUrl = required('SMTP_URL', `${given} is set: set this to smtp://user:password@host:587, or unset both.`);
-    if (smtpUrl) url('SMTP_URL', smtpUrl, ['smtp:', 'smtps:'], 'smtp://user:password@host:587');
-    const [from, ...more] = mailboxes('FEEDBACK_FROM', given);
-    if (more.length > 0) fault('FEEDBACK_FROM', 'names several addresses', 'Give the one that mail comes from.');
+    const smtpUrl = url('SMTP_URL', mailSetting('SMTP_URL', given), ['smtp:', 'smtps:'], SMTP_EXAMPLE);
+    if (smtpUrl?.hostname === '') fault('SMTP_URL', 'names no host', `Set it to a URL such as ${SMTP_EXAMPLE}.`);
+    const from = mailboxes('FEEDBACK_FROM', given);
+    if (from.length > 1) fault('FEEDBACK_FROM', 'names several addresses', 'Give the one that mail comes from.');
     const to = mailboxes('FEEDBACK_TO', given);
-    return from && { smtpUrl, from, to };
+    return smtpUrl && from[0] && { smtpUrl: smtpUrl.href, from: from[0], to };
+  }
+
+  function mailSetting(name: string, given: string): string | undefined {
+    return text(name) ?? fault(name, `is not set, but ${given} is`, 'Set it, or unset all mail settings.');
   }
 
   function mailboxes(name: string, given: string): Mailbox[] {
-    const value = required(
-      name,
-      `${given} is set: set this to an address such as feedback@example.com, or unset both.`,
-    );
-    const found = value ? readMailboxes(value) : [];
+    const value = mailSetting(name, given);
+    const found = value === undefined ? [] : readMailboxes(value);
     return found ?? fault(name, 'holds something that is no mail address', 'Use user@host or Name <user@host>.') ?? [];
   }
 

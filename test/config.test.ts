@@ -11,11 +11,22 @@ interface Setting {
   readonly refused: readonly string[];
   /** Variables without which this one is half a flow, or takes no part. */
   readonly beside?: NodeJS.ProcessEnv;
+  /** Absent beside the others it is a fault. */
+  readonly half?: true;
 }
 
 const DATABASE_URL = 'postgres://user:password@127.0.0.1:5432/speech';
 const SECRET = 's'.repeat(32);
 const UPSTREAM = { SPEECH_BASE_URL: 'http://speech.internal/v1' };
+const USDC = '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913';
+const FACILITATOR = { X402_FACILITATOR_URL: 'https://facilitator.example' };
+const X402 = { X402_PAY_TO: USDC, ...FACILITATOR };
+const FEEDBACK = {
+  SMTP_URL: 'smtp://127.0.0.1',
+  FEEDBACK_FROM: 'from@a.example',
+  FEEDBACK_TO: 'to@a.example',
+  FEEDBACK_SECRET: SECRET,
+};
 const PROCESSOR = { STRIPE_SECRET_KEY: 'sk_test_1' };
 const NO_WHOLE_NUMBER = ['-1', '1.5', '1e3', '0x10', 'ten', '9'.repeat(16)];
 const NO_ORIGIN = [
@@ -143,11 +154,143 @@ const settings: { readonly [name: string]: Setting } = {
     },
     refused: ['s'.repeat(31), `${SECRET},short`, `short,${SECRET}`],
   },
+  FEEDBACK_SECRET: {
+    read: (config) => config.feedback?.secrets,
+    absent: undefined,
+    accepted: { [SECRET]: [SECRET], [`${SECRET},${'t'.repeat(40)}`]: [SECRET, 't'.repeat(40)], ',': undefined },
+    refused: ['s'.repeat(31), `${SECRET},short`],
+  },
+  FEEDBACK_CHALLENGE_TTL_SECONDS: {
+    read: (config) => config.feedback?.challengeTtlSeconds,
+    absent: 600,
+    accepted: { '1': 1, '900': 900 },
+    refused: ['0', '901', ...NO_WHOLE_NUMBER],
+    beside: { FEEDBACK_SECRET: SECRET },
+  },
+  SMTP_URL: {
+    read: (config) => config.feedback?.mail?.smtpUrl,
+    accepted: {
+      'smtp://127.0.0.1:2525': 'smtp://127.0.0.1:2525',
+      'smtps://user:p%40ss@mail.example?requireTLS=true': 'smtps://user:p%40ss@mail.example?requireTLS=true',
+    },
+    refused: ['mail.example', 'http://mail.example', 'smtp:', 'smtp:///x'],
+    beside: { FEEDBACK_SECRET: SECRET, FEEDBACK_FROM: 'from@a.example', FEEDBACK_TO: 'to@a.example' },
+    half: true,
+  },
+  FEEDBACK_FROM: {
+    read: (config) => config.feedback?.mail?.from,
+    accepted: {
+      'from@a.example': { name: '', address: 'from@a.example' },
+      'The gateway <from@a.example>': { name: 'The gateway', address: 'from@a.example' },
+      '"A, B" <from@a.example>': { name: 'A, B', address: 'from@a.example' },
+    },
+    refused: [
+      'nobody',
+      '@a.example',
+      'from@',
+      'a@a.example, b@a.example',
+      'a b@c d',
+      'A <a>',
+      'group: a@a.example, b;',
+    ],
+    beside: { FEEDBACK_SECRET: SECRET, SMTP_URL: 'smtp://127.0.0.1', FEEDBACK_TO: 'to@a.example' },
+    half: true,
+  },
+  FEEDBACK_TO: {
+    read: (config) => config.feedback?.mail?.to,
+    accepted: {
+      'to@a.example': [{ name: '', address: 'to@a.example' }],
+      'to@a.example, Two <two@a.example>': [
+        { name: '', address: 'to@a.example' },
+        { name: 'Two', address: 'two@a.example' },
+      ],
+    },
+    refused: ['nobody', 'to@a.example, nobody', ',', 'a@a.example\nBcc: b@b.example'],
+    beside: { FEEDBACK_SECRET: SECRET, SMTP_URL: 'smtp://127.0.0.1', FEEDBACK_FROM: 'from@a.example' },
+    half: true,
+  },
   JOB_CONCURRENCY: {
     read: (config) => config.jobs.concurrency,
     absent: 2,
     accepted: { '1': 1, '100': 100 },
     refused: ['0', '101', ...NO_WHOLE_NUMBER],
+  },
+  X402_PAY_TO: {
+    read: (config) => config.x402?.payees[0]?.address,
+    absent: undefined,
+    accepted: { [USDC]: USDC, [`${USDC.toLowerCase()}:current:2026-01-01`]: USDC },
+    refused: ['alice.eth', `${USDC}:former`, `${USDC},${USDC}`, `${USDC}:next`],
+    beside: FACILITATOR,
+    half: true,
+  },
+  X402_FACILITATOR_URL: {
+    read: (config) => config.x402?.facilitatorUrl,
+    absent: undefined,
+    accepted: { 'https://facilitator.example/x402': 'https://facilitator.example/x402' },
+    refused: ['facilitator.example', 'ftp://facilitator.example'],
+    beside: { X402_PAY_TO: USDC },
+    half: true,
+  },
+  X402_FACILITATOR_AUTH: {
+    read: (config) => config.x402?.facilitatorToken,
+    absent: undefined,
+    accepted: { token: 'token' },
+    refused: [],
+    beside: X402,
+  },
+  X402_RPC_URL: {
+    read: (config) => config.x402?.rpcUrl,
+    absent: undefined,
+    accepted: { 'https://node.example/key': 'https://node.example/key' },
+    refused: ['node.example', 'ipc:/node'],
+    beside: X402,
+  },
+  X402_NETWORK: {
+    read: (config) => config.x402?.asset.chainId,
+    absent: 8453,
+    accepted: { 'eip155:84532': 84_532 },
+    refused: ['base', 'eip155:', 'eip155:0', 'solana:1'],
+    beside: X402,
+  },
+  X402_ASSET: {
+    read: (config) => config.x402?.asset.address,
+    absent: USDC,
+    accepted: { [USDC.toLowerCase()]: USDC },
+    refused: ['USDC', '0x1234'],
+    beside: X402,
+  },
+  X402_ASSET_NAME: {
+    read: (config) => config.x402?.asset.name,
+    absent: 'USD Coin',
+    accepted: { USDC: 'USDC' },
+    refused: [],
+    beside: X402,
+  },
+  X402_ASSET_VERSION: {
+    read: (config) => config.x402?.asset.version,
+    absent: '2',
+    accepted: { '1': '1' },
+    refused: [],
+    beside: X402,
+  },
+  QUOTE_SECRET: {
+    read: (config) => config.quotes?.secrets,
+    absent: undefined,
+    accepted: { [SECRET]: [SECRET], [`${SECRET}, ${'t'.repeat(40)}`]: [SECRET, 't'.repeat(40)] },
+    refused: ['short', `${SECRET},short`],
+  },
+  QUOTE_TTL_SECONDS: {
+    read: (config) => config.quotes?.ttlSeconds,
+    absent: 300,
+    accepted: { '1': 1, '86400': 86_400 },
+    refused: ['0', '86401', ...NO_WHOLE_NUMBER],
+    beside: { QUOTE_SECRET: SECRET },
+  },
+  SIGNING_KEYS_FILE: {
+    read: (config) => config.signingKeys,
+    absent: undefined,
+    accepted: {},
+    refused: ['no-such-file.json', 'package.json', 'README.md'],
   },
   TRUST_PROXY: {
     read: (config) => config.trustProxy,
@@ -215,10 +358,10 @@ test('these tests know every variable that is read', () => {
   assert.deepEqual([...asked].sort(), Object.keys(settings).sort());
 });
 
-for (const [name, { read, absent, accepted, refused, beside }] of Object.entries(settings)) {
+for (const [name, { read, absent, accepted, refused, beside, half }] of Object.entries(settings)) {
   const others = { DATABASE_URL, ...beside };
 
-  if (name !== 'DATABASE_URL') {
+  if (name !== 'DATABASE_URL' && !half) {
     test(`${name} has its default when absent or blank`, () => {
       assert.deepEqual(read(configOf(others)), absent);
       for (const blank of ['', '  ', '\t\n']) assert.deepEqual(read(configOf({ ...others, [name]: blank })), absent);
@@ -265,13 +408,20 @@ test('R47: a missing DATABASE_URL is a fault, also when blank', () => {
 });
 
 test('R47: a flow whose settings are all absent is off', () => {
-  const { speech, card, adminPort } = configOf({ DATABASE_URL });
-  assert.deepEqual({ speech, card, adminPort }, { speech: undefined, card: undefined, adminPort: undefined });
+  const { speech, card, x402, feedback, adminPort } = configOf({ DATABASE_URL });
+  assert.deepEqual([speech, card, x402, feedback, adminPort], Array(5).fill(undefined));
 });
 
 for (const { env, missing } of [
   { env: { SPEECH_API_KEY: 'key' }, missing: 'SPEECH_BASE_URL' },
   { env: { STRIPE_API_BASE: 'http://127.0.0.1:12111' }, missing: 'STRIPE_SECRET_KEY' },
+  { env: { X402_PAY_TO: USDC }, missing: 'X402_FACILITATOR_URL' },
+  { env: FACILITATOR, missing: 'X402_PAY_TO' },
+  ...['SMTP_URL', 'FEEDBACK_FROM', 'FEEDBACK_TO', 'FEEDBACK_SECRET'].map((missing) => ({
+    env: Object.fromEntries(Object.entries(FEEDBACK).filter(([name]) => name !== missing)),
+    missing,
+  })),
+  { env: { X402_FACILITATOR_AUTH: 'token' }, missing: 'X402_FACILITATOR_URL' },
 ]) {
   test(`R47: ${Object.keys(env)} without ${missing} is half a flow`, () => {
     const [fault, ...more] = faultsOf({ DATABASE_URL, ...env });
@@ -308,10 +458,17 @@ test('no fault repeats a secret', () => {
     DATABASE_URL: 'mysql://user:hidden-1@127.0.0.1/speech',
     STRIPE_SECRET_KEY: 'hidden-2',
     JOB_SIGNING_SECRET: 'hidden-3',
+    QUOTE_SECRET: 'hidden-6',
+    X402_FACILITATOR_AUTH: 'hidden-7',
+    X402_RPC_URL: 'ipc:hidden-8',
     SPEECH_API_KEY: 'hidden-4',
     AUDIO_STORE: 's3://key:hidden-5@voices',
+    FEEDBACK_SECRET: 'hidden-9',
+    SMTP_URL: 'http://user:hidden-10@mail.example',
+    FEEDBACK_FROM: 'hidden-11',
+    FEEDBACK_TO: 'hidden-12',
   };
   const faults = faultsOf(secrets);
-  assert.equal(faults.length, 5);
+  assert.equal(faults.length, 12);
   assert.ok(!describeFaults(faults).includes('hidden'));
 });

@@ -1,7 +1,9 @@
 import type { Pool } from 'pg';
 import type { Database } from '../db/database.ts';
+import { backlog } from '../jobs/backlog.ts';
 import { pendingHolds } from '../ledger/pending-holds.ts';
 import type { Metrics } from '../metrics.ts';
+import type { UnsettledWork } from '../x402/unsettled-work.ts';
 
 /** Shows operators how busy this process's connections to the database are. */
 export function addPoolGauges(metrics: Metrics, pool: Pool): void {
@@ -30,5 +32,32 @@ export function addHoldGauges(metrics: Metrics, db: Database): void {
       const { count, oldestSeconds } = await pendingHolds(db);
       return { speechgate_pending_holds: count, speechgate_oldest_pending_hold_seconds: oldestSeconds };
     },
+  );
+}
+
+/** Shows operators the jobs that wait or run, in all processes together. */
+export function addJobGauges(metrics: Metrics, db: Database): void {
+  metrics.addGauges(
+    {
+      speechgate_queued_jobs: 'Jobs in the database that wait, those included that wait for their next attempt.',
+      speechgate_processing_jobs: 'Jobs in the database that a worker has claimed.',
+      speechgate_oldest_due_job_seconds: 'How long the job that has been due the longest waits already.',
+    },
+    async () => {
+      const { queued, processing, oldestDueSeconds } = await backlog(db);
+      return {
+        speechgate_queued_jobs: queued,
+        speechgate_processing_jobs: processing,
+        speechgate_oldest_due_job_seconds: oldestDueSeconds,
+      };
+    },
+  );
+}
+
+/** Shows operators how much work of the speech provider waits for its payment, or has lost it lately (R21b). */
+export function addUnsettledWorkGauge(metrics: Metrics, work: UnsettledWork): void {
+  metrics.addGauges(
+    { speechgate_unsettled_work_seconds: 'Upstream seconds whose direct payment is not settled, of the last hour.' },
+    async () => ({ speechgate_unsettled_work_seconds: work.seconds }),
   );
 }

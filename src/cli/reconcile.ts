@@ -5,6 +5,7 @@ import { openDatabase } from '../db/database.ts';
 import type { TurnResult } from '../reconcile/reconciler.ts';
 import { createReconcilers } from '../reconcile/reconcilers.ts';
 import { ReconcilerRunner } from '../reconcile/runner.ts';
+import { openPayments } from '../x402/open-payments.ts';
 
 const EXIT_CONFIG = 78;
 
@@ -14,18 +15,20 @@ if ('faults' in read) {
   process.exit(EXIT_CONFIG);
 }
 const { config } = read;
-const store = openAudioStore(config.jobs.audioStore);
 const db = openDatabase(config.databaseUrl, { maxConnections: 4 });
+const store = openAudioStore(config.jobs.audioStore);
+const x402 = config.x402?.rpcUrl ? openPayments(db, config.x402.asset, config.x402.rpcUrl) : undefined;
 const runner = new ReconcilerRunner({
   db,
   databaseUrl: config.databaseUrl,
-  reconcilers: createReconcilers(config, db, store),
+  reconcilers: createReconcilers(config, db, store, x402),
   intervalMs: config.reconcileIntervalMs,
   log: pino({ level: 'silent' }),
 });
-const results = await runner.turn().finally(() => Promise.all([db.destroy(), store.close()]));
-for (const result of results) console.log(`${result.name.padEnd(16)} ${describe(result)}`);
+const results = await runner.turn().finally(() => Promise.all([db.destroy(), store.close(), x402?.chain.close()]));
+for (const result of results) console.log(`${result.name.padEnd(18)} ${describe(result)}`);
 if (!config.card) console.log('Card payment is off: STRIPE_SECRET_KEY is unset.');
+if (!x402) console.log('Direct payment in USDC is off: X402_PAY_TO or X402_RPC_URL is unset.');
 process.exitCode = results.some((result) => result.outcome === 'failed') ? 1 : 0;
 
 function describe({ outcome, count, error }: TurnResult): string {

@@ -14,7 +14,7 @@ export const document: OpenApiDocument = {
   "info": {
     "title": "Speechgate",
     "version": "2",
-    "description": "Text to speech over HTTP, paid per request.\n\nSend text, get an MP3. A request is paid by exactly one of the service's payment flows; headers and endpoints of\ndifferent flows are never combined.\n\n* **Card credits**: buy credit on the hosted checkout behind `/top-up`, then send the account id in\n  `x-credit-account`. The exact price is debited before synthesis and refunded when synthesis fails.\n\n**Prices.** A character is one UTF-16 code unit of the trimmed text. A request costs the number of characters times\nthe model's rate, rounded up to a whole micro-USD (0.000001 USD). The rates of `/tts/models` include everything.\n\n**Errors** have the shape `{error: {code, message, details}}`. `details` names the field and the rule that was broken.\n\n**Every response** carries `x-trace-id`; quote it when you ask for help. Statuses that belong to no operation\n(unknown path, unserved method, malformed request) are listed under `x-edge-responses`.\n",
+    "description": "Text to speech over HTTP, paid per request.\n\nSend text, get an MP3. A request is paid by exactly one of the service's payment flows; headers and endpoints of\ndifferent flows are never combined.\n\n* **Card credits**: buy credit on the hosted checkout behind `/top-up`, then send the account id in\n  `x-credit-account`. The exact price is debited before synthesis and refunded when synthesis fails.\n* **Direct x402**: one USDC payment per request under x402 version 2, scheme `exact`. Ask `/x402/tts` without payment,\n  sign the challenge of the 402 and repeat the identical request with `payment-signature`. No account is needed.\n\n**Prices.** A character is one UTF-16 code unit of the trimmed text. A request costs the number of characters times\nthe model's rate, rounded up to a whole micro-USD (0.000001 USD). The rates of `/tts/models` include everything.\n\n**Errors** have the shape `{error: {code, message, details}}`. `details` names the field and the rule that was broken.\n\n**Every response** carries `x-trace-id`; quote it when you ask for help. Statuses that belong to no operation\n(unknown path, unserved method, malformed request) are listed under `x-edge-responses`.\n",
     "license": {
       "name": "MIT",
       "url": "https://opensource.org/license/mit"
@@ -37,6 +37,10 @@ export const document: OpenApiDocument = {
       "description": "Models, voices and their prices."
     },
     {
+      "name": "feedback",
+      "description": "Feedback that a wallet signs, and that reaches a person."
+    },
+    {
       "name": "speech",
       "description": "Text to speech, paid from a card-credit account."
     },
@@ -53,8 +57,8 @@ export const document: OpenApiDocument = {
       "description": "The credit account and its balance."
     },
     {
-      "name": "feedback",
-      "description": "Feedback that a wallet signs, and that reaches a person."
+      "name": "x402",
+      "description": "Text to speech paid in USDC under x402 version 2, quotes, and the signed metadata of the service."
     }
   ],
   "x-edge-headers": {
@@ -255,6 +259,330 @@ export const document: OpenApiDocument = {
           },
           "500": {
             "$ref": "#/components/responses/InternalError"
+          }
+        }
+      }
+    },
+    "/.well-known/x402-service-metadata": {
+      "get": {
+        "operationId": "getServiceMetadata",
+        "tags": [
+          "x402"
+        ],
+        "summary": "Signed metadata of payment, prices and keys",
+        "description": "Verify it under a key that was pinned out of band before any network or payee is trusted; never start trust from a payment challenge. The signature covers the canonical JSON (RFC 8785) of `payload`.",
+        "x-listed": 2,
+        "responses": {
+          "200": {
+            "description": "The metadata, valid for some minutes.",
+            "headers": {
+              "x-trace-id": {
+                "$ref": "#/components/headers/TraceId"
+              },
+              "cache-control": {
+                "description": "It may be kept until half of its validity has passed.",
+                "required": true,
+                "schema": {
+                  "type": "string",
+                  "example": "public, max-age=240"
+                }
+              }
+            },
+            "content": {
+              "application/json": {
+                "schema": {
+                  "$ref": "#/components/schemas/SignedServiceMetadata"
+                }
+              }
+            }
+          },
+          "429": {
+            "$ref": "#/components/responses/RateLimited"
+          },
+          "500": {
+            "$ref": "#/components/responses/InternalError"
+          },
+          "503": {
+            "$ref": "#/components/responses/NotConfigured"
+          }
+        }
+      }
+    },
+    "/feedback/challenge": {
+      "post": {
+        "operationId": "createFeedbackChallenge",
+        "tags": [
+          "feedback"
+        ],
+        "summary": "Get the message to sign for a piece of feedback",
+        "description": "The first of two steps. The challenge is bound to the wallet and to the feedback, and can be used once until `expiresAt`. Sign `signingMessage` exactly as it is (EIP-191 `personal_sign`) and send the same feedback to POST /feedback. Nothing is stored by this step.",
+        "x-listed": 4,
+        "requestBody": {
+          "required": true,
+          "x-body-limit": 32768,
+          "content": {
+            "application/json": {
+              "schema": {
+                "$ref": "#/components/schemas/FeedbackChallengeRequest"
+              },
+              "example": {
+                "wallet": "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266",
+                "message": "The 402 of POST /tts names no amount.",
+                "category": "bug",
+                "details": {
+                  "agent": "shop-assistant/1.4",
+                  "endpoint": "POST /tts",
+                  "lastHttpStatus": 402
+                }
+              }
+            }
+          }
+        },
+        "responses": {
+          "200": {
+            "description": "The challenge, and what to sign.",
+            "headers": {
+              "x-trace-id": {
+                "$ref": "#/components/headers/TraceId"
+              },
+              "X-RateLimit-Limit": {
+                "$ref": "#/components/headers/RateLimitLimit"
+              },
+              "X-RateLimit-Policy": {
+                "$ref": "#/components/headers/RateLimitPolicy"
+              },
+              "X-RateLimit-Remaining": {
+                "$ref": "#/components/headers/RateLimitRemaining"
+              },
+              "X-RateLimit-Reset": {
+                "$ref": "#/components/headers/RateLimitReset"
+              },
+              "X-RateLimit-Scope": {
+                "$ref": "#/components/headers/RateLimitScope"
+              }
+            },
+            "content": {
+              "application/json": {
+                "schema": {
+                  "$ref": "#/components/schemas/FeedbackChallenge"
+                },
+                "example": {
+                  "challenge": "eyJhbGciOiJIUzI1NiJ9.eyJ3YWxsZXQiOiIweGYzOWYifQ.c2lnbmF0dXJl",
+                  "wallet": "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266",
+                  "nonce": "0c4b6f0e-8f0a-4f3e-9d7a-5d2f3c1b7a90",
+                  "issuedAt": "2026-01-31T12:00:00.000Z",
+                  "expiresAt": "2026-01-31T12:10:00.000Z",
+                  "payloadSha256": "1d0c2c8b7f9c5e3a4b6d8f0a1c2e3b5d7f9a1c3e5d7b9f0a2c4e6d8b0f1a3c5e",
+                  "signingMessage": "Sign this message to send your feedback to speechgate.\n(The rest of it names wallet, category, digest, nonce and times.)"
+                }
+              }
+            }
+          },
+          "400": {
+            "description": "The request breaks a rule; `details` names the field and the rule.",
+            "headers": {
+              "x-trace-id": {
+                "$ref": "#/components/headers/TraceId"
+              }
+            },
+            "content": {
+              "application/json": {
+                "schema": {
+                  "$ref": "#/components/schemas/InvalidFeedbackError"
+                }
+              }
+            }
+          },
+          "413": {
+            "$ref": "#/components/responses/RequestTooLarge"
+          },
+          "415": {
+            "$ref": "#/components/responses/UnsupportedContentType"
+          },
+          "429": {
+            "$ref": "#/components/responses/RateLimited"
+          },
+          "500": {
+            "$ref": "#/components/responses/FeedbackInternalError"
+          },
+          "503": {
+            "$ref": "#/components/responses/FeedbackUnavailable"
+          }
+        }
+      }
+    },
+    "/feedback": {
+      "post": {
+        "operationId": "submitFeedback",
+        "tags": [
+          "feedback"
+        ],
+        "summary": "Send signed feedback",
+        "description": "The second step. `wallet`, `message`, `category` and `details` are those that the challenge was made for; the wallet's letter case and the order of the members of `details` do not matter. What is stored is kept, whatever becomes of the mail about it. A challenge is used up only by feedback that is stored. The checks come in this order: the challenge is genuine, the feedback is the one it was made for, the wallet signed it, the challenge was not used, it has not expired, the wallet has sent fewer than 5 within the last 24 hours.",
+        "x-listed": 5,
+        "requestBody": {
+          "required": true,
+          "x-body-limit": 32768,
+          "content": {
+            "application/json": {
+              "schema": {
+                "$ref": "#/components/schemas/FeedbackSubmission"
+              },
+              "example": {
+                "wallet": "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266",
+                "challenge": "eyJhbGciOiJIUzI1NiJ9.eyJ3YWxsZXQiOiIweGYzOWYifQ.c2lnbmF0dXJl",
+                "signature": "0x5f0b7d3c1a2e4b6d8f9a0c1e3d5b7f9a1c3e5d7b9f0a2c4e6d8b0f1a3c5e7d9b2f4a6c8e0d1b3f5a7c9e1d2b4f6a8c0e2d3b5f7a9c1e3d4b6f8a0c2e4d5b7f9a1b",
+                "message": "The 402 of POST /tts names no amount.",
+                "category": "bug",
+                "details": {
+                  "agent": "shop-assistant/1.4",
+                  "endpoint": "POST /tts",
+                  "lastHttpStatus": 402
+                }
+              }
+            }
+          }
+        },
+        "responses": {
+          "201": {
+            "description": "The feedback is stored.",
+            "headers": {
+              "x-trace-id": {
+                "$ref": "#/components/headers/TraceId"
+              },
+              "X-RateLimit-Limit": {
+                "$ref": "#/components/headers/RateLimitLimit"
+              },
+              "X-RateLimit-Policy": {
+                "$ref": "#/components/headers/RateLimitPolicy"
+              },
+              "X-RateLimit-Remaining": {
+                "$ref": "#/components/headers/RateLimitRemaining"
+              },
+              "X-RateLimit-Reset": {
+                "$ref": "#/components/headers/RateLimitReset"
+              },
+              "X-RateLimit-Scope": {
+                "$ref": "#/components/headers/RateLimitScope"
+              }
+            },
+            "content": {
+              "application/json": {
+                "schema": {
+                  "$ref": "#/components/schemas/FeedbackReceipt"
+                },
+                "example": {
+                  "feedbackId": "6b1f0f9e-52c4-4e0b-9a57-1f0e6f1c2d3e",
+                  "receivedAt": "2026-01-31T12:00:42.000Z",
+                  "notification": "queued"
+                }
+              }
+            }
+          },
+          "400": {
+            "description": "The request breaks a rule, or the challenge was not made here (FEEDBACK_CHALLENGE_INVALID), is past its time (FEEDBACK_CHALLENGE_EXPIRED) or was made for other feedback (FEEDBACK_PAYLOAD_MISMATCH).",
+            "headers": {
+              "x-trace-id": {
+                "$ref": "#/components/headers/TraceId"
+              },
+              "X-RateLimit-Limit": {
+                "$ref": "#/components/headers/RateLimitLimit"
+              },
+              "X-RateLimit-Policy": {
+                "$ref": "#/components/headers/RateLimitPolicy"
+              },
+              "X-RateLimit-Remaining": {
+                "$ref": "#/components/headers/RateLimitRemaining"
+              },
+              "X-RateLimit-Reset": {
+                "$ref": "#/components/headers/RateLimitReset"
+              },
+              "X-RateLimit-Scope": {
+                "$ref": "#/components/headers/RateLimitScope"
+              }
+            },
+            "content": {
+              "application/json": {
+                "schema": {
+                  "$ref": "#/components/schemas/FeedbackRefusedError"
+                }
+              }
+            }
+          },
+          "401": {
+            "description": "The signature is not one of the wallet over the challenge's `signingMessage`.",
+            "headers": {
+              "x-trace-id": {
+                "$ref": "#/components/headers/TraceId"
+              },
+              "X-RateLimit-Limit": {
+                "$ref": "#/components/headers/RateLimitLimit"
+              },
+              "X-RateLimit-Policy": {
+                "$ref": "#/components/headers/RateLimitPolicy"
+              },
+              "X-RateLimit-Remaining": {
+                "$ref": "#/components/headers/RateLimitRemaining"
+              },
+              "X-RateLimit-Reset": {
+                "$ref": "#/components/headers/RateLimitReset"
+              },
+              "X-RateLimit-Scope": {
+                "$ref": "#/components/headers/RateLimitScope"
+              }
+            },
+            "content": {
+              "application/json": {
+                "schema": {
+                  "$ref": "#/components/schemas/FeedbackSignatureError"
+                }
+              }
+            }
+          },
+          "409": {
+            "description": "The challenge was used before, so this feedback is already stored.",
+            "headers": {
+              "x-trace-id": {
+                "$ref": "#/components/headers/TraceId"
+              },
+              "X-RateLimit-Limit": {
+                "$ref": "#/components/headers/RateLimitLimit"
+              },
+              "X-RateLimit-Policy": {
+                "$ref": "#/components/headers/RateLimitPolicy"
+              },
+              "X-RateLimit-Remaining": {
+                "$ref": "#/components/headers/RateLimitRemaining"
+              },
+              "X-RateLimit-Reset": {
+                "$ref": "#/components/headers/RateLimitReset"
+              },
+              "X-RateLimit-Scope": {
+                "$ref": "#/components/headers/RateLimitScope"
+              }
+            },
+            "content": {
+              "application/json": {
+                "schema": {
+                  "$ref": "#/components/schemas/FeedbackReplayedError"
+                }
+              }
+            }
+          },
+          "413": {
+            "$ref": "#/components/responses/RequestTooLarge"
+          },
+          "415": {
+            "$ref": "#/components/responses/UnsupportedContentType"
+          },
+          "429": {
+            "$ref": "#/components/responses/FeedbackRateLimited"
+          },
+          "500": {
+            "$ref": "#/components/responses/FeedbackInternalError"
+          },
+          "503": {
+            "$ref": "#/components/responses/FeedbackUnavailable"
           }
         }
       }
@@ -861,7 +1189,34 @@ export const document: OpenApiDocument = {
             "$ref": "#/components/responses/InternalError"
           },
           "503": {
-            "$ref": "#/components/responses/NotConfigured"
+            "description": "The database or the store of the audio is not set up or not reachable.",
+            "headers": {
+              "x-trace-id": {
+                "$ref": "#/components/headers/TraceId"
+              },
+              "X-RateLimit-Limit": {
+                "$ref": "#/components/headers/RateLimitLimit"
+              },
+              "X-RateLimit-Policy": {
+                "$ref": "#/components/headers/RateLimitPolicy"
+              },
+              "X-RateLimit-Remaining": {
+                "$ref": "#/components/headers/RateLimitRemaining"
+              },
+              "X-RateLimit-Reset": {
+                "$ref": "#/components/headers/RateLimitReset"
+              },
+              "X-RateLimit-Scope": {
+                "$ref": "#/components/headers/RateLimitScope"
+              }
+            },
+            "content": {
+              "application/json": {
+                "schema": {
+                  "$ref": "#/components/schemas/ConfigError"
+                }
+              }
+            }
           }
         }
       }
@@ -1314,72 +1669,42 @@ export const document: OpenApiDocument = {
         }
       }
     },
-    "/feedback/challenge": {
+    "/x402/tts/quote": {
       "post": {
-        "operationId": "createFeedbackChallenge",
+        "operationId": "createQuote",
         "tags": [
-          "feedback"
+          "x402"
         ],
-        "summary": "Get the message to sign for a piece of feedback",
-        "description": "The first of two steps. The challenge is bound to the wallet and to the feedback, and can be used once until `expiresAt`. Sign `signingMessage` exactly as it is (EIP-191 `personal_sign`) and send the same feedback to POST /feedback. Nothing is stored by this step.",
-        "x-listed": 4,
+        "summary": "Price a text without sending it",
+        "description": "Binds length and digest of the text, model, voice, speed, price, network and payee in a signed token that is honoured as issued until it expires. Whether the digest belongs to a text of that length is checked when the text is sent with the payment.",
+        "x-listed": 8,
         "requestBody": {
           "required": true,
-          "x-body-limit": 32768,
+          "x-body-limit": 65536,
           "content": {
             "application/json": {
               "schema": {
-                "$ref": "#/components/schemas/FeedbackChallengeRequest"
+                "$ref": "#/components/schemas/QuoteRequest"
               },
               "example": {
-                "wallet": "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266",
-                "message": "The 402 of POST /tts names no amount.",
-                "category": "bug",
-                "details": {
-                  "agent": "shop-assistant/1.4",
-                  "endpoint": "POST /tts",
-                  "lastHttpStatus": 402
-                }
+                "textLength": 11,
+                "textSha256": "64ec88ca00b268e5ba1a35678a1b5316d212f4f366b2477232534a8aeca37f3c"
               }
             }
           }
         },
         "responses": {
           "200": {
-            "description": "The challenge, and what to sign.",
+            "description": "The quote.",
             "headers": {
               "x-trace-id": {
                 "$ref": "#/components/headers/TraceId"
-              },
-              "X-RateLimit-Limit": {
-                "$ref": "#/components/headers/RateLimitLimit"
-              },
-              "X-RateLimit-Policy": {
-                "$ref": "#/components/headers/RateLimitPolicy"
-              },
-              "X-RateLimit-Remaining": {
-                "$ref": "#/components/headers/RateLimitRemaining"
-              },
-              "X-RateLimit-Reset": {
-                "$ref": "#/components/headers/RateLimitReset"
-              },
-              "X-RateLimit-Scope": {
-                "$ref": "#/components/headers/RateLimitScope"
               }
             },
             "content": {
               "application/json": {
                 "schema": {
-                  "$ref": "#/components/schemas/FeedbackChallenge"
-                },
-                "example": {
-                  "challenge": "eyJhbGciOiJIUzI1NiJ9.eyJ3YWxsZXQiOiIweGYzOWYifQ.c2lnbmF0dXJl",
-                  "wallet": "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266",
-                  "nonce": "0c4b6f0e-8f0a-4f3e-9d7a-5d2f3c1b7a90",
-                  "issuedAt": "2026-01-31T12:00:00.000Z",
-                  "expiresAt": "2026-01-31T12:10:00.000Z",
-                  "payloadSha256": "1d0c2c8b7f9c5e3a4b6d8f0a1c2e3b5d7f9a1c3e5d7b9f0a2c4e6d8b0f1a3c5e",
-                  "signingMessage": "Sign this message to send your feedback to speechgate.\n(The rest of it names wallet, category, digest, nonce and times.)"
+                  "$ref": "#/components/schemas/Quote"
                 }
               }
             }
@@ -1394,7 +1719,7 @@ export const document: OpenApiDocument = {
             "content": {
               "application/json": {
                 "schema": {
-                  "$ref": "#/components/schemas/InvalidFeedbackError"
+                  "$ref": "#/components/schemas/InvalidQuoteRequestError"
                 }
               }
             }
@@ -1409,186 +1734,180 @@ export const document: OpenApiDocument = {
             "$ref": "#/components/responses/RateLimited"
           },
           "500": {
-            "$ref": "#/components/responses/FeedbackInternalError"
+            "$ref": "#/components/responses/InternalError"
           },
           "503": {
-            "$ref": "#/components/responses/FeedbackUnavailable"
+            "$ref": "#/components/responses/NotConfigured"
           }
         }
       }
     },
-    "/feedback": {
+    "/x402/tts": {
       "post": {
-        "operationId": "submitFeedback",
+        "operationId": "createX402Speech",
         "tags": [
-          "feedback"
+          "x402"
         ],
-        "summary": "Send signed feedback",
-        "description": "The second step. `wallet`, `message`, `category` and `details` are those that the challenge was made for; the wallet's letter case and the order of the members of `details` do not matter. What is stored is kept, whatever becomes of the mail about it. A challenge is used up only by feedback that is stored. The checks come in this order: the challenge is genuine, the feedback is the one it was made for, the wallet signed it, the challenge was not used, it has not expired, the wallet has sent fewer than 5 within the last 24 hours.",
-        "x-listed": 5,
+        "summary": "Speak a text, paid in USDC",
+        "description": "Without payment the answer is a 402 with the challenge in PAYMENT-REQUIRED. The paid request repeats method, URL and body and carries `payment-signature`. It is settled once the audio exists, and an exact repetition within 86400 seconds gets the same audio and receipt again. Payments are final. With a quote, `{quoteToken}` alone gets the challenge, and `{quoteToken, text}` is sent with the payment.",
+        "x-listed": 9,
+        "parameters": [
+          {
+            "$ref": "#/components/parameters/PaymentSignature"
+          },
+          {
+            "$ref": "#/components/parameters/PrepaidAccount"
+          },
+          {
+            "$ref": "#/components/parameters/PrepaidNonce"
+          },
+          {
+            "$ref": "#/components/parameters/PrepaidExpiry"
+          },
+          {
+            "$ref": "#/components/parameters/PrepaidMaxAmount"
+          },
+          {
+            "$ref": "#/components/parameters/PrepaidSignature"
+          }
+        ],
         "requestBody": {
           "required": true,
-          "x-body-limit": 32768,
+          "x-body-limit": 65536,
           "content": {
             "application/json": {
               "schema": {
-                "$ref": "#/components/schemas/FeedbackSubmission"
+                "$ref": "#/components/schemas/X402TtsRequest"
               },
               "example": {
-                "wallet": "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266",
-                "challenge": "eyJhbGciOiJIUzI1NiJ9.eyJ3YWxsZXQiOiIweGYzOWYifQ.c2lnbmF0dXJl",
-                "signature": "0x5f0b7d3c1a2e4b6d8f9a0c1e3d5b7f9a1c3e5d7b9f0a2c4e6d8b0f1a3c5e7d9b2f4a6c8e0d1b3f5a7c9e1d2b4f6a8c0e2d3b5f7a9c1e3d4b6f8a0c2e4d5b7f9a1b",
-                "message": "The 402 of POST /tts names no amount.",
-                "category": "bug",
-                "details": {
-                  "agent": "shop-assistant/1.4",
-                  "endpoint": "POST /tts",
-                  "lastHttpStatus": 402
-                }
+                "text": "Hello world",
+                "voice": "provider-a_nova"
               }
             }
           }
         },
         "responses": {
-          "201": {
-            "description": "The feedback is stored.",
-            "headers": {
-              "x-trace-id": {
-                "$ref": "#/components/headers/TraceId"
-              },
-              "X-RateLimit-Limit": {
-                "$ref": "#/components/headers/RateLimitLimit"
-              },
-              "X-RateLimit-Policy": {
-                "$ref": "#/components/headers/RateLimitPolicy"
-              },
-              "X-RateLimit-Remaining": {
-                "$ref": "#/components/headers/RateLimitRemaining"
-              },
-              "X-RateLimit-Reset": {
-                "$ref": "#/components/headers/RateLimitReset"
-              },
-              "X-RateLimit-Scope": {
-                "$ref": "#/components/headers/RateLimitScope"
-              }
-            },
-            "content": {
-              "application/json": {
-                "schema": {
-                  "$ref": "#/components/schemas/FeedbackReceipt"
-                },
-                "example": {
-                  "feedbackId": "6b1f0f9e-52c4-4e0b-9a57-1f0e6f1c2d3e",
-                  "receivedAt": "2026-01-31T12:00:42.000Z",
-                  "notification": "queued"
-                }
-              }
-            }
+          "200": {
+            "$ref": "#/components/responses/X402Speech"
           },
           "400": {
-            "description": "The request breaks a rule, or the challenge was not made here (FEEDBACK_CHALLENGE_INVALID), is past its time (FEEDBACK_CHALLENGE_EXPIRED) or was made for other feedback (FEEDBACK_PAYLOAD_MISMATCH).",
-            "headers": {
-              "x-trace-id": {
-                "$ref": "#/components/headers/TraceId"
-              },
-              "X-RateLimit-Limit": {
-                "$ref": "#/components/headers/RateLimitLimit"
-              },
-              "X-RateLimit-Policy": {
-                "$ref": "#/components/headers/RateLimitPolicy"
-              },
-              "X-RateLimit-Remaining": {
-                "$ref": "#/components/headers/RateLimitRemaining"
-              },
-              "X-RateLimit-Reset": {
-                "$ref": "#/components/headers/RateLimitReset"
-              },
-              "X-RateLimit-Scope": {
-                "$ref": "#/components/headers/RateLimitScope"
-              }
-            },
-            "content": {
-              "application/json": {
-                "schema": {
-                  "$ref": "#/components/schemas/FeedbackRefusedError"
-                }
-              }
-            }
+            "$ref": "#/components/responses/InvalidX402Request"
           },
           "401": {
-            "description": "The signature is not one of the wallet over the challenge's `signingMessage`.",
-            "headers": {
-              "x-trace-id": {
-                "$ref": "#/components/headers/TraceId"
-              },
-              "X-RateLimit-Limit": {
-                "$ref": "#/components/headers/RateLimitLimit"
-              },
-              "X-RateLimit-Policy": {
-                "$ref": "#/components/headers/RateLimitPolicy"
-              },
-              "X-RateLimit-Remaining": {
-                "$ref": "#/components/headers/RateLimitRemaining"
-              },
-              "X-RateLimit-Reset": {
-                "$ref": "#/components/headers/RateLimitReset"
-              },
-              "X-RateLimit-Scope": {
-                "$ref": "#/components/headers/RateLimitScope"
-              }
-            },
-            "content": {
-              "application/json": {
-                "schema": {
-                  "$ref": "#/components/schemas/FeedbackSignatureError"
-                }
-              }
-            }
+            "$ref": "#/components/responses/PrepaidUnauthorized"
+          },
+          "402": {
+            "$ref": "#/components/responses/X402PaymentRequired"
           },
           "409": {
-            "description": "The challenge was used before, so this feedback is already stored.",
-            "headers": {
-              "x-trace-id": {
-                "$ref": "#/components/headers/TraceId"
-              },
-              "X-RateLimit-Limit": {
-                "$ref": "#/components/headers/RateLimitLimit"
-              },
-              "X-RateLimit-Policy": {
-                "$ref": "#/components/headers/RateLimitPolicy"
-              },
-              "X-RateLimit-Remaining": {
-                "$ref": "#/components/headers/RateLimitRemaining"
-              },
-              "X-RateLimit-Reset": {
-                "$ref": "#/components/headers/RateLimitReset"
-              },
-              "X-RateLimit-Scope": {
-                "$ref": "#/components/headers/RateLimitScope"
-              }
-            },
-            "content": {
-              "application/json": {
-                "schema": {
-                  "$ref": "#/components/schemas/FeedbackReplayedError"
-                }
-              }
-            }
+            "$ref": "#/components/responses/X402Conflict"
           },
           "413": {
-            "$ref": "#/components/responses/RequestTooLarge"
+            "$ref": "#/components/responses/TextTooLong"
           },
           "415": {
             "$ref": "#/components/responses/UnsupportedContentType"
           },
           "429": {
-            "$ref": "#/components/responses/FeedbackRateLimited"
+            "$ref": "#/components/responses/RateLimited"
           },
           "500": {
-            "$ref": "#/components/responses/FeedbackInternalError"
+            "$ref": "#/components/responses/InternalError"
+          },
+          "502": {
+            "$ref": "#/components/responses/X402Failed"
           },
           "503": {
-            "$ref": "#/components/responses/FeedbackUnavailable"
+            "$ref": "#/components/responses/X402Unavailable"
+          }
+        }
+      },
+      "get": {
+        "operationId": "getX402Speech",
+        "tags": [
+          "x402"
+        ],
+        "summary": "Speak a text given in the query, paid in USDC",
+        "description": "Responses and payment are those of POST /x402/tts. A challenge that was got by GET is paid by GET. HEAD is not served, since a GET is charged.",
+        "x-listed": 10,
+        "x-no-head": true,
+        "parameters": [
+          {
+            "$ref": "#/components/parameters/Text"
+          },
+          {
+            "name": "model",
+            "in": "query",
+            "description": "Provider-qualified model id; the catalog's default model when omitted.",
+            "schema": {
+              "$ref": "#/components/schemas/ModelId"
+            }
+          },
+          {
+            "name": "voice",
+            "in": "query",
+            "description": "Voice id; the model's default voice when omitted.",
+            "schema": {
+              "$ref": "#/components/schemas/VoiceId"
+            }
+          },
+          {
+            "name": "speed",
+            "in": "query",
+            "description": "A plain decimal.",
+            "schema": {
+              "$ref": "#/components/schemas/Speed"
+            }
+          },
+          {
+            "$ref": "#/components/parameters/PaymentSignature"
+          },
+          {
+            "$ref": "#/components/parameters/PrepaidAccount"
+          },
+          {
+            "$ref": "#/components/parameters/PrepaidNonce"
+          },
+          {
+            "$ref": "#/components/parameters/PrepaidExpiry"
+          },
+          {
+            "$ref": "#/components/parameters/PrepaidMaxAmount"
+          },
+          {
+            "$ref": "#/components/parameters/PrepaidSignature"
+          }
+        ],
+        "responses": {
+          "200": {
+            "$ref": "#/components/responses/X402Speech"
+          },
+          "400": {
+            "$ref": "#/components/responses/InvalidX402Request"
+          },
+          "401": {
+            "$ref": "#/components/responses/PrepaidUnauthorized"
+          },
+          "402": {
+            "$ref": "#/components/responses/X402PaymentRequired"
+          },
+          "409": {
+            "$ref": "#/components/responses/X402Conflict"
+          },
+          "413": {
+            "$ref": "#/components/responses/TextTooLong"
+          },
+          "429": {
+            "$ref": "#/components/responses/RateLimited"
+          },
+          "500": {
+            "$ref": "#/components/responses/InternalError"
+          },
+          "502": {
+            "$ref": "#/components/responses/X402Failed"
+          },
+          "503": {
+            "$ref": "#/components/responses/X402Unavailable"
           }
         }
       }
@@ -1666,6 +1985,65 @@ export const document: OpenApiDocument = {
           "maxLength": 128,
           "example": "3b241101-e2bb-4255-8caf-4136c566a962"
         }
+      },
+      "PaymentSignature": {
+        "name": "payment-signature",
+        "in": "header",
+        "description": "Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. `accepted` is the chosen entry of the challenge's `accepts`, unmodified; `extensions` holds the required Payment Identifier, 16 to 128 characters of `A-Z a-z 0-9 _ -`. Can't be combined with the x-x402 headers.",
+        "schema": {
+          "type": "string",
+          "example": "eyJ4NDAyVmVyc2lvbiI6MiwuLi59"
+        }
+      },
+      "PrepaidAccount": {
+        "name": "x-x402-account",
+        "in": "header",
+        "description": "EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none.",
+        "schema": {
+          "type": "string",
+          "pattern": "^0x[a-fA-F0-9]{40}$",
+          "example": "0x2b5ad5c4795c026514f8317c7a215e218dccd6cf"
+        }
+      },
+      "PrepaidNonce": {
+        "name": "x-x402-nonce",
+        "in": "header",
+        "description": "Unique for each request, 1 to 128 visible ASCII characters.",
+        "schema": {
+          "type": "string",
+          "minLength": 1,
+          "maxLength": 128,
+          "example": "0f1e2d3c4b5a6978"
+        }
+      },
+      "PrepaidExpiry": {
+        "name": "x-x402-expiry",
+        "in": "header",
+        "description": "Unix seconds at which the signature expires, at most 120 from now.",
+        "schema": {
+          "type": "string",
+          "pattern": "^[0-9]{1,15}$",
+          "example": "1790000000"
+        }
+      },
+      "PrepaidMaxAmount": {
+        "name": "x-x402-max-amount",
+        "in": "header",
+        "description": "The most that may be spent, in micro-USD.",
+        "schema": {
+          "type": "string",
+          "pattern": "^[0-9]{1,78}$",
+          "example": "1000"
+        }
+      },
+      "PrepaidSignature": {
+        "name": "x-x402-signature",
+        "in": "header",
+        "description": "EIP-712 signature of the PrepaidRequest by the account.",
+        "schema": {
+          "type": "string",
+          "pattern": "^0x[a-fA-F0-9]{130}$"
+        }
       }
     },
     "headers": {
@@ -1696,6 +2074,58 @@ export const document: OpenApiDocument = {
       "CreditBalance": {
         "description": "What remains in the account, in whole micro-USD.",
         "required": true,
+        "schema": {
+          "type": "integer",
+          "format": "int64",
+          "minimum": 0
+        }
+      },
+      "NoStore": {
+        "description": "A challenge is never stored.",
+        "required": true,
+        "schema": {
+          "type": "string",
+          "enum": [
+            "no-store"
+          ]
+        }
+      },
+      "PaymentRequired": {
+        "description": "Base64 of the x402 version 2 challenge: amount in atomic USDC units, asset, network, payTo and the required extensions. Absent on a refused prepaid request.",
+        "schema": {
+          "type": "string"
+        }
+      },
+      "PaymentResponse": {
+        "description": "Base64 of the x402 settlement receipt. Direct payment only.",
+        "schema": {
+          "type": "string"
+        }
+      },
+      "PaymentIdentifier": {
+        "description": "The payment's identifier. Direct payment only.",
+        "schema": {
+          "type": "string",
+          "minLength": 16,
+          "maxLength": 128
+        }
+      },
+      "IdempotentReplay": {
+        "description": "True when an earlier answer is repeated. Direct payment only.",
+        "schema": {
+          "type": "boolean"
+        }
+      },
+      "PrepaidBalance": {
+        "description": "What remains in the prepaid balance, in whole micro-USD. Prepaid requests only.",
+        "schema": {
+          "type": "integer",
+          "format": "int64",
+          "minimum": 0
+        }
+      },
+      "PrepaidCharged": {
+        "description": "What this request retained of the prepaid balance, in whole micro-USD; 0 when nothing was charged or the debit was restored. Prepaid requests only.",
         "schema": {
           "type": "integer",
           "format": "int64",
@@ -1921,6 +2351,268 @@ export const document: OpenApiDocument = {
           "application/json": {
             "schema": {
               "$ref": "#/components/schemas/CreditRequired"
+            }
+          }
+        }
+      },
+      "X402Speech": {
+        "description": "The audio, paid for.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          },
+          "cache-control": {
+            "$ref": "#/components/headers/CacheControl"
+          },
+          "PAYMENT-RESPONSE": {
+            "$ref": "#/components/headers/PaymentResponse"
+          },
+          "x-payment-identifier": {
+            "$ref": "#/components/headers/PaymentIdentifier"
+          },
+          "x-idempotent-replay": {
+            "$ref": "#/components/headers/IdempotentReplay"
+          },
+          "x-x402-balance": {
+            "$ref": "#/components/headers/PrepaidBalance"
+          },
+          "x-x402-charged": {
+            "$ref": "#/components/headers/PrepaidCharged"
+          },
+          "X-RateLimit-Limit": {
+            "$ref": "#/components/headers/RateLimitLimit"
+          },
+          "X-RateLimit-Policy": {
+            "$ref": "#/components/headers/RateLimitPolicy"
+          },
+          "X-RateLimit-Remaining": {
+            "$ref": "#/components/headers/RateLimitRemaining"
+          },
+          "X-RateLimit-Reset": {
+            "$ref": "#/components/headers/RateLimitReset"
+          },
+          "X-RateLimit-Scope": {
+            "$ref": "#/components/headers/RateLimitScope"
+          }
+        },
+        "content": {
+          "audio/mpeg": {
+            "schema": {
+              "type": "string",
+              "format": "binary"
+            }
+          }
+        }
+      },
+      "InvalidX402Request": {
+        "description": "The request, its payment payload or its quote breaks a rule; `details` names the field and the rule. Nothing was verified, settled or synthesised.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          },
+          "X-RateLimit-Limit": {
+            "$ref": "#/components/headers/RateLimitLimit"
+          },
+          "X-RateLimit-Policy": {
+            "$ref": "#/components/headers/RateLimitPolicy"
+          },
+          "X-RateLimit-Remaining": {
+            "$ref": "#/components/headers/RateLimitRemaining"
+          },
+          "X-RateLimit-Reset": {
+            "$ref": "#/components/headers/RateLimitReset"
+          },
+          "X-RateLimit-Scope": {
+            "$ref": "#/components/headers/RateLimitScope"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/InvalidX402RequestError"
+            }
+          }
+        }
+      },
+      "PrepaidUnauthorized": {
+        "description": "The prepaid signature was not made by the account for this request. Nothing was charged.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          },
+          "X-RateLimit-Limit": {
+            "$ref": "#/components/headers/RateLimitLimit"
+          },
+          "X-RateLimit-Policy": {
+            "$ref": "#/components/headers/RateLimitPolicy"
+          },
+          "X-RateLimit-Remaining": {
+            "$ref": "#/components/headers/RateLimitRemaining"
+          },
+          "X-RateLimit-Reset": {
+            "$ref": "#/components/headers/RateLimitReset"
+          },
+          "X-RateLimit-Scope": {
+            "$ref": "#/components/headers/RateLimitScope"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/UnauthorizedError"
+            }
+          }
+        }
+      },
+      "X402PaymentRequired": {
+        "description": "Payment is required, or the payment was refused; the challenge's `error` says why. The challenge is in PAYMENT-REQUIRED and in the error's details. A prepaid balance that is too small is answered without a challenge.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          },
+          "cache-control": {
+            "$ref": "#/components/headers/NoStore"
+          },
+          "PAYMENT-REQUIRED": {
+            "$ref": "#/components/headers/PaymentRequired"
+          },
+          "x-x402-balance": {
+            "$ref": "#/components/headers/PrepaidBalance"
+          },
+          "x-x402-charged": {
+            "$ref": "#/components/headers/PrepaidCharged"
+          },
+          "X-RateLimit-Limit": {
+            "$ref": "#/components/headers/RateLimitLimit"
+          },
+          "X-RateLimit-Policy": {
+            "$ref": "#/components/headers/RateLimitPolicy"
+          },
+          "X-RateLimit-Remaining": {
+            "$ref": "#/components/headers/RateLimitRemaining"
+          },
+          "X-RateLimit-Reset": {
+            "$ref": "#/components/headers/RateLimitReset"
+          },
+          "X-RateLimit-Scope": {
+            "$ref": "#/components/headers/RateLimitScope"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/PaymentRequiredError"
+            }
+          }
+        }
+      },
+      "X402Conflict": {
+        "description": "PAYMENT_IDENTIFIER_CONFLICT: the identifier, or the authorization, belongs to another request. PAYMENT_REPLAY_PENDING: the first request with this payment is still running; repeat it later. PAYMENT_OUTCOME_UNKNOWN: whether the payment was settled is not known yet; repeating the identical request gets the audio once the chain has told. Make no new payment without the user's approval. PREPAID_NONCE_REPLAYED: the prepaid nonce was spent before.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          },
+          "x-x402-balance": {
+            "$ref": "#/components/headers/PrepaidBalance"
+          },
+          "x-x402-charged": {
+            "$ref": "#/components/headers/PrepaidCharged"
+          },
+          "X-RateLimit-Limit": {
+            "$ref": "#/components/headers/RateLimitLimit"
+          },
+          "X-RateLimit-Policy": {
+            "$ref": "#/components/headers/RateLimitPolicy"
+          },
+          "X-RateLimit-Remaining": {
+            "$ref": "#/components/headers/RateLimitRemaining"
+          },
+          "X-RateLimit-Reset": {
+            "$ref": "#/components/headers/RateLimitReset"
+          },
+          "X-RateLimit-Scope": {
+            "$ref": "#/components/headers/RateLimitScope"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/X402ConflictError"
+            }
+          }
+        }
+      },
+      "X402Failed": {
+        "description": "TTS_UPSTREAM_ERROR: the speech provider failed. PAYMENT_ERROR: the payment service or the chain can't be reached, or answers nonsense. Nothing was settled or charged.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          },
+          "x-x402-balance": {
+            "$ref": "#/components/headers/PrepaidBalance"
+          },
+          "x-x402-charged": {
+            "$ref": "#/components/headers/PrepaidCharged"
+          },
+          "X-RateLimit-Limit": {
+            "$ref": "#/components/headers/RateLimitLimit"
+          },
+          "X-RateLimit-Policy": {
+            "$ref": "#/components/headers/RateLimitPolicy"
+          },
+          "X-RateLimit-Remaining": {
+            "$ref": "#/components/headers/RateLimitRemaining"
+          },
+          "X-RateLimit-Reset": {
+            "$ref": "#/components/headers/RateLimitReset"
+          },
+          "X-RateLimit-Scope": {
+            "$ref": "#/components/headers/RateLimitScope"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/SpeechFailedError"
+            }
+          }
+        }
+      },
+      "X402Unavailable": {
+        "description": "A part that the request needs is not set up, too slow or not reachable, or the audio of a paid request can't be stored or read now. Nothing was settled or charged by this request.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          },
+          "Retry-After": {
+            "$ref": "#/components/headers/OptionalRetryAfter"
+          },
+          "x-x402-balance": {
+            "$ref": "#/components/headers/PrepaidBalance"
+          },
+          "x-x402-charged": {
+            "$ref": "#/components/headers/PrepaidCharged"
+          },
+          "X-RateLimit-Limit": {
+            "$ref": "#/components/headers/RateLimitLimit"
+          },
+          "X-RateLimit-Policy": {
+            "$ref": "#/components/headers/RateLimitPolicy"
+          },
+          "X-RateLimit-Remaining": {
+            "$ref": "#/components/headers/RateLimitRemaining"
+          },
+          "X-RateLimit-Reset": {
+            "$ref": "#/components/headers/RateLimitReset"
+          },
+          "X-RateLimit-Scope": {
+            "$ref": "#/components/headers/RateLimitScope"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/X402UnavailableError"
             }
           }
         }
@@ -2201,21 +2893,6 @@ export const document: OpenApiDocument = {
           }
         }
       },
-      "NotConfigured": {
-        "description": "A part that this operation needs is not set up or not reachable; `details` tells how to repair it.",
-        "headers": {
-          "x-trace-id": {
-            "$ref": "#/components/headers/TraceId"
-          }
-        },
-        "content": {
-          "application/json": {
-            "schema": {
-              "$ref": "#/components/schemas/ConfigError"
-            }
-          }
-        }
-      },
       "FeedbackRateLimited": {
         "description": "Too many requests from this address (RATE_LIMITED), or the wallet has sent 5 pieces of feedback within the last 24 hours (FEEDBACK_RATE_LIMITED); then the challenge stays usable until it expires.",
         "headers": {
@@ -2299,6 +2976,21 @@ export const document: OpenApiDocument = {
           },
           "X-RateLimit-Scope": {
             "$ref": "#/components/headers/RateLimitScope"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/ConfigError"
+            }
+          }
+        }
+      },
+      "NotConfigured": {
+        "description": "A part that this operation needs is not set up or not reachable; `details` tells how to repair it.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
           }
         },
         "content": {
@@ -2878,171 +3570,6 @@ export const document: OpenApiDocument = {
           }
         }
       },
-      "CreditAccount": {
-        "type": "object",
-        "required": [
-          "accountId",
-          "balanceMicroUsd",
-          "balanceUsd",
-          "currency"
-        ],
-        "properties": {
-          "accountId": {
-            "type": "string",
-            "example": "3b241101-e2bb-4255-8caf-4136c566a962"
-          },
-          "balanceMicroUsd": {
-            "$ref": "#/components/schemas/MicroUsd"
-          },
-          "balanceUsd": {
-            "$ref": "#/components/schemas/Usd"
-          },
-          "currency": {
-            "type": "string",
-            "enum": [
-              "USD"
-            ]
-          }
-        }
-      },
-      "TopUpStatus": {
-        "type": "object",
-        "required": [
-          "accountId",
-          "balanceMicroUsd",
-          "balanceUsd",
-          "currency",
-          "status"
-        ],
-        "properties": {
-          "accountId": {
-            "type": "string"
-          },
-          "balanceMicroUsd": {
-            "$ref": "#/components/schemas/MicroUsd"
-          },
-          "balanceUsd": {
-            "$ref": "#/components/schemas/Usd"
-          },
-          "currency": {
-            "type": "string",
-            "enum": [
-              "USD"
-            ]
-          },
-          "status": {
-            "type": "string",
-            "enum": [
-              "active",
-              "not_found"
-            ]
-          },
-          "links": {
-            "type": "object",
-            "required": [
-              "credits"
-            ],
-            "properties": {
-              "credits": {
-                "type": "string",
-                "format": "uri"
-              }
-            }
-          }
-        }
-      },
-      "CreditRequired": {
-        "type": "object",
-        "required": [
-          "type",
-          "amount",
-          "currency",
-          "topUpUrl",
-          "creditAccount",
-          "error"
-        ],
-        "properties": {
-          "type": {
-            "type": "string",
-            "format": "uri",
-            "description": "Names the kind of problem."
-          },
-          "amount": {
-            "type": "string",
-            "description": "Cents to add so that this request can be paid, at least the smallest top-up.",
-            "pattern": "^\\d+$",
-            "example": "500"
-          },
-          "currency": {
-            "type": "string",
-            "enum": [
-              "usd"
-            ]
-          },
-          "topUpUrl": {
-            "type": "string",
-            "format": "uri",
-            "example": "http://127.0.0.1:8080/top-up?amount=500"
-          },
-          "creditAccount": {
-            "type": "object",
-            "description": "How the account is named in a request.",
-            "required": [
-              "in",
-              "name",
-              "maxLength",
-              "description"
-            ],
-            "properties": {
-              "in": {
-                "type": "string",
-                "enum": [
-                  "header"
-                ]
-              },
-              "name": {
-                "type": "string",
-                "enum": [
-                  "x-credit-account"
-                ]
-              },
-              "maxLength": {
-                "type": "integer",
-                "enum": [
-                  128
-                ]
-              },
-              "description": {
-                "type": "string"
-              }
-            }
-          },
-          "error": {
-            "type": "object",
-            "required": [
-              "code",
-              "message",
-              "details"
-            ],
-            "properties": {
-              "code": {
-                "type": "string",
-                "enum": [
-                  "PAYMENT_REQUIRED"
-                ]
-              },
-              "message": {
-                "type": "string"
-              },
-              "details": {
-                "type": "object",
-                "nullable": true,
-                "additionalProperties": true
-              }
-            }
-          }
-        }
-      },
       "WalletAddress": {
         "type": "string",
         "description": "EVM address. Its letter case does not matter.",
@@ -3236,6 +3763,894 @@ export const document: OpenApiDocument = {
               "queued",
               "not_configured"
             ]
+          }
+        }
+      },
+      "CreditAccount": {
+        "type": "object",
+        "required": [
+          "accountId",
+          "balanceMicroUsd",
+          "balanceUsd",
+          "currency"
+        ],
+        "properties": {
+          "accountId": {
+            "type": "string",
+            "example": "3b241101-e2bb-4255-8caf-4136c566a962"
+          },
+          "balanceMicroUsd": {
+            "$ref": "#/components/schemas/MicroUsd"
+          },
+          "balanceUsd": {
+            "$ref": "#/components/schemas/Usd"
+          },
+          "currency": {
+            "type": "string",
+            "enum": [
+              "USD"
+            ]
+          }
+        }
+      },
+      "TopUpStatus": {
+        "type": "object",
+        "required": [
+          "accountId",
+          "balanceMicroUsd",
+          "balanceUsd",
+          "currency",
+          "status"
+        ],
+        "properties": {
+          "accountId": {
+            "type": "string"
+          },
+          "balanceMicroUsd": {
+            "$ref": "#/components/schemas/MicroUsd"
+          },
+          "balanceUsd": {
+            "$ref": "#/components/schemas/Usd"
+          },
+          "currency": {
+            "type": "string",
+            "enum": [
+              "USD"
+            ]
+          },
+          "status": {
+            "type": "string",
+            "enum": [
+              "active",
+              "not_found"
+            ]
+          },
+          "links": {
+            "type": "object",
+            "required": [
+              "credits"
+            ],
+            "properties": {
+              "credits": {
+                "type": "string",
+                "format": "uri"
+              }
+            }
+          }
+        }
+      },
+      "CreditRequired": {
+        "type": "object",
+        "required": [
+          "type",
+          "amount",
+          "currency",
+          "topUpUrl",
+          "creditAccount",
+          "error"
+        ],
+        "properties": {
+          "type": {
+            "type": "string",
+            "format": "uri",
+            "description": "Names the kind of problem."
+          },
+          "amount": {
+            "type": "string",
+            "description": "Cents to add so that this request can be paid, at least the smallest top-up.",
+            "pattern": "^\\d+$",
+            "example": "500"
+          },
+          "currency": {
+            "type": "string",
+            "enum": [
+              "usd"
+            ]
+          },
+          "topUpUrl": {
+            "type": "string",
+            "format": "uri",
+            "example": "http://127.0.0.1:8080/top-up?amount=500"
+          },
+          "creditAccount": {
+            "type": "object",
+            "description": "How the account is named in a request.",
+            "required": [
+              "in",
+              "name",
+              "maxLength",
+              "description"
+            ],
+            "properties": {
+              "in": {
+                "type": "string",
+                "enum": [
+                  "header"
+                ]
+              },
+              "name": {
+                "type": "string",
+                "enum": [
+                  "x-credit-account"
+                ]
+              },
+              "maxLength": {
+                "type": "integer",
+                "enum": [
+                  128
+                ]
+              },
+              "description": {
+                "type": "string"
+              }
+            }
+          },
+          "error": {
+            "type": "object",
+            "required": [
+              "code",
+              "message",
+              "details"
+            ],
+            "properties": {
+              "code": {
+                "type": "string",
+                "enum": [
+                  "PAYMENT_REQUIRED"
+                ]
+              },
+              "message": {
+                "type": "string"
+              },
+              "details": {
+                "type": "object",
+                "nullable": true,
+                "additionalProperties": true
+              }
+            }
+          }
+        }
+      },
+      "X402TtsRequest": {
+        "description": "The text itself, or a quote with the text it was made for.",
+        "oneOf": [
+          {
+            "$ref": "#/components/schemas/QuotedTtsRequest"
+          },
+          {
+            "allOf": [
+              {
+                "$ref": "#/components/schemas/TtsRequest"
+              },
+              {
+                "not": {
+                  "type": "object",
+                  "required": [
+                    "quoteToken"
+                  ],
+                  "properties": {
+                    "quoteToken": {}
+                  }
+                }
+              }
+            ]
+          }
+        ]
+      },
+      "QuotedTtsRequest": {
+        "type": "object",
+        "required": [
+          "quoteToken"
+        ],
+        "properties": {
+          "quoteToken": {
+            "type": "string",
+            "description": "Token from POST /x402/tts/quote.",
+            "minLength": 1,
+            "maxLength": 4096
+          },
+          "text": {
+            "type": "string",
+            "description": "The quoted text. Omit it to get the challenge, send it with the payment. The SHA-256 of its trimmed UTF-8 must be the quoted one.",
+            "minLength": 1,
+            "maxLength": 4096,
+            "x-text": {
+              "cap": "model"
+            }
+          },
+          "model": {
+            "$ref": "#/components/schemas/ModelId"
+          },
+          "voice": {
+            "$ref": "#/components/schemas/VoiceId"
+          },
+          "speed": {
+            "$ref": "#/components/schemas/Speed"
+          }
+        }
+      },
+      "QuoteRequest": {
+        "type": "object",
+        "required": [
+          "textLength",
+          "textSha256"
+        ],
+        "properties": {
+          "textLength": {
+            "type": "integer",
+            "description": "Characters of the trimmed text, from 1 to the selected model's maxInputCharacters.",
+            "minimum": 1,
+            "example": 11
+          },
+          "textSha256": {
+            "type": "string",
+            "description": "SHA-256 of the trimmed text's UTF-8, in hexadecimal.",
+            "pattern": "^[a-fA-F0-9]{64}$"
+          },
+          "model": {
+            "$ref": "#/components/schemas/ModelId"
+          },
+          "voice": {
+            "$ref": "#/components/schemas/VoiceId"
+          },
+          "speed": {
+            "$ref": "#/components/schemas/Speed"
+          }
+        }
+      },
+      "Quote": {
+        "type": "object",
+        "required": [
+          "quoteId",
+          "quoteToken",
+          "textLength",
+          "textSha256",
+          "model",
+          "voice",
+          "speed",
+          "amountMicroUsd",
+          "amountUsd",
+          "network",
+          "payTo",
+          "issuedAt",
+          "expiresAt",
+          "paymentEndpoint"
+        ],
+        "properties": {
+          "quoteId": {
+            "type": "string",
+            "format": "uuid"
+          },
+          "quoteToken": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": 4096
+          },
+          "textLength": {
+            "type": "integer",
+            "minimum": 1,
+            "example": 11
+          },
+          "textSha256": {
+            "type": "string",
+            "pattern": "^[a-f0-9]{64}$"
+          },
+          "model": {
+            "type": "string",
+            "example": "provider-a/tts-1"
+          },
+          "voice": {
+            "type": "string",
+            "example": "provider-a_alloy"
+          },
+          "speed": {
+            "type": "number",
+            "example": 1
+          },
+          "amountMicroUsd": {
+            "type": "integer",
+            "format": "int64",
+            "minimum": 1,
+            "example": 198
+          },
+          "amountUsd": {
+            "$ref": "#/components/schemas/Usd"
+          },
+          "network": {
+            "type": "string",
+            "example": "eip155:8453"
+          },
+          "payTo": {
+            "$ref": "#/components/schemas/EvmAddress"
+          },
+          "issuedAt": {
+            "type": "string",
+            "format": "date-time"
+          },
+          "expiresAt": {
+            "type": "string",
+            "format": "date-time",
+            "description": "The quote is refused from this moment on."
+          },
+          "paymentEndpoint": {
+            "type": "string",
+            "enum": [
+              "/x402/tts"
+            ]
+          }
+        }
+      },
+      "EvmAddress": {
+        "type": "string",
+        "pattern": "^0x[a-fA-F0-9]{40}$",
+        "example": "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
+      },
+      "RotationStatus": {
+        "type": "string",
+        "enum": [
+          "current",
+          "next",
+          "retiring"
+        ]
+      },
+      "SignedServiceMetadata": {
+        "type": "object",
+        "required": [
+          "payload",
+          "signature"
+        ],
+        "properties": {
+          "payload": {
+            "$ref": "#/components/schemas/ServiceMetadata"
+          },
+          "signature": {
+            "type": "object",
+            "required": [
+              "algorithm",
+              "keyId",
+              "encoding",
+              "value"
+            ],
+            "properties": {
+              "algorithm": {
+                "type": "string",
+                "enum": [
+                  "ES256"
+                ]
+              },
+              "keyId": {
+                "type": "string"
+              },
+              "encoding": {
+                "type": "string",
+                "enum": [
+                  "base64url-ieee-p1363"
+                ]
+              },
+              "value": {
+                "type": "string",
+                "pattern": "^[A-Za-z0-9_-]{86}$"
+              }
+            }
+          }
+        }
+      },
+      "ServiceMetadata": {
+        "type": "object",
+        "required": [
+          "schemaVersion",
+          "service",
+          "protocol",
+          "payment",
+          "pricing",
+          "validity",
+          "trust",
+          "recovery",
+          "prepaid"
+        ],
+        "properties": {
+          "schemaVersion": {
+            "type": "string",
+            "enum": [
+              "1"
+            ]
+          },
+          "service": {
+            "type": "object",
+            "required": [
+              "name",
+              "origin",
+              "metadataUrl"
+            ],
+            "properties": {
+              "name": {
+                "type": "string"
+              },
+              "origin": {
+                "type": "string",
+                "format": "uri"
+              },
+              "metadataUrl": {
+                "type": "string",
+                "format": "uri"
+              }
+            }
+          },
+          "protocol": {
+            "type": "object",
+            "required": [
+              "name",
+              "version",
+              "scheme"
+            ],
+            "properties": {
+              "name": {
+                "type": "string",
+                "enum": [
+                  "x402"
+                ]
+              },
+              "version": {
+                "type": "integer",
+                "enum": [
+                  2
+                ]
+              },
+              "scheme": {
+                "type": "string",
+                "enum": [
+                  "exact"
+                ]
+              }
+            }
+          },
+          "payment": {
+            "type": "object",
+            "required": [
+              "network",
+              "asset",
+              "payees"
+            ],
+            "properties": {
+              "network": {
+                "type": "string",
+                "example": "eip155:8453"
+              },
+              "asset": {
+                "type": "object",
+                "required": [
+                  "address",
+                  "symbol",
+                  "name",
+                  "decimals"
+                ],
+                "properties": {
+                  "address": {
+                    "$ref": "#/components/schemas/EvmAddress"
+                  },
+                  "symbol": {
+                    "type": "string",
+                    "example": "USDC"
+                  },
+                  "name": {
+                    "type": "string",
+                    "example": "USD Coin"
+                  },
+                  "decimals": {
+                    "type": "integer",
+                    "minimum": 0,
+                    "example": 6
+                  }
+                }
+              },
+              "payees": {
+                "type": "array",
+                "items": {
+                  "type": "object",
+                  "required": [
+                    "address",
+                    "status",
+                    "validFrom",
+                    "validUntil"
+                  ],
+                  "properties": {
+                    "address": {
+                      "$ref": "#/components/schemas/EvmAddress"
+                    },
+                    "status": {
+                      "$ref": "#/components/schemas/RotationStatus"
+                    },
+                    "validFrom": {
+                      "type": "string",
+                      "format": "date-time"
+                    },
+                    "validUntil": {
+                      "type": "string",
+                      "format": "date-time",
+                      "nullable": true
+                    }
+                  }
+                }
+              }
+            }
+          },
+          "pricing": {
+            "type": "object",
+            "required": [
+              "currency",
+              "models",
+              "quoteEndpoint"
+            ],
+            "properties": {
+              "currency": {
+                "type": "string",
+                "enum": [
+                  "USD"
+                ]
+              },
+              "models": {
+                "type": "array",
+                "items": {
+                  "type": "object",
+                  "required": [
+                    "id",
+                    "provider",
+                    "billingUnit",
+                    "ratePerCharacterUsd",
+                    "maxCharactersPerRequest",
+                    "maxChargeUsd"
+                  ],
+                  "properties": {
+                    "id": {
+                      "type": "string",
+                      "example": "provider-a/tts-1"
+                    },
+                    "provider": {
+                      "type": "string",
+                      "example": "provider-a"
+                    },
+                    "billingUnit": {
+                      "type": "string",
+                      "enum": [
+                        "character"
+                      ]
+                    },
+                    "ratePerCharacterUsd": {
+                      "type": "string",
+                      "pattern": "^\\d+(\\.\\d+)?$",
+                      "example": "0.000018"
+                    },
+                    "maxCharactersPerRequest": {
+                      "type": "integer",
+                      "minimum": 1,
+                      "example": 4096
+                    },
+                    "maxChargeUsd": {
+                      "$ref": "#/components/schemas/Usd"
+                    }
+                  }
+                }
+              },
+              "quoteEndpoint": {
+                "type": "string",
+                "format": "uri"
+              }
+            }
+          },
+          "validity": {
+            "type": "object",
+            "required": [
+              "issuedAt",
+              "validFrom",
+              "validUntil"
+            ],
+            "properties": {
+              "issuedAt": {
+                "type": "string",
+                "format": "date-time"
+              },
+              "validFrom": {
+                "type": "string",
+                "format": "date-time"
+              },
+              "validUntil": {
+                "type": "string",
+                "format": "date-time"
+              }
+            }
+          },
+          "trust": {
+            "type": "object",
+            "required": [
+              "keys",
+              "rotationRule",
+              "bootstrapRule"
+            ],
+            "properties": {
+              "keys": {
+                "type": "array",
+                "items": {
+                  "type": "object",
+                  "required": [
+                    "keyId",
+                    "algorithm",
+                    "status",
+                    "publicKeyJwk",
+                    "validFrom",
+                    "validUntil"
+                  ],
+                  "properties": {
+                    "keyId": {
+                      "type": "string"
+                    },
+                    "algorithm": {
+                      "type": "string",
+                      "enum": [
+                        "ES256"
+                      ]
+                    },
+                    "status": {
+                      "$ref": "#/components/schemas/RotationStatus"
+                    },
+                    "publicKeyJwk": {
+                      "type": "object",
+                      "required": [
+                        "kty",
+                        "crv",
+                        "x",
+                        "y",
+                        "alg",
+                        "key_ops",
+                        "ext"
+                      ],
+                      "properties": {
+                        "kty": {
+                          "type": "string",
+                          "enum": [
+                            "EC"
+                          ]
+                        },
+                        "crv": {
+                          "type": "string",
+                          "enum": [
+                            "P-256"
+                          ]
+                        },
+                        "x": {
+                          "type": "string"
+                        },
+                        "y": {
+                          "type": "string"
+                        },
+                        "alg": {
+                          "type": "string",
+                          "enum": [
+                            "ES256"
+                          ]
+                        },
+                        "key_ops": {
+                          "type": "array",
+                          "items": {
+                            "type": "string",
+                            "enum": [
+                              "verify"
+                            ]
+                          }
+                        },
+                        "ext": {
+                          "type": "boolean",
+                          "enum": [
+                            true
+                          ]
+                        },
+                        "kid": {
+                          "type": "string"
+                        }
+                      }
+                    },
+                    "validFrom": {
+                      "type": "string",
+                      "format": "date-time"
+                    },
+                    "validUntil": {
+                      "type": "string",
+                      "format": "date-time",
+                      "nullable": true
+                    }
+                  }
+                }
+              },
+              "rotationRule": {
+                "type": "string"
+              },
+              "bootstrapRule": {
+                "type": "string"
+              }
+            }
+          },
+          "recovery": {
+            "type": "object",
+            "required": [
+              "paymentIdentifierRequired",
+              "replayWindowSeconds",
+              "chargesFinal",
+              "refunds",
+              "unknownOutcomeCode",
+              "automaticRetryOnUnknownOutcome"
+            ],
+            "properties": {
+              "paymentIdentifierRequired": {
+                "type": "boolean",
+                "enum": [
+                  true
+                ]
+              },
+              "replayWindowSeconds": {
+                "type": "integer",
+                "minimum": 1,
+                "example": 86400
+              },
+              "chargesFinal": {
+                "type": "boolean",
+                "enum": [
+                  true
+                ]
+              },
+              "refunds": {
+                "type": "string",
+                "enum": [
+                  "none"
+                ]
+              },
+              "unknownOutcomeCode": {
+                "type": "string",
+                "enum": [
+                  "PAYMENT_OUTCOME_UNKNOWN"
+                ]
+              },
+              "automaticRetryOnUnknownOutcome": {
+                "type": "boolean",
+                "enum": [
+                  false
+                ]
+              }
+            }
+          },
+          "prepaid": {
+            "type": "object",
+            "required": [
+              "supported",
+              "depositEndpoint",
+              "balanceEndpoint",
+              "accountIdentity",
+              "authentication",
+              "minDepositMicroUsd",
+              "maxDepositMicroUsd",
+              "withdrawable",
+              "settlementPerRequest"
+            ],
+            "properties": {
+              "supported": {
+                "type": "boolean",
+                "enum": [
+                  true
+                ]
+              },
+              "depositEndpoint": {
+                "type": "string",
+                "format": "uri"
+              },
+              "balanceEndpoint": {
+                "type": "string"
+              },
+              "accountIdentity": {
+                "type": "string",
+                "enum": [
+                  "payer_evm_address"
+                ]
+              },
+              "authentication": {
+                "type": "object",
+                "required": [
+                  "scheme",
+                  "primaryType",
+                  "domainName",
+                  "domainVersion",
+                  "chainId",
+                  "headers",
+                  "signatureTtlSeconds",
+                  "smartAccountSignaturesSupported"
+                ],
+                "properties": {
+                  "scheme": {
+                    "type": "string",
+                    "enum": [
+                      "eip712"
+                    ]
+                  },
+                  "primaryType": {
+                    "type": "string",
+                    "enum": [
+                      "PrepaidRequest"
+                    ]
+                  },
+                  "domainName": {
+                    "type": "string",
+                    "example": "speechgate-Prepaid"
+                  },
+                  "domainVersion": {
+                    "type": "string",
+                    "enum": [
+                      "1"
+                    ]
+                  },
+                  "chainId": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "example": 8453
+                  },
+                  "headers": {
+                    "type": "array",
+                    "items": {
+                      "type": "string"
+                    }
+                  },
+                  "signatureTtlSeconds": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "example": 120
+                  },
+                  "smartAccountSignaturesSupported": {
+                    "type": "boolean",
+                    "enum": [
+                      false
+                    ]
+                  }
+                }
+              },
+              "minDepositMicroUsd": {
+                "type": "integer",
+                "minimum": 1,
+                "example": 100000
+              },
+              "maxDepositMicroUsd": {
+                "type": "integer",
+                "minimum": 1,
+                "example": 100000000
+              },
+              "withdrawable": {
+                "type": "boolean",
+                "enum": [
+                  false
+                ]
+              },
+              "settlementPerRequest": {
+                "type": "boolean",
+                "enum": [
+                  false
+                ]
+              }
+            }
           }
         }
       },
@@ -3664,29 +5079,6 @@ export const document: OpenApiDocument = {
           }
         ]
       },
-      "ConfigError": {
-        "allOf": [
-          {
-            "$ref": "#/components/schemas/StructuredError"
-          },
-          {
-            "type": "object",
-            "properties": {
-              "error": {
-                "type": "object",
-                "properties": {
-                  "code": {
-                    "type": "string",
-                    "enum": [
-                      "CONFIG_ERROR"
-                    ]
-                  }
-                }
-              }
-            }
-          }
-        ]
-      },
       "InvalidFeedbackError": {
         "allOf": [
           {
@@ -3800,6 +5192,163 @@ export const document: OpenApiDocument = {
                     "enum": [
                       "RATE_LIMITED",
                       "FEEDBACK_RATE_LIMITED"
+                    ]
+                  }
+                }
+              }
+            }
+          }
+        ]
+      },
+      "ConfigError": {
+        "allOf": [
+          {
+            "$ref": "#/components/schemas/StructuredError"
+          },
+          {
+            "type": "object",
+            "properties": {
+              "error": {
+                "type": "object",
+                "properties": {
+                  "code": {
+                    "type": "string",
+                    "enum": [
+                      "CONFIG_ERROR"
+                    ]
+                  }
+                }
+              }
+            }
+          }
+        ]
+      },
+      "InvalidQuoteRequestError": {
+        "allOf": [
+          {
+            "$ref": "#/components/schemas/StructuredError"
+          },
+          {
+            "type": "object",
+            "properties": {
+              "error": {
+                "type": "object",
+                "properties": {
+                  "code": {
+                    "type": "string",
+                    "enum": [
+                      "INVALID_JSON",
+                      "INVALID_REQUEST",
+                      "UNKNOWN_TTS_MODEL",
+                      "INVALID_VOICE",
+                      "INVALID_SPEED",
+                      "TEXT_TOO_LONG"
+                    ]
+                  }
+                }
+              }
+            }
+          }
+        ]
+      },
+      "InvalidX402RequestError": {
+        "allOf": [
+          {
+            "$ref": "#/components/schemas/StructuredError"
+          },
+          {
+            "type": "object",
+            "properties": {
+              "error": {
+                "type": "object",
+                "properties": {
+                  "code": {
+                    "type": "string",
+                    "enum": [
+                      "INVALID_JSON",
+                      "INVALID_REQUEST",
+                      "UNKNOWN_TTS_MODEL",
+                      "INVALID_VOICE",
+                      "INVALID_SPEED",
+                      "INVALID_PAYMENT_PAYLOAD",
+                      "INVALID_QUOTE",
+                      "QUOTE_EXPIRED",
+                      "QUOTE_BODY_MISMATCH"
+                    ]
+                  }
+                }
+              }
+            }
+          }
+        ]
+      },
+      "PaymentRequiredError": {
+        "allOf": [
+          {
+            "$ref": "#/components/schemas/StructuredError"
+          },
+          {
+            "type": "object",
+            "properties": {
+              "error": {
+                "type": "object",
+                "properties": {
+                  "code": {
+                    "type": "string",
+                    "enum": [
+                      "PAYMENT_REQUIRED"
+                    ]
+                  }
+                }
+              }
+            }
+          }
+        ]
+      },
+      "X402ConflictError": {
+        "allOf": [
+          {
+            "$ref": "#/components/schemas/StructuredError"
+          },
+          {
+            "type": "object",
+            "properties": {
+              "error": {
+                "type": "object",
+                "properties": {
+                  "code": {
+                    "type": "string",
+                    "enum": [
+                      "PAYMENT_IDENTIFIER_CONFLICT",
+                      "PAYMENT_REPLAY_PENDING",
+                      "PAYMENT_OUTCOME_UNKNOWN",
+                      "PREPAID_NONCE_REPLAYED"
+                    ]
+                  }
+                }
+              }
+            }
+          }
+        ]
+      },
+      "X402UnavailableError": {
+        "allOf": [
+          {
+            "$ref": "#/components/schemas/StructuredError"
+          },
+          {
+            "type": "object",
+            "properties": {
+              "error": {
+                "type": "object",
+                "properties": {
+                  "code": {
+                    "type": "string",
+                    "enum": [
+                      "TTS_UNAVAILABLE",
+                      "TTS_PROVIDER_NOT_CONFIGURED",
+                      "CONFIG_ERROR",
+                      "REPLAY_CACHE_UNAVAILABLE"
                     ]
                   }
                 }

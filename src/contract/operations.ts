@@ -18,14 +18,20 @@ import type {
   Health,
   InternalError,
   InvalidFeedbackError,
+  InvalidQuoteRequestError,
   InvalidRequestError,
   InvalidSpeechRequestError,
+  InvalidX402RequestError,
   JobNotReadyError,
   NotFoundError,
   OpenApiDocument,
   PaymentError,
+  PaymentRequiredError,
+  Quote,
+  QuoteRequest,
   RateLimitedError,
   RequestTooLargeError,
+  SignedServiceMetadata,
   SpeechFailedError,
   SpeechUnavailableError,
   TextTooLongError,
@@ -37,6 +43,9 @@ import type {
   UnknownModelError,
   UnsupportedContentTypeError,
   VoicesResponse,
+  X402ConflictError,
+  X402TtsRequest,
+  X402UnavailableError,
   operations,
 } from './types.ts';
 
@@ -59,6 +68,15 @@ export interface CatalogOperations {
 
   /** GET /tts/voices — Voices of one model */
   listVoices(request: ListVoicesRequest, context: OperationContext): Promise<ListVoicesResult>;
+}
+
+/** Feedback that a wallet signs, and that reaches a person. */
+export interface FeedbackOperations {
+  /** POST /feedback/challenge — Get the message to sign for a piece of feedback */
+  createFeedbackChallenge(request: CreateFeedbackChallengeRequest, context: OperationContext): Promise<CreateFeedbackChallengeResult>;
+
+  /** POST /feedback — Send signed feedback */
+  submitFeedback(request: SubmitFeedbackRequest, context: OperationContext): Promise<SubmitFeedbackResult>;
 }
 
 /** Text to speech, paid from a card-credit account. */
@@ -100,24 +118,31 @@ export interface CreditsOperations {
   getCredits(request: GetCreditsRequest, context: OperationContext): Promise<GetCreditsResult>;
 }
 
-/** Feedback that a wallet signs, and that reaches a person. */
-export interface FeedbackOperations {
-  /** POST /feedback/challenge — Get the message to sign for a piece of feedback */
-  createFeedbackChallenge(request: CreateFeedbackChallengeRequest, context: OperationContext): Promise<CreateFeedbackChallengeResult>;
+/** Text to speech paid in USDC under x402 version 2, quotes, and the signed metadata of the service. */
+export interface X402Operations {
+  /** GET /.well-known/x402-service-metadata — Signed metadata of payment, prices and keys */
+  getServiceMetadata(request: GetServiceMetadataRequest, context: OperationContext): Promise<GetServiceMetadataResult>;
 
-  /** POST /feedback — Send signed feedback */
-  submitFeedback(request: SubmitFeedbackRequest, context: OperationContext): Promise<SubmitFeedbackResult>;
+  /** POST /x402/tts/quote — Price a text without sending it */
+  createQuote(request: CreateQuoteRequest, context: OperationContext): Promise<CreateQuoteResult>;
+
+  /** GET /x402/tts — Speak a text given in the query, paid in USDC */
+  getX402Speech(request: GetX402SpeechRequest, context: OperationContext): Promise<GetX402SpeechResult>;
+
+  /** POST /x402/tts — Speak a text, paid in USDC */
+  createX402Speech(request: CreateX402SpeechRequest, context: OperationContext): Promise<CreateX402SpeechResult>;
 }
 
 /** Every operation of the contract, by tag. */
 export interface Operations {
   service: ServiceOperations;
   catalog: CatalogOperations;
+  feedback: FeedbackOperations;
   speech: SpeechOperations;
   jobs: JobsOperations;
   topUp: TopUpOperations;
   credits: CreditsOperations;
-  feedback: FeedbackOperations;
+  x402: X402Operations;
 }
 
 /** The most general result, to which each operation's own is assignable. */
@@ -141,14 +166,23 @@ export type DeclaredErrorCode =
   | 'FEEDBACK_SIGNATURE_INVALID'
   | 'INTERNAL_ERROR'
   | 'INVALID_JSON'
+  | 'INVALID_PAYMENT_PAYLOAD'
+  | 'INVALID_QUOTE'
   | 'INVALID_REQUEST'
   | 'INVALID_SPEED'
   | 'INVALID_VOICE'
   | 'JOB_NOT_READY'
   | 'NOT_FOUND'
   | 'PAYMENT_ERROR'
+  | 'PAYMENT_IDENTIFIER_CONFLICT'
+  | 'PAYMENT_OUTCOME_UNKNOWN'
+  | 'PAYMENT_REPLAY_PENDING'
   | 'PAYMENT_REQUIRED'
+  | 'PREPAID_NONCE_REPLAYED'
+  | 'QUOTE_BODY_MISMATCH'
+  | 'QUOTE_EXPIRED'
   | 'RATE_LIMITED'
+  | 'REPLAY_CACHE_UNAVAILABLE'
   | 'REQUEST_TOO_LARGE'
   | 'TEXT_TOO_LONG'
   | 'TTS_PROVIDER_NOT_CONFIGURED'
@@ -190,6 +224,42 @@ export type GetContractResult =
   | { status: 200; body: OpenApiDocument }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
   | { status: 500; body: InternalError };
+
+export type GetServiceMetadataRequest = Record<never, never>;
+
+export type GetServiceMetadataResult =
+  | { status: 200; headers: { 'cache-control': string }; body: SignedServiceMetadata }
+  | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 500; body: InternalError }
+  | { status: 503; body: ConfigError };
+
+export interface CreateFeedbackChallengeRequest {
+  body: FeedbackChallengeRequest;
+}
+
+export type CreateFeedbackChallengeResult =
+  | { status: 200; body: FeedbackChallenge }
+  | { status: 400; body: InvalidFeedbackError }
+  | { status: 413; body: RequestTooLargeError }
+  | { status: 415; body: UnsupportedContentTypeError }
+  | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 500; body: InternalError }
+  | { status: 503; body: ConfigError };
+
+export interface SubmitFeedbackRequest {
+  body: FeedbackSubmission;
+}
+
+export type SubmitFeedbackResult =
+  | { status: 201; body: FeedbackReceipt }
+  | { status: 400; body: FeedbackRefusedError }
+  | { status: 401; body: FeedbackSignatureError }
+  | { status: 409; body: FeedbackReplayedError }
+  | { status: 413; body: RequestTooLargeError }
+  | { status: 415; body: UnsupportedContentTypeError }
+  | { status: 429; headers: { 'retry-after': number }; body: FeedbackRateLimitedError }
+  | { status: 500; body: InternalError }
+  | { status: 503; body: ConfigError };
 
 export type ListModelsRequest = Record<never, never>;
 
@@ -446,30 +516,149 @@ export type GetCreditsResult =
   | { status: 500; body: InternalError }
   | { status: 503; body: ConfigError };
 
-export interface CreateFeedbackChallengeRequest {
-  body: FeedbackChallengeRequest;
+export interface CreateQuoteRequest {
+  body: QuoteRequest;
 }
 
-export type CreateFeedbackChallengeResult =
-  | { status: 200; body: FeedbackChallenge }
-  | { status: 400; body: InvalidFeedbackError }
+export type CreateQuoteResult =
+  | { status: 200; body: Quote }
+  | { status: 400; body: InvalidQuoteRequestError }
   | { status: 413; body: RequestTooLargeError }
   | { status: 415; body: UnsupportedContentTypeError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
   | { status: 500; body: InternalError }
   | { status: 503; body: ConfigError };
 
-export interface SubmitFeedbackRequest {
-  body: FeedbackSubmission;
+export interface GetX402SpeechRequest {
+  query: {
+    /** The text, 1 to 1500 characters after trimming. Send longer texts with POST. */
+    text: string;
+    /** Provider-qualified model id; the catalog's default model when omitted. */
+    model?: string;
+    /** Voice id; the model's default voice when omitted. */
+    voice?: string;
+    /** A plain decimal. */
+    speed?: number;
+  };
+  headers: {
+    /** Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. `accepted` is the chosen entry of the challenge's `accepts`, unmodified; `extensions` holds the required Payment Identifier, 16 to 128 characters of `A-Z a-z 0-9 _ -`. Can't be combined with the x-x402 headers. */
+    'payment-signature'?: string;
+    /** EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
+    'x-x402-account'?: string;
+    /** Unique for each request, 1 to 128 visible ASCII characters. */
+    'x-x402-nonce'?: string;
+    /** Unix seconds at which the signature expires, at most 120 from now. */
+    'x-x402-expiry'?: string;
+    /** The most that may be spent, in micro-USD. */
+    'x-x402-max-amount'?: string;
+    /** EIP-712 signature of the PrepaidRequest by the account. */
+    'x-x402-signature'?: string;
+  };
 }
 
-export type SubmitFeedbackResult =
-  | { status: 201; body: FeedbackReceipt }
-  | { status: 400; body: FeedbackRefusedError }
-  | { status: 401; body: FeedbackSignatureError }
-  | { status: 409; body: FeedbackReplayedError }
-  | { status: 413; body: RequestTooLargeError }
-  | { status: 415; body: UnsupportedContentTypeError }
-  | { status: 429; headers: { 'retry-after': number }; body: FeedbackRateLimitedError }
+export type GetX402SpeechResult =
+  | {
+      status: 200;
+      headers: {
+        'cache-control': string;
+        'payment-response'?: string;
+        'x-payment-identifier'?: string;
+        'x-idempotent-replay'?: boolean;
+        'x-x402-balance'?: bigint;
+        'x-x402-charged'?: bigint;
+      };
+      body: AudioBody;
+    }
+  | { status: 400; body: InvalidX402RequestError }
+  | { status: 401; body: UnauthorizedError }
+  | {
+      status: 402;
+      headers: {
+        'cache-control': 'no-store';
+        'payment-required'?: string;
+        'x-x402-balance'?: bigint;
+        'x-x402-charged'?: bigint;
+      };
+      body: PaymentRequiredError;
+    }
+  | {
+      status: 409;
+      headers?: { 'x-x402-balance'?: bigint; 'x-x402-charged'?: bigint };
+      body: X402ConflictError;
+    }
+  | { status: 413; body: TextTooLongError }
+  | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
   | { status: 500; body: InternalError }
-  | { status: 503; body: ConfigError };
+  | {
+      status: 502;
+      headers?: { 'x-x402-balance'?: bigint; 'x-x402-charged'?: bigint };
+      body: SpeechFailedError;
+    }
+  | {
+      status: 503;
+      headers?: { 'retry-after'?: number; 'x-x402-balance'?: bigint; 'x-x402-charged'?: bigint };
+      body: X402UnavailableError;
+    };
+
+export interface CreateX402SpeechRequest {
+  headers: {
+    /** Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. `accepted` is the chosen entry of the challenge's `accepts`, unmodified; `extensions` holds the required Payment Identifier, 16 to 128 characters of `A-Z a-z 0-9 _ -`. Can't be combined with the x-x402 headers. */
+    'payment-signature'?: string;
+    /** EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
+    'x-x402-account'?: string;
+    /** Unique for each request, 1 to 128 visible ASCII characters. */
+    'x-x402-nonce'?: string;
+    /** Unix seconds at which the signature expires, at most 120 from now. */
+    'x-x402-expiry'?: string;
+    /** The most that may be spent, in micro-USD. */
+    'x-x402-max-amount'?: string;
+    /** EIP-712 signature of the PrepaidRequest by the account. */
+    'x-x402-signature'?: string;
+  };
+  body: X402TtsRequest;
+}
+
+export type CreateX402SpeechResult =
+  | {
+      status: 200;
+      headers: {
+        'cache-control': string;
+        'payment-response'?: string;
+        'x-payment-identifier'?: string;
+        'x-idempotent-replay'?: boolean;
+        'x-x402-balance'?: bigint;
+        'x-x402-charged'?: bigint;
+      };
+      body: AudioBody;
+    }
+  | { status: 400; body: InvalidX402RequestError }
+  | { status: 401; body: UnauthorizedError }
+  | {
+      status: 402;
+      headers: {
+        'cache-control': 'no-store';
+        'payment-required'?: string;
+        'x-x402-balance'?: bigint;
+        'x-x402-charged'?: bigint;
+      };
+      body: PaymentRequiredError;
+    }
+  | {
+      status: 409;
+      headers?: { 'x-x402-balance'?: bigint; 'x-x402-charged'?: bigint };
+      body: X402ConflictError;
+    }
+  | { status: 413; body: TextTooLongError }
+  | { status: 415; body: UnsupportedContentTypeError }
+  | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 500; body: InternalError }
+  | {
+      status: 502;
+      headers?: { 'x-x402-balance'?: bigint; 'x-x402-charged'?: bigint };
+      body: SpeechFailedError;
+    }
+  | {
+      status: 503;
+      headers?: { 'retry-after'?: number; 'x-x402-balance'?: bigint; 'x-x402-charged'?: bigint };
+      body: X402UnavailableError;
+    };

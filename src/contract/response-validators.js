@@ -976,8 +976,8 @@ validate16.errors = vErrors;
 return errors === 0;
 }
 
-export const listModels200Body0 = validate17;
-const schema18 = {"type":"object","required":["success","defaultModel","total","models"],"properties":{"success":{"type":"boolean","enum":[true]},"defaultModel":{"type":"string"},"total":{"type":"integer","minimum":0},"models":{"type":"array","items":{"type":"object","required":["id","provider","name","description","maxInputCharacters","defaultVoice","speed","pricing","voices","available"],"properties":{"id":{"type":"string"},"provider":{"type":"string"},"name":{"type":"string"},"description":{"type":"string"},"maxInputCharacters":{"type":"integer","minimum":1},"defaultVoice":{"type":"string"},"speed":{"type":"object","required":["min","max","default"],"properties":{"min":{"type":"number","exclusiveMinimum":0},"max":{"type":"number","exclusiveMinimum":0},"default":{"type":"number","exclusiveMinimum":0}}},"pricing":{"type":"object","required":["currency","model","billingUnit","ratePerCharUsd","ratePerMillionCharsUsd","maxInputCharacters"],"properties":{"currency":{"type":"string","enum":["USD"]},"model":{"type":"string"},"billingUnit":{"type":"string","enum":["character"]},"ratePerCharUsd":{"type":"number","minimum":0},"ratePerMillionCharsUsd":{"type":"number","minimum":0},"maxInputCharacters":{"type":"integer","minimum":1}}},"voices":{"type":"array","items":{"type":"object","required":["id","provider","voice","model","name"],"properties":{"id":{"type":"string"},"provider":{"type":"string"},"voice":{"type":"string"},"model":{"type":"string"},"name":{"type":"string"}}}},"available":{"type":"boolean"}}}}}};
+export const getServiceMetadata200Headers = validate17;
+const schema18 = {"type":"object","required":["x-trace-id","cache-control"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string"}}};
 
 function validate17(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -985,21 +985,27 @@ let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if(((((data.success === undefined) && (missing0 = "success")) || ((data.defaultModel === undefined) && (missing0 = "defaultModel"))) || ((data.total === undefined) && (missing0 = "total"))) || ((data.models === undefined) && (missing0 = "models"))){
+if(((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))){
 validate17.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
-if(data.success !== undefined){
-let data0 = data.success;
+if(data["x-trace-id"] !== undefined){
+let data0 = data["x-trace-id"];
 const _errs1 = errors;
-if(typeof data0 !== "boolean"){
-validate17.errors = [{instancePath:instancePath+"/success",schemaPath:"#/properties/success/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+if(errors === _errs1){
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!(formats0.test(data0))){
+validate17.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
-if(!(data0 === true)){
-validate17.errors = [{instancePath:instancePath+"/success",schemaPath:"#/properties/success/enum",keyword:"enum",params:{allowedValues: schema18.properties.success.enum},message:"must be equal to one of the allowed values"}];
+}
+else {
+validate17.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
+}
+}
 }
 var valid0 = _errs1 === errors;
 }
@@ -1007,512 +1013,16 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.defaultModel !== undefined){
+if(data["cache-control"] !== undefined){
 const _errs3 = errors;
-if(typeof data.defaultModel !== "string"){
-validate17.errors = [{instancePath:instancePath+"/defaultModel",schemaPath:"#/properties/defaultModel/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(typeof data["cache-control"] !== "string"){
+validate17.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs3 === errors;
 }
 else {
 var valid0 = true;
-}
-if(valid0){
-if(data.total !== undefined){
-let data2 = data.total;
-const _errs5 = errors;
-if(!(((typeof data2 == "number") && (!(data2 % 1) && !isNaN(data2))) && (isFinite(data2)))){
-validate17.errors = [{instancePath:instancePath+"/total",schemaPath:"#/properties/total/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs5){
-if((typeof data2 == "number") && (isFinite(data2))){
-if(data2 < 0 || isNaN(data2)){
-validate17.errors = [{instancePath:instancePath+"/total",schemaPath:"#/properties/total/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-}
-}
-var valid0 = _errs5 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.models !== undefined){
-let data3 = data.models;
-const _errs7 = errors;
-if(errors === _errs7){
-if(Array.isArray(data3)){
-var valid1 = true;
-const len0 = data3.length;
-for(let i0=0; i0<len0; i0++){
-let data4 = data3[i0];
-const _errs9 = errors;
-if(errors === _errs9){
-if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
-let missing1;
-if(((((((((((data4.id === undefined) && (missing1 = "id")) || ((data4.provider === undefined) && (missing1 = "provider"))) || ((data4.name === undefined) && (missing1 = "name"))) || ((data4.description === undefined) && (missing1 = "description"))) || ((data4.maxInputCharacters === undefined) && (missing1 = "maxInputCharacters"))) || ((data4.defaultVoice === undefined) && (missing1 = "defaultVoice"))) || ((data4.speed === undefined) && (missing1 = "speed"))) || ((data4.pricing === undefined) && (missing1 = "pricing"))) || ((data4.voices === undefined) && (missing1 = "voices"))) || ((data4.available === undefined) && (missing1 = "available"))){
-validate17.errors = [{instancePath:instancePath+"/models/" + i0,schemaPath:"#/properties/models/items/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
-return false;
-}
-else {
-if(data4.id !== undefined){
-const _errs11 = errors;
-if(typeof data4.id !== "string"){
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/id",schemaPath:"#/properties/models/items/properties/id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid2 = _errs11 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data4.provider !== undefined){
-const _errs13 = errors;
-if(typeof data4.provider !== "string"){
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/provider",schemaPath:"#/properties/models/items/properties/provider/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid2 = _errs13 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data4.name !== undefined){
-const _errs15 = errors;
-if(typeof data4.name !== "string"){
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/name",schemaPath:"#/properties/models/items/properties/name/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid2 = _errs15 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data4.description !== undefined){
-const _errs17 = errors;
-if(typeof data4.description !== "string"){
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/description",schemaPath:"#/properties/models/items/properties/description/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid2 = _errs17 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data4.maxInputCharacters !== undefined){
-let data9 = data4.maxInputCharacters;
-const _errs19 = errors;
-if(!(((typeof data9 == "number") && (!(data9 % 1) && !isNaN(data9))) && (isFinite(data9)))){
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/maxInputCharacters",schemaPath:"#/properties/models/items/properties/maxInputCharacters/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs19){
-if((typeof data9 == "number") && (isFinite(data9))){
-if(data9 < 1 || isNaN(data9)){
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/maxInputCharacters",schemaPath:"#/properties/models/items/properties/maxInputCharacters/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
-return false;
-}
-}
-}
-var valid2 = _errs19 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data4.defaultVoice !== undefined){
-const _errs21 = errors;
-if(typeof data4.defaultVoice !== "string"){
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/defaultVoice",schemaPath:"#/properties/models/items/properties/defaultVoice/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid2 = _errs21 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data4.speed !== undefined){
-let data11 = data4.speed;
-const _errs23 = errors;
-if(errors === _errs23){
-if(data11 && typeof data11 == "object" && !Array.isArray(data11)){
-let missing2;
-if((((data11.min === undefined) && (missing2 = "min")) || ((data11.max === undefined) && (missing2 = "max"))) || ((data11.default === undefined) && (missing2 = "default"))){
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/speed",schemaPath:"#/properties/models/items/properties/speed/required",keyword:"required",params:{missingProperty: missing2},message:"must have required property '"+missing2+"'"}];
-return false;
-}
-else {
-if(data11.min !== undefined){
-let data12 = data11.min;
-const _errs25 = errors;
-if(errors === _errs25){
-if((typeof data12 == "number") && (isFinite(data12))){
-if(data12 <= 0 || isNaN(data12)){
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/speed/min",schemaPath:"#/properties/models/items/properties/speed/properties/min/exclusiveMinimum",keyword:"exclusiveMinimum",params:{comparison: ">", limit: 0},message:"must be > 0"}];
-return false;
-}
-}
-else {
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/speed/min",schemaPath:"#/properties/models/items/properties/speed/properties/min/type",keyword:"type",params:{type: "number"},message:"must be number"}];
-return false;
-}
-}
-var valid3 = _errs25 === errors;
-}
-else {
-var valid3 = true;
-}
-if(valid3){
-if(data11.max !== undefined){
-let data13 = data11.max;
-const _errs27 = errors;
-if(errors === _errs27){
-if((typeof data13 == "number") && (isFinite(data13))){
-if(data13 <= 0 || isNaN(data13)){
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/speed/max",schemaPath:"#/properties/models/items/properties/speed/properties/max/exclusiveMinimum",keyword:"exclusiveMinimum",params:{comparison: ">", limit: 0},message:"must be > 0"}];
-return false;
-}
-}
-else {
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/speed/max",schemaPath:"#/properties/models/items/properties/speed/properties/max/type",keyword:"type",params:{type: "number"},message:"must be number"}];
-return false;
-}
-}
-var valid3 = _errs27 === errors;
-}
-else {
-var valid3 = true;
-}
-if(valid3){
-if(data11.default !== undefined){
-let data14 = data11.default;
-const _errs29 = errors;
-if(errors === _errs29){
-if((typeof data14 == "number") && (isFinite(data14))){
-if(data14 <= 0 || isNaN(data14)){
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/speed/default",schemaPath:"#/properties/models/items/properties/speed/properties/default/exclusiveMinimum",keyword:"exclusiveMinimum",params:{comparison: ">", limit: 0},message:"must be > 0"}];
-return false;
-}
-}
-else {
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/speed/default",schemaPath:"#/properties/models/items/properties/speed/properties/default/type",keyword:"type",params:{type: "number"},message:"must be number"}];
-return false;
-}
-}
-var valid3 = _errs29 === errors;
-}
-else {
-var valid3 = true;
-}
-}
-}
-}
-}
-else {
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/speed",schemaPath:"#/properties/models/items/properties/speed/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid2 = _errs23 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data4.pricing !== undefined){
-let data15 = data4.pricing;
-const _errs31 = errors;
-if(errors === _errs31){
-if(data15 && typeof data15 == "object" && !Array.isArray(data15)){
-let missing3;
-if(((((((data15.currency === undefined) && (missing3 = "currency")) || ((data15.model === undefined) && (missing3 = "model"))) || ((data15.billingUnit === undefined) && (missing3 = "billingUnit"))) || ((data15.ratePerCharUsd === undefined) && (missing3 = "ratePerCharUsd"))) || ((data15.ratePerMillionCharsUsd === undefined) && (missing3 = "ratePerMillionCharsUsd"))) || ((data15.maxInputCharacters === undefined) && (missing3 = "maxInputCharacters"))){
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing",schemaPath:"#/properties/models/items/properties/pricing/required",keyword:"required",params:{missingProperty: missing3},message:"must have required property '"+missing3+"'"}];
-return false;
-}
-else {
-if(data15.currency !== undefined){
-let data16 = data15.currency;
-const _errs33 = errors;
-if(typeof data16 !== "string"){
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/currency",schemaPath:"#/properties/models/items/properties/pricing/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(data16 === "USD")){
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/currency",schemaPath:"#/properties/models/items/properties/pricing/properties/currency/enum",keyword:"enum",params:{allowedValues: schema18.properties.models.items.properties.pricing.properties.currency.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid4 = _errs33 === errors;
-}
-else {
-var valid4 = true;
-}
-if(valid4){
-if(data15.model !== undefined){
-const _errs35 = errors;
-if(typeof data15.model !== "string"){
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/model",schemaPath:"#/properties/models/items/properties/pricing/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid4 = _errs35 === errors;
-}
-else {
-var valid4 = true;
-}
-if(valid4){
-if(data15.billingUnit !== undefined){
-let data18 = data15.billingUnit;
-const _errs37 = errors;
-if(typeof data18 !== "string"){
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/billingUnit",schemaPath:"#/properties/models/items/properties/pricing/properties/billingUnit/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(data18 === "character")){
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/billingUnit",schemaPath:"#/properties/models/items/properties/pricing/properties/billingUnit/enum",keyword:"enum",params:{allowedValues: schema18.properties.models.items.properties.pricing.properties.billingUnit.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid4 = _errs37 === errors;
-}
-else {
-var valid4 = true;
-}
-if(valid4){
-if(data15.ratePerCharUsd !== undefined){
-let data19 = data15.ratePerCharUsd;
-const _errs39 = errors;
-if(errors === _errs39){
-if((typeof data19 == "number") && (isFinite(data19))){
-if(data19 < 0 || isNaN(data19)){
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/ratePerCharUsd",schemaPath:"#/properties/models/items/properties/pricing/properties/ratePerCharUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-}
-else {
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/ratePerCharUsd",schemaPath:"#/properties/models/items/properties/pricing/properties/ratePerCharUsd/type",keyword:"type",params:{type: "number"},message:"must be number"}];
-return false;
-}
-}
-var valid4 = _errs39 === errors;
-}
-else {
-var valid4 = true;
-}
-if(valid4){
-if(data15.ratePerMillionCharsUsd !== undefined){
-let data20 = data15.ratePerMillionCharsUsd;
-const _errs41 = errors;
-if(errors === _errs41){
-if((typeof data20 == "number") && (isFinite(data20))){
-if(data20 < 0 || isNaN(data20)){
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/ratePerMillionCharsUsd",schemaPath:"#/properties/models/items/properties/pricing/properties/ratePerMillionCharsUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-}
-else {
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/ratePerMillionCharsUsd",schemaPath:"#/properties/models/items/properties/pricing/properties/ratePerMillionCharsUsd/type",keyword:"type",params:{type: "number"},message:"must be number"}];
-return false;
-}
-}
-var valid4 = _errs41 === errors;
-}
-else {
-var valid4 = true;
-}
-if(valid4){
-if(data15.maxInputCharacters !== undefined){
-let data21 = data15.maxInputCharacters;
-const _errs43 = errors;
-if(!(((typeof data21 == "number") && (!(data21 % 1) && !isNaN(data21))) && (isFinite(data21)))){
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/maxInputCharacters",schemaPath:"#/properties/models/items/properties/pricing/properties/maxInputCharacters/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs43){
-if((typeof data21 == "number") && (isFinite(data21))){
-if(data21 < 1 || isNaN(data21)){
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/maxInputCharacters",schemaPath:"#/properties/models/items/properties/pricing/properties/maxInputCharacters/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
-return false;
-}
-}
-}
-var valid4 = _errs43 === errors;
-}
-else {
-var valid4 = true;
-}
-}
-}
-}
-}
-}
-}
-}
-else {
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing",schemaPath:"#/properties/models/items/properties/pricing/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid2 = _errs31 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data4.voices !== undefined){
-let data22 = data4.voices;
-const _errs45 = errors;
-if(errors === _errs45){
-if(Array.isArray(data22)){
-var valid5 = true;
-const len1 = data22.length;
-for(let i1=0; i1<len1; i1++){
-let data23 = data22[i1];
-const _errs47 = errors;
-if(errors === _errs47){
-if(data23 && typeof data23 == "object" && !Array.isArray(data23)){
-let missing4;
-if((((((data23.id === undefined) && (missing4 = "id")) || ((data23.provider === undefined) && (missing4 = "provider"))) || ((data23.voice === undefined) && (missing4 = "voice"))) || ((data23.model === undefined) && (missing4 = "model"))) || ((data23.name === undefined) && (missing4 = "name"))){
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/voices/" + i1,schemaPath:"#/properties/models/items/properties/voices/items/required",keyword:"required",params:{missingProperty: missing4},message:"must have required property '"+missing4+"'"}];
-return false;
-}
-else {
-if(data23.id !== undefined){
-const _errs49 = errors;
-if(typeof data23.id !== "string"){
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/voices/" + i1+"/id",schemaPath:"#/properties/models/items/properties/voices/items/properties/id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid6 = _errs49 === errors;
-}
-else {
-var valid6 = true;
-}
-if(valid6){
-if(data23.provider !== undefined){
-const _errs51 = errors;
-if(typeof data23.provider !== "string"){
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/voices/" + i1+"/provider",schemaPath:"#/properties/models/items/properties/voices/items/properties/provider/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid6 = _errs51 === errors;
-}
-else {
-var valid6 = true;
-}
-if(valid6){
-if(data23.voice !== undefined){
-const _errs53 = errors;
-if(typeof data23.voice !== "string"){
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/voices/" + i1+"/voice",schemaPath:"#/properties/models/items/properties/voices/items/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid6 = _errs53 === errors;
-}
-else {
-var valid6 = true;
-}
-if(valid6){
-if(data23.model !== undefined){
-const _errs55 = errors;
-if(typeof data23.model !== "string"){
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/voices/" + i1+"/model",schemaPath:"#/properties/models/items/properties/voices/items/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid6 = _errs55 === errors;
-}
-else {
-var valid6 = true;
-}
-if(valid6){
-if(data23.name !== undefined){
-const _errs57 = errors;
-if(typeof data23.name !== "string"){
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/voices/" + i1+"/name",schemaPath:"#/properties/models/items/properties/voices/items/properties/name/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid6 = _errs57 === errors;
-}
-else {
-var valid6 = true;
-}
-}
-}
-}
-}
-}
-}
-else {
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/voices/" + i1,schemaPath:"#/properties/models/items/properties/voices/items/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid5 = _errs47 === errors;
-if(!valid5){
-break;
-}
-}
-}
-else {
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/voices",schemaPath:"#/properties/models/items/properties/voices/type",keyword:"type",params:{type: "array"},message:"must be array"}];
-return false;
-}
-}
-var valid2 = _errs45 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data4.available !== undefined){
-const _errs59 = errors;
-if(typeof data4.available !== "boolean"){
-validate17.errors = [{instancePath:instancePath+"/models/" + i0+"/available",schemaPath:"#/properties/models/items/properties/available/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
-return false;
-}
-var valid2 = _errs59 === errors;
-}
-else {
-var valid2 = true;
-}
-}
-}
-}
-}
-}
-}
-}
-}
-}
-}
-}
-else {
-validate17.errors = [{instancePath:instancePath+"/models/" + i0,schemaPath:"#/properties/models/items/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid1 = _errs9 === errors;
-if(!valid1){
-break;
-}
-}
-}
-else {
-validate17.errors = [{instancePath:instancePath+"/models",schemaPath:"#/properties/models/type",keyword:"type",params:{type: "array"},message:"must be array"}];
-return false;
-}
-}
-var valid0 = _errs7 === errors;
-}
-else {
-var valid0 = true;
-}
-}
 }
 }
 }
@@ -1526,8 +1036,14 @@ validate17.errors = vErrors;
 return errors === 0;
 }
 
-export const listVoices200Body0 = validate18;
-const schema19 = {"type":"object","required":["success","model","total","pricing","available","voices"],"properties":{"success":{"type":"boolean","enum":[true]},"model":{"type":"string"},"total":{"type":"integer","minimum":0},"pricing":{"type":"object","required":["currency","model","billingUnit","ratePerCharUsd","ratePerMillionCharsUsd","maxInputCharacters"],"properties":{"currency":{"type":"string","enum":["USD"]},"model":{"type":"string"},"billingUnit":{"type":"string","enum":["character"]},"ratePerCharUsd":{"type":"number","minimum":0},"ratePerMillionCharsUsd":{"type":"number","minimum":0},"maxInputCharacters":{"type":"integer","minimum":1}}},"available":{"type":"boolean"},"voices":{"type":"array","items":{"type":"object","required":["id","provider","voice","model","name"],"properties":{"id":{"type":"string"},"provider":{"type":"string"},"voice":{"type":"string"},"model":{"type":"string"},"name":{"type":"string"}}}}}};
+export const getServiceMetadata200Body0 = validate18;
+const schema19 = {"type":"object","required":["payload","signature"],"properties":{"payload":{"type":"object","required":["schemaVersion","service","protocol","payment","pricing","validity","trust","recovery","prepaid"],"properties":{"schemaVersion":{"type":"string","enum":["1"]},"service":{"type":"object","required":["name","origin","metadataUrl"],"properties":{"name":{"type":"string"},"origin":{"type":"string","format":"uri"},"metadataUrl":{"type":"string","format":"uri"}}},"protocol":{"type":"object","required":["name","version","scheme"],"properties":{"name":{"type":"string","enum":["x402"]},"version":{"type":"integer","enum":[2]},"scheme":{"type":"string","enum":["exact"]}}},"payment":{"type":"object","required":["network","asset","payees"],"properties":{"network":{"type":"string"},"asset":{"type":"object","required":["address","symbol","name","decimals"],"properties":{"address":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"symbol":{"type":"string"},"name":{"type":"string"},"decimals":{"type":"integer","minimum":0}}},"payees":{"type":"array","items":{"type":"object","required":["address","status","validFrom","validUntil"],"properties":{"address":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"status":{"type":"string","enum":["current","next","retiring"]},"validFrom":{"type":"string","format":"date-time"},"validUntil":{"type":["string","null"],"format":"date-time"}}}}}},"pricing":{"type":"object","required":["currency","models","quoteEndpoint"],"properties":{"currency":{"type":"string","enum":["USD"]},"models":{"type":"array","items":{"type":"object","required":["id","provider","billingUnit","ratePerCharacterUsd","maxCharactersPerRequest","maxChargeUsd"],"properties":{"id":{"type":"string"},"provider":{"type":"string"},"billingUnit":{"type":"string","enum":["character"]},"ratePerCharacterUsd":{"type":"string","pattern":"^\\d+(\\.\\d+)?$"},"maxCharactersPerRequest":{"type":"integer","minimum":1},"maxChargeUsd":{"type":"string","pattern":"^\\d+\\.\\d{6}$"}}}},"quoteEndpoint":{"type":"string","format":"uri"}}},"validity":{"type":"object","required":["issuedAt","validFrom","validUntil"],"properties":{"issuedAt":{"type":"string","format":"date-time"},"validFrom":{"type":"string","format":"date-time"},"validUntil":{"type":"string","format":"date-time"}}},"trust":{"type":"object","required":["keys","rotationRule","bootstrapRule"],"properties":{"keys":{"type":"array","items":{"type":"object","required":["keyId","algorithm","status","publicKeyJwk","validFrom","validUntil"],"properties":{"keyId":{"type":"string"},"algorithm":{"type":"string","enum":["ES256"]},"status":{"type":"string","enum":["current","next","retiring"]},"publicKeyJwk":{"type":"object","required":["kty","crv","x","y","alg","key_ops","ext"],"properties":{"kty":{"type":"string","enum":["EC"]},"crv":{"type":"string","enum":["P-256"]},"x":{"type":"string"},"y":{"type":"string"},"alg":{"type":"string","enum":["ES256"]},"key_ops":{"type":"array","items":{"type":"string","enum":["verify"]}},"ext":{"type":"boolean","enum":[true]},"kid":{"type":"string"}}},"validFrom":{"type":"string","format":"date-time"},"validUntil":{"type":["string","null"],"format":"date-time"}}}},"rotationRule":{"type":"string"},"bootstrapRule":{"type":"string"}}},"recovery":{"type":"object","required":["paymentIdentifierRequired","replayWindowSeconds","chargesFinal","refunds","unknownOutcomeCode","automaticRetryOnUnknownOutcome"],"properties":{"paymentIdentifierRequired":{"type":"boolean","enum":[true]},"replayWindowSeconds":{"type":"integer","minimum":1},"chargesFinal":{"type":"boolean","enum":[true]},"refunds":{"type":"string","enum":["none"]},"unknownOutcomeCode":{"type":"string","enum":["PAYMENT_OUTCOME_UNKNOWN"]},"automaticRetryOnUnknownOutcome":{"type":"boolean","enum":[false]}}},"prepaid":{"type":"object","required":["supported","depositEndpoint","balanceEndpoint","accountIdentity","authentication","minDepositMicroUsd","maxDepositMicroUsd","withdrawable","settlementPerRequest"],"properties":{"supported":{"type":"boolean","enum":[true]},"depositEndpoint":{"type":"string","format":"uri"},"balanceEndpoint":{"type":"string"},"accountIdentity":{"type":"string","enum":["payer_evm_address"]},"authentication":{"type":"object","required":["scheme","primaryType","domainName","domainVersion","chainId","headers","signatureTtlSeconds","smartAccountSignaturesSupported"],"properties":{"scheme":{"type":"string","enum":["eip712"]},"primaryType":{"type":"string","enum":["PrepaidRequest"]},"domainName":{"type":"string"},"domainVersion":{"type":"string","enum":["1"]},"chainId":{"type":"integer","minimum":1},"headers":{"type":"array","items":{"type":"string"}},"signatureTtlSeconds":{"type":"integer","minimum":1},"smartAccountSignaturesSupported":{"type":"boolean","enum":[false]}}},"minDepositMicroUsd":{"type":"integer","minimum":1},"maxDepositMicroUsd":{"type":"integer","minimum":1},"withdrawable":{"type":"boolean","enum":[false]},"settlementPerRequest":{"type":"boolean","enum":[false]}}}}},"signature":{"type":"object","required":["algorithm","keyId","encoding","value"],"properties":{"algorithm":{"type":"string","enum":["ES256"]},"keyId":{"type":"string"},"encoding":{"type":"string","enum":["base64url-ieee-p1363"]},"value":{"type":"string","pattern":"^[A-Za-z0-9_-]{86}$"}}}}};
+const formats6 = require("ajv-formats/dist/formats").fullFormats.uri;
+const formats10 = require("ajv-formats/dist/formats").fullFormats["date-time"];
+const pattern1 = new RegExp("^0x[a-fA-F0-9]{40}$", "u");
+const pattern3 = new RegExp("^\\d+(\\.\\d+)?$", "u");
+const pattern4 = new RegExp("^\\d+\\.\\d{6}$", "u");
+const pattern5 = new RegExp("^[A-Za-z0-9_-]{86}$", "u");
 
 function validate18(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -1535,111 +1051,191 @@ let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if(((((((data.success === undefined) && (missing0 = "success")) || ((data.model === undefined) && (missing0 = "model"))) || ((data.total === undefined) && (missing0 = "total"))) || ((data.pricing === undefined) && (missing0 = "pricing"))) || ((data.available === undefined) && (missing0 = "available"))) || ((data.voices === undefined) && (missing0 = "voices"))){
+if(((data.payload === undefined) && (missing0 = "payload")) || ((data.signature === undefined) && (missing0 = "signature"))){
 validate18.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
-if(data.success !== undefined){
-let data0 = data.success;
+if(data.payload !== undefined){
+let data0 = data.payload;
 const _errs1 = errors;
-if(typeof data0 !== "boolean"){
-validate18.errors = [{instancePath:instancePath+"/success",schemaPath:"#/properties/success/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
-return false;
-}
-if(!(data0 === true)){
-validate18.errors = [{instancePath:instancePath+"/success",schemaPath:"#/properties/success/enum",keyword:"enum",params:{allowedValues: schema19.properties.success.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid0 = _errs1 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.model !== undefined){
-const _errs3 = errors;
-if(typeof data.model !== "string"){
-validate18.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid0 = _errs3 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.total !== undefined){
-let data2 = data.total;
-const _errs5 = errors;
-if(!(((typeof data2 == "number") && (!(data2 % 1) && !isNaN(data2))) && (isFinite(data2)))){
-validate18.errors = [{instancePath:instancePath+"/total",schemaPath:"#/properties/total/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs5){
-if((typeof data2 == "number") && (isFinite(data2))){
-if(data2 < 0 || isNaN(data2)){
-validate18.errors = [{instancePath:instancePath+"/total",schemaPath:"#/properties/total/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-}
-}
-var valid0 = _errs5 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.pricing !== undefined){
-let data3 = data.pricing;
-const _errs7 = errors;
-if(errors === _errs7){
-if(data3 && typeof data3 == "object" && !Array.isArray(data3)){
+if(errors === _errs1){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
 let missing1;
-if(((((((data3.currency === undefined) && (missing1 = "currency")) || ((data3.model === undefined) && (missing1 = "model"))) || ((data3.billingUnit === undefined) && (missing1 = "billingUnit"))) || ((data3.ratePerCharUsd === undefined) && (missing1 = "ratePerCharUsd"))) || ((data3.ratePerMillionCharsUsd === undefined) && (missing1 = "ratePerMillionCharsUsd"))) || ((data3.maxInputCharacters === undefined) && (missing1 = "maxInputCharacters"))){
-validate18.errors = [{instancePath:instancePath+"/pricing",schemaPath:"#/properties/pricing/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+if((((((((((data0.schemaVersion === undefined) && (missing1 = "schemaVersion")) || ((data0.service === undefined) && (missing1 = "service"))) || ((data0.protocol === undefined) && (missing1 = "protocol"))) || ((data0.payment === undefined) && (missing1 = "payment"))) || ((data0.pricing === undefined) && (missing1 = "pricing"))) || ((data0.validity === undefined) && (missing1 = "validity"))) || ((data0.trust === undefined) && (missing1 = "trust"))) || ((data0.recovery === undefined) && (missing1 = "recovery"))) || ((data0.prepaid === undefined) && (missing1 = "prepaid"))){
+validate18.errors = [{instancePath:instancePath+"/payload",schemaPath:"#/properties/payload/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
 }
 else {
-if(data3.currency !== undefined){
-let data4 = data3.currency;
+if(data0.schemaVersion !== undefined){
+let data1 = data0.schemaVersion;
+const _errs3 = errors;
+if(typeof data1 !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/schemaVersion",schemaPath:"#/properties/payload/properties/schemaVersion/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data1 === "1")){
+validate18.errors = [{instancePath:instancePath+"/payload/schemaVersion",schemaPath:"#/properties/payload/properties/schemaVersion/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.schemaVersion.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid1 = _errs3 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data0.service !== undefined){
+let data2 = data0.service;
+const _errs5 = errors;
+if(errors === _errs5){
+if(data2 && typeof data2 == "object" && !Array.isArray(data2)){
+let missing2;
+if((((data2.name === undefined) && (missing2 = "name")) || ((data2.origin === undefined) && (missing2 = "origin"))) || ((data2.metadataUrl === undefined) && (missing2 = "metadataUrl"))){
+validate18.errors = [{instancePath:instancePath+"/payload/service",schemaPath:"#/properties/payload/properties/service/required",keyword:"required",params:{missingProperty: missing2},message:"must have required property '"+missing2+"'"}];
+return false;
+}
+else {
+if(data2.name !== undefined){
+const _errs7 = errors;
+if(typeof data2.name !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/service/name",schemaPath:"#/properties/payload/properties/service/properties/name/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs7 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data2.origin !== undefined){
+let data4 = data2.origin;
 const _errs9 = errors;
-if(typeof data4 !== "string"){
-validate18.errors = [{instancePath:instancePath+"/pricing/currency",schemaPath:"#/properties/pricing/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(errors === _errs9){
+if(errors === _errs9){
+if(typeof data4 === "string"){
+if(!(formats6(data4))){
+validate18.errors = [{instancePath:instancePath+"/payload/service/origin",schemaPath:"#/properties/payload/properties/service/properties/origin/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
 return false;
 }
-if(!(data4 === "USD")){
-validate18.errors = [{instancePath:instancePath+"/pricing/currency",schemaPath:"#/properties/pricing/properties/currency/enum",keyword:"enum",params:{allowedValues: schema19.properties.pricing.properties.currency.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid1 = _errs9 === errors;
 }
 else {
-var valid1 = true;
+validate18.errors = [{instancePath:instancePath+"/payload/service/origin",schemaPath:"#/properties/payload/properties/service/properties/origin/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
 }
-if(valid1){
-if(data3.model !== undefined){
+}
+}
+var valid2 = _errs9 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data2.metadataUrl !== undefined){
+let data5 = data2.metadataUrl;
 const _errs11 = errors;
-if(typeof data3.model !== "string"){
-validate18.errors = [{instancePath:instancePath+"/pricing/model",schemaPath:"#/properties/pricing/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(errors === _errs11){
+if(errors === _errs11){
+if(typeof data5 === "string"){
+if(!(formats6(data5))){
+validate18.errors = [{instancePath:instancePath+"/payload/service/metadataUrl",schemaPath:"#/properties/payload/properties/service/properties/metadataUrl/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
 return false;
 }
-var valid1 = _errs11 === errors;
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/payload/service/metadataUrl",schemaPath:"#/properties/payload/properties/service/properties/metadataUrl/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid2 = _errs11 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/payload/service",schemaPath:"#/properties/payload/properties/service/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid1 = _errs5 === errors;
 }
 else {
 var valid1 = true;
 }
 if(valid1){
-if(data3.billingUnit !== undefined){
-let data6 = data3.billingUnit;
+if(data0.protocol !== undefined){
+let data6 = data0.protocol;
 const _errs13 = errors;
-if(typeof data6 !== "string"){
-validate18.errors = [{instancePath:instancePath+"/pricing/billingUnit",schemaPath:"#/properties/pricing/properties/billingUnit/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(errors === _errs13){
+if(data6 && typeof data6 == "object" && !Array.isArray(data6)){
+let missing3;
+if((((data6.name === undefined) && (missing3 = "name")) || ((data6.version === undefined) && (missing3 = "version"))) || ((data6.scheme === undefined) && (missing3 = "scheme"))){
+validate18.errors = [{instancePath:instancePath+"/payload/protocol",schemaPath:"#/properties/payload/properties/protocol/required",keyword:"required",params:{missingProperty: missing3},message:"must have required property '"+missing3+"'"}];
 return false;
 }
-if(!(data6 === "character")){
-validate18.errors = [{instancePath:instancePath+"/pricing/billingUnit",schemaPath:"#/properties/pricing/properties/billingUnit/enum",keyword:"enum",params:{allowedValues: schema19.properties.pricing.properties.billingUnit.enum},message:"must be equal to one of the allowed values"}];
+else {
+if(data6.name !== undefined){
+let data7 = data6.name;
+const _errs15 = errors;
+if(typeof data7 !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/protocol/name",schemaPath:"#/properties/payload/properties/protocol/properties/name/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
+}
+if(!(data7 === "x402")){
+validate18.errors = [{instancePath:instancePath+"/payload/protocol/name",schemaPath:"#/properties/payload/properties/protocol/properties/name/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.protocol.properties.name.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid3 = _errs15 === errors;
+}
+else {
+var valid3 = true;
+}
+if(valid3){
+if(data6.version !== undefined){
+let data8 = data6.version;
+const _errs17 = errors;
+if(!(((typeof data8 == "number") && (!(data8 % 1) && !isNaN(data8))) && (isFinite(data8)))){
+validate18.errors = [{instancePath:instancePath+"/payload/protocol/version",schemaPath:"#/properties/payload/properties/protocol/properties/version/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(!(data8 === 2)){
+validate18.errors = [{instancePath:instancePath+"/payload/protocol/version",schemaPath:"#/properties/payload/properties/protocol/properties/version/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.protocol.properties.version.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid3 = _errs17 === errors;
+}
+else {
+var valid3 = true;
+}
+if(valid3){
+if(data6.scheme !== undefined){
+let data9 = data6.scheme;
+const _errs19 = errors;
+if(typeof data9 !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/protocol/scheme",schemaPath:"#/properties/payload/properties/protocol/properties/scheme/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data9 === "exact")){
+validate18.errors = [{instancePath:instancePath+"/payload/protocol/scheme",schemaPath:"#/properties/payload/properties/protocol/properties/scheme/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.protocol.properties.scheme.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid3 = _errs19 === errors;
+}
+else {
+var valid3 = true;
+}
+}
+}
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/payload/protocol",schemaPath:"#/properties/payload/properties/protocol/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
 }
 var valid1 = _errs13 === errors;
 }
@@ -1647,205 +1243,1531 @@ else {
 var valid1 = true;
 }
 if(valid1){
-if(data3.ratePerCharUsd !== undefined){
-let data7 = data3.ratePerCharUsd;
-const _errs15 = errors;
-if(errors === _errs15){
-if((typeof data7 == "number") && (isFinite(data7))){
-if(data7 < 0 || isNaN(data7)){
-validate18.errors = [{instancePath:instancePath+"/pricing/ratePerCharUsd",schemaPath:"#/properties/pricing/properties/ratePerCharUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-}
-else {
-validate18.errors = [{instancePath:instancePath+"/pricing/ratePerCharUsd",schemaPath:"#/properties/pricing/properties/ratePerCharUsd/type",keyword:"type",params:{type: "number"},message:"must be number"}];
-return false;
-}
-}
-var valid1 = _errs15 === errors;
-}
-else {
-var valid1 = true;
-}
-if(valid1){
-if(data3.ratePerMillionCharsUsd !== undefined){
-let data8 = data3.ratePerMillionCharsUsd;
-const _errs17 = errors;
-if(errors === _errs17){
-if((typeof data8 == "number") && (isFinite(data8))){
-if(data8 < 0 || isNaN(data8)){
-validate18.errors = [{instancePath:instancePath+"/pricing/ratePerMillionCharsUsd",schemaPath:"#/properties/pricing/properties/ratePerMillionCharsUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-}
-else {
-validate18.errors = [{instancePath:instancePath+"/pricing/ratePerMillionCharsUsd",schemaPath:"#/properties/pricing/properties/ratePerMillionCharsUsd/type",keyword:"type",params:{type: "number"},message:"must be number"}];
-return false;
-}
-}
-var valid1 = _errs17 === errors;
-}
-else {
-var valid1 = true;
-}
-if(valid1){
-if(data3.maxInputCharacters !== undefined){
-let data9 = data3.maxInputCharacters;
-const _errs19 = errors;
-if(!(((typeof data9 == "number") && (!(data9 % 1) && !isNaN(data9))) && (isFinite(data9)))){
-validate18.errors = [{instancePath:instancePath+"/pricing/maxInputCharacters",schemaPath:"#/properties/pricing/properties/maxInputCharacters/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs19){
-if((typeof data9 == "number") && (isFinite(data9))){
-if(data9 < 1 || isNaN(data9)){
-validate18.errors = [{instancePath:instancePath+"/pricing/maxInputCharacters",schemaPath:"#/properties/pricing/properties/maxInputCharacters/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
-return false;
-}
-}
-}
-var valid1 = _errs19 === errors;
-}
-else {
-var valid1 = true;
-}
-}
-}
-}
-}
-}
-}
-}
-else {
-validate18.errors = [{instancePath:instancePath+"/pricing",schemaPath:"#/properties/pricing/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs7 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.available !== undefined){
+if(data0.payment !== undefined){
+let data10 = data0.payment;
 const _errs21 = errors;
-if(typeof data.available !== "boolean"){
-validate18.errors = [{instancePath:instancePath+"/available",schemaPath:"#/properties/available/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+if(errors === _errs21){
+if(data10 && typeof data10 == "object" && !Array.isArray(data10)){
+let missing4;
+if((((data10.network === undefined) && (missing4 = "network")) || ((data10.asset === undefined) && (missing4 = "asset"))) || ((data10.payees === undefined) && (missing4 = "payees"))){
+validate18.errors = [{instancePath:instancePath+"/payload/payment",schemaPath:"#/properties/payload/properties/payment/required",keyword:"required",params:{missingProperty: missing4},message:"must have required property '"+missing4+"'"}];
 return false;
 }
-var valid0 = _errs21 === errors;
+else {
+if(data10.network !== undefined){
+const _errs23 = errors;
+if(typeof data10.network !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/payment/network",schemaPath:"#/properties/payload/properties/payment/properties/network/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid4 = _errs23 === errors;
 }
 else {
-var valid0 = true;
+var valid4 = true;
 }
-if(valid0){
-if(data.voices !== undefined){
-let data11 = data.voices;
-const _errs23 = errors;
-if(errors === _errs23){
-if(Array.isArray(data11)){
-var valid2 = true;
-const len0 = data11.length;
-for(let i0=0; i0<len0; i0++){
-let data12 = data11[i0];
+if(valid4){
+if(data10.asset !== undefined){
+let data12 = data10.asset;
 const _errs25 = errors;
 if(errors === _errs25){
 if(data12 && typeof data12 == "object" && !Array.isArray(data12)){
-let missing2;
-if((((((data12.id === undefined) && (missing2 = "id")) || ((data12.provider === undefined) && (missing2 = "provider"))) || ((data12.voice === undefined) && (missing2 = "voice"))) || ((data12.model === undefined) && (missing2 = "model"))) || ((data12.name === undefined) && (missing2 = "name"))){
-validate18.errors = [{instancePath:instancePath+"/voices/" + i0,schemaPath:"#/properties/voices/items/required",keyword:"required",params:{missingProperty: missing2},message:"must have required property '"+missing2+"'"}];
+let missing5;
+if(((((data12.address === undefined) && (missing5 = "address")) || ((data12.symbol === undefined) && (missing5 = "symbol"))) || ((data12.name === undefined) && (missing5 = "name"))) || ((data12.decimals === undefined) && (missing5 = "decimals"))){
+validate18.errors = [{instancePath:instancePath+"/payload/payment/asset",schemaPath:"#/properties/payload/properties/payment/properties/asset/required",keyword:"required",params:{missingProperty: missing5},message:"must have required property '"+missing5+"'"}];
 return false;
 }
 else {
-if(data12.id !== undefined){
+if(data12.address !== undefined){
+let data13 = data12.address;
 const _errs27 = errors;
-if(typeof data12.id !== "string"){
-validate18.errors = [{instancePath:instancePath+"/voices/" + i0+"/id",schemaPath:"#/properties/voices/items/properties/id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(errors === _errs27){
+if(typeof data13 === "string"){
+if(!pattern1.test(data13)){
+validate18.errors = [{instancePath:instancePath+"/payload/payment/asset/address",schemaPath:"#/properties/payload/properties/payment/properties/asset/properties/address/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\""}];
 return false;
 }
-var valid3 = _errs27 === errors;
 }
 else {
-var valid3 = true;
+validate18.errors = [{instancePath:instancePath+"/payload/payment/asset/address",schemaPath:"#/properties/payload/properties/payment/properties/asset/properties/address/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
 }
-if(valid3){
-if(data12.provider !== undefined){
+}
+var valid5 = _errs27 === errors;
+}
+else {
+var valid5 = true;
+}
+if(valid5){
+if(data12.symbol !== undefined){
 const _errs29 = errors;
-if(typeof data12.provider !== "string"){
-validate18.errors = [{instancePath:instancePath+"/voices/" + i0+"/provider",schemaPath:"#/properties/voices/items/properties/provider/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(typeof data12.symbol !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/payment/asset/symbol",schemaPath:"#/properties/payload/properties/payment/properties/asset/properties/symbol/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-var valid3 = _errs29 === errors;
+var valid5 = _errs29 === errors;
 }
 else {
-var valid3 = true;
+var valid5 = true;
 }
-if(valid3){
-if(data12.voice !== undefined){
-const _errs31 = errors;
-if(typeof data12.voice !== "string"){
-validate18.errors = [{instancePath:instancePath+"/voices/" + i0+"/voice",schemaPath:"#/properties/voices/items/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid3 = _errs31 === errors;
-}
-else {
-var valid3 = true;
-}
-if(valid3){
-if(data12.model !== undefined){
-const _errs33 = errors;
-if(typeof data12.model !== "string"){
-validate18.errors = [{instancePath:instancePath+"/voices/" + i0+"/model",schemaPath:"#/properties/voices/items/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid3 = _errs33 === errors;
-}
-else {
-var valid3 = true;
-}
-if(valid3){
+if(valid5){
 if(data12.name !== undefined){
-const _errs35 = errors;
+const _errs31 = errors;
 if(typeof data12.name !== "string"){
-validate18.errors = [{instancePath:instancePath+"/voices/" + i0+"/name",schemaPath:"#/properties/voices/items/properties/name/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate18.errors = [{instancePath:instancePath+"/payload/payment/asset/name",schemaPath:"#/properties/payload/properties/payment/properties/asset/properties/name/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-var valid3 = _errs35 === errors;
+var valid5 = _errs31 === errors;
 }
 else {
-var valid3 = true;
+var valid5 = true;
 }
+if(valid5){
+if(data12.decimals !== undefined){
+let data16 = data12.decimals;
+const _errs33 = errors;
+if(!(((typeof data16 == "number") && (!(data16 % 1) && !isNaN(data16))) && (isFinite(data16)))){
+validate18.errors = [{instancePath:instancePath+"/payload/payment/asset/decimals",schemaPath:"#/properties/payload/properties/payment/properties/asset/properties/decimals/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
 }
-}
-}
-}
-}
-}
-else {
-validate18.errors = [{instancePath:instancePath+"/voices/" + i0,schemaPath:"#/properties/voices/items/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+if(errors === _errs33){
+if((typeof data16 == "number") && (isFinite(data16))){
+if(data16 < 0 || isNaN(data16)){
+validate18.errors = [{instancePath:instancePath+"/payload/payment/asset/decimals",schemaPath:"#/properties/payload/properties/payment/properties/asset/properties/decimals/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
-var valid2 = _errs25 === errors;
-if(!valid2){
+}
+var valid5 = _errs33 === errors;
+}
+else {
+var valid5 = true;
+}
+}
+}
+}
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/payload/payment/asset",schemaPath:"#/properties/payload/properties/payment/properties/asset/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid4 = _errs25 === errors;
+}
+else {
+var valid4 = true;
+}
+if(valid4){
+if(data10.payees !== undefined){
+let data17 = data10.payees;
+const _errs35 = errors;
+if(errors === _errs35){
+if(Array.isArray(data17)){
+var valid6 = true;
+const len0 = data17.length;
+for(let i0=0; i0<len0; i0++){
+let data18 = data17[i0];
+const _errs37 = errors;
+if(errors === _errs37){
+if(data18 && typeof data18 == "object" && !Array.isArray(data18)){
+let missing6;
+if(((((data18.address === undefined) && (missing6 = "address")) || ((data18.status === undefined) && (missing6 = "status"))) || ((data18.validFrom === undefined) && (missing6 = "validFrom"))) || ((data18.validUntil === undefined) && (missing6 = "validUntil"))){
+validate18.errors = [{instancePath:instancePath+"/payload/payment/payees/" + i0,schemaPath:"#/properties/payload/properties/payment/properties/payees/items/required",keyword:"required",params:{missingProperty: missing6},message:"must have required property '"+missing6+"'"}];
+return false;
+}
+else {
+if(data18.address !== undefined){
+let data19 = data18.address;
+const _errs39 = errors;
+if(errors === _errs39){
+if(typeof data19 === "string"){
+if(!pattern1.test(data19)){
+validate18.errors = [{instancePath:instancePath+"/payload/payment/payees/" + i0+"/address",schemaPath:"#/properties/payload/properties/payment/properties/payees/items/properties/address/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\""}];
+return false;
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/payload/payment/payees/" + i0+"/address",schemaPath:"#/properties/payload/properties/payment/properties/payees/items/properties/address/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+var valid7 = _errs39 === errors;
+}
+else {
+var valid7 = true;
+}
+if(valid7){
+if(data18.status !== undefined){
+let data20 = data18.status;
+const _errs41 = errors;
+if(typeof data20 !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/payment/payees/" + i0+"/status",schemaPath:"#/properties/payload/properties/payment/properties/payees/items/properties/status/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((data20 === "current") || (data20 === "next")) || (data20 === "retiring"))){
+validate18.errors = [{instancePath:instancePath+"/payload/payment/payees/" + i0+"/status",schemaPath:"#/properties/payload/properties/payment/properties/payees/items/properties/status/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.payment.properties.payees.items.properties.status.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid7 = _errs41 === errors;
+}
+else {
+var valid7 = true;
+}
+if(valid7){
+if(data18.validFrom !== undefined){
+let data21 = data18.validFrom;
+const _errs43 = errors;
+if(errors === _errs43){
+if(errors === _errs43){
+if(typeof data21 === "string"){
+if(!(formats10.validate(data21))){
+validate18.errors = [{instancePath:instancePath+"/payload/payment/payees/" + i0+"/validFrom",schemaPath:"#/properties/payload/properties/payment/properties/payees/items/properties/validFrom/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+return false;
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/payload/payment/payees/" + i0+"/validFrom",schemaPath:"#/properties/payload/properties/payment/properties/payees/items/properties/validFrom/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid7 = _errs43 === errors;
+}
+else {
+var valid7 = true;
+}
+if(valid7){
+if(data18.validUntil !== undefined){
+let data22 = data18.validUntil;
+const _errs45 = errors;
+if((typeof data22 !== "string") && (data22 !== null)){
+validate18.errors = [{instancePath:instancePath+"/payload/payment/payees/" + i0+"/validUntil",schemaPath:"#/properties/payload/properties/payment/properties/payees/items/properties/validUntil/type",keyword:"type",params:{type: schema19.properties.payload.properties.payment.properties.payees.items.properties.validUntil.type},message:"must be string,null"}];
+return false;
+}
+if(errors === _errs45){
+if(errors === _errs45){
+if(typeof data22 === "string"){
+if(!(formats10.validate(data22))){
+validate18.errors = [{instancePath:instancePath+"/payload/payment/payees/" + i0+"/validUntil",schemaPath:"#/properties/payload/properties/payment/properties/payees/items/properties/validUntil/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+return false;
+}
+}
+}
+}
+var valid7 = _errs45 === errors;
+}
+else {
+var valid7 = true;
+}
+}
+}
+}
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/payload/payment/payees/" + i0,schemaPath:"#/properties/payload/properties/payment/properties/payees/items/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid6 = _errs37 === errors;
+if(!valid6){
 break;
 }
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/voices",schemaPath:"#/properties/voices/type",keyword:"type",params:{type: "array"},message:"must be array"}];
+validate18.errors = [{instancePath:instancePath+"/payload/payment/payees",schemaPath:"#/properties/payload/properties/payment/properties/payees/type",keyword:"type",params:{type: "array"},message:"must be array"}];
 return false;
 }
 }
-var valid0 = _errs23 === errors;
+var valid4 = _errs35 === errors;
+}
+else {
+var valid4 = true;
+}
+}
+}
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/payload/payment",schemaPath:"#/properties/payload/properties/payment/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid1 = _errs21 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data0.pricing !== undefined){
+let data23 = data0.pricing;
+const _errs47 = errors;
+if(errors === _errs47){
+if(data23 && typeof data23 == "object" && !Array.isArray(data23)){
+let missing7;
+if((((data23.currency === undefined) && (missing7 = "currency")) || ((data23.models === undefined) && (missing7 = "models"))) || ((data23.quoteEndpoint === undefined) && (missing7 = "quoteEndpoint"))){
+validate18.errors = [{instancePath:instancePath+"/payload/pricing",schemaPath:"#/properties/payload/properties/pricing/required",keyword:"required",params:{missingProperty: missing7},message:"must have required property '"+missing7+"'"}];
+return false;
+}
+else {
+if(data23.currency !== undefined){
+let data24 = data23.currency;
+const _errs49 = errors;
+if(typeof data24 !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/pricing/currency",schemaPath:"#/properties/payload/properties/pricing/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data24 === "USD")){
+validate18.errors = [{instancePath:instancePath+"/payload/pricing/currency",schemaPath:"#/properties/payload/properties/pricing/properties/currency/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.pricing.properties.currency.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid8 = _errs49 === errors;
+}
+else {
+var valid8 = true;
+}
+if(valid8){
+if(data23.models !== undefined){
+let data25 = data23.models;
+const _errs51 = errors;
+if(errors === _errs51){
+if(Array.isArray(data25)){
+var valid9 = true;
+const len1 = data25.length;
+for(let i1=0; i1<len1; i1++){
+let data26 = data25[i1];
+const _errs53 = errors;
+if(errors === _errs53){
+if(data26 && typeof data26 == "object" && !Array.isArray(data26)){
+let missing8;
+if(((((((data26.id === undefined) && (missing8 = "id")) || ((data26.provider === undefined) && (missing8 = "provider"))) || ((data26.billingUnit === undefined) && (missing8 = "billingUnit"))) || ((data26.ratePerCharacterUsd === undefined) && (missing8 = "ratePerCharacterUsd"))) || ((data26.maxCharactersPerRequest === undefined) && (missing8 = "maxCharactersPerRequest"))) || ((data26.maxChargeUsd === undefined) && (missing8 = "maxChargeUsd"))){
+validate18.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1,schemaPath:"#/properties/payload/properties/pricing/properties/models/items/required",keyword:"required",params:{missingProperty: missing8},message:"must have required property '"+missing8+"'"}];
+return false;
+}
+else {
+if(data26.id !== undefined){
+const _errs55 = errors;
+if(typeof data26.id !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1+"/id",schemaPath:"#/properties/payload/properties/pricing/properties/models/items/properties/id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid10 = _errs55 === errors;
+}
+else {
+var valid10 = true;
+}
+if(valid10){
+if(data26.provider !== undefined){
+const _errs57 = errors;
+if(typeof data26.provider !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1+"/provider",schemaPath:"#/properties/payload/properties/pricing/properties/models/items/properties/provider/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid10 = _errs57 === errors;
+}
+else {
+var valid10 = true;
+}
+if(valid10){
+if(data26.billingUnit !== undefined){
+let data29 = data26.billingUnit;
+const _errs59 = errors;
+if(typeof data29 !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1+"/billingUnit",schemaPath:"#/properties/payload/properties/pricing/properties/models/items/properties/billingUnit/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data29 === "character")){
+validate18.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1+"/billingUnit",schemaPath:"#/properties/payload/properties/pricing/properties/models/items/properties/billingUnit/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.pricing.properties.models.items.properties.billingUnit.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid10 = _errs59 === errors;
+}
+else {
+var valid10 = true;
+}
+if(valid10){
+if(data26.ratePerCharacterUsd !== undefined){
+let data30 = data26.ratePerCharacterUsd;
+const _errs61 = errors;
+if(errors === _errs61){
+if(typeof data30 === "string"){
+if(!pattern3.test(data30)){
+validate18.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1+"/ratePerCharacterUsd",schemaPath:"#/properties/payload/properties/pricing/properties/models/items/properties/ratePerCharacterUsd/pattern",keyword:"pattern",params:{pattern: "^\\d+(\\.\\d+)?$"},message:"must match pattern \""+"^\\d+(\\.\\d+)?$"+"\""}];
+return false;
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1+"/ratePerCharacterUsd",schemaPath:"#/properties/payload/properties/pricing/properties/models/items/properties/ratePerCharacterUsd/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+var valid10 = _errs61 === errors;
+}
+else {
+var valid10 = true;
+}
+if(valid10){
+if(data26.maxCharactersPerRequest !== undefined){
+let data31 = data26.maxCharactersPerRequest;
+const _errs63 = errors;
+if(!(((typeof data31 == "number") && (!(data31 % 1) && !isNaN(data31))) && (isFinite(data31)))){
+validate18.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1+"/maxCharactersPerRequest",schemaPath:"#/properties/payload/properties/pricing/properties/models/items/properties/maxCharactersPerRequest/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs63){
+if((typeof data31 == "number") && (isFinite(data31))){
+if(data31 < 1 || isNaN(data31)){
+validate18.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1+"/maxCharactersPerRequest",schemaPath:"#/properties/payload/properties/pricing/properties/models/items/properties/maxCharactersPerRequest/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
+}
+var valid10 = _errs63 === errors;
+}
+else {
+var valid10 = true;
+}
+if(valid10){
+if(data26.maxChargeUsd !== undefined){
+let data32 = data26.maxChargeUsd;
+const _errs65 = errors;
+if(errors === _errs65){
+if(typeof data32 === "string"){
+if(!pattern4.test(data32)){
+validate18.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1+"/maxChargeUsd",schemaPath:"#/properties/payload/properties/pricing/properties/models/items/properties/maxChargeUsd/pattern",keyword:"pattern",params:{pattern: "^\\d+\\.\\d{6}$"},message:"must match pattern \""+"^\\d+\\.\\d{6}$"+"\""}];
+return false;
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1+"/maxChargeUsd",schemaPath:"#/properties/payload/properties/pricing/properties/models/items/properties/maxChargeUsd/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+var valid10 = _errs65 === errors;
+}
+else {
+var valid10 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1,schemaPath:"#/properties/payload/properties/pricing/properties/models/items/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid9 = _errs53 === errors;
+if(!valid9){
+break;
+}
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/payload/pricing/models",schemaPath:"#/properties/payload/properties/pricing/properties/models/type",keyword:"type",params:{type: "array"},message:"must be array"}];
+return false;
+}
+}
+var valid8 = _errs51 === errors;
+}
+else {
+var valid8 = true;
+}
+if(valid8){
+if(data23.quoteEndpoint !== undefined){
+let data33 = data23.quoteEndpoint;
+const _errs67 = errors;
+if(errors === _errs67){
+if(errors === _errs67){
+if(typeof data33 === "string"){
+if(!(formats6(data33))){
+validate18.errors = [{instancePath:instancePath+"/payload/pricing/quoteEndpoint",schemaPath:"#/properties/payload/properties/pricing/properties/quoteEndpoint/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
+return false;
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/payload/pricing/quoteEndpoint",schemaPath:"#/properties/payload/properties/pricing/properties/quoteEndpoint/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid8 = _errs67 === errors;
+}
+else {
+var valid8 = true;
+}
+}
+}
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/payload/pricing",schemaPath:"#/properties/payload/properties/pricing/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid1 = _errs47 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data0.validity !== undefined){
+let data34 = data0.validity;
+const _errs69 = errors;
+if(errors === _errs69){
+if(data34 && typeof data34 == "object" && !Array.isArray(data34)){
+let missing9;
+if((((data34.issuedAt === undefined) && (missing9 = "issuedAt")) || ((data34.validFrom === undefined) && (missing9 = "validFrom"))) || ((data34.validUntil === undefined) && (missing9 = "validUntil"))){
+validate18.errors = [{instancePath:instancePath+"/payload/validity",schemaPath:"#/properties/payload/properties/validity/required",keyword:"required",params:{missingProperty: missing9},message:"must have required property '"+missing9+"'"}];
+return false;
+}
+else {
+if(data34.issuedAt !== undefined){
+let data35 = data34.issuedAt;
+const _errs71 = errors;
+if(errors === _errs71){
+if(errors === _errs71){
+if(typeof data35 === "string"){
+if(!(formats10.validate(data35))){
+validate18.errors = [{instancePath:instancePath+"/payload/validity/issuedAt",schemaPath:"#/properties/payload/properties/validity/properties/issuedAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+return false;
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/payload/validity/issuedAt",schemaPath:"#/properties/payload/properties/validity/properties/issuedAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid11 = _errs71 === errors;
+}
+else {
+var valid11 = true;
+}
+if(valid11){
+if(data34.validFrom !== undefined){
+let data36 = data34.validFrom;
+const _errs73 = errors;
+if(errors === _errs73){
+if(errors === _errs73){
+if(typeof data36 === "string"){
+if(!(formats10.validate(data36))){
+validate18.errors = [{instancePath:instancePath+"/payload/validity/validFrom",schemaPath:"#/properties/payload/properties/validity/properties/validFrom/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+return false;
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/payload/validity/validFrom",schemaPath:"#/properties/payload/properties/validity/properties/validFrom/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid11 = _errs73 === errors;
+}
+else {
+var valid11 = true;
+}
+if(valid11){
+if(data34.validUntil !== undefined){
+let data37 = data34.validUntil;
+const _errs75 = errors;
+if(errors === _errs75){
+if(errors === _errs75){
+if(typeof data37 === "string"){
+if(!(formats10.validate(data37))){
+validate18.errors = [{instancePath:instancePath+"/payload/validity/validUntil",schemaPath:"#/properties/payload/properties/validity/properties/validUntil/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+return false;
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/payload/validity/validUntil",schemaPath:"#/properties/payload/properties/validity/properties/validUntil/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid11 = _errs75 === errors;
+}
+else {
+var valid11 = true;
+}
+}
+}
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/payload/validity",schemaPath:"#/properties/payload/properties/validity/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid1 = _errs69 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data0.trust !== undefined){
+let data38 = data0.trust;
+const _errs77 = errors;
+if(errors === _errs77){
+if(data38 && typeof data38 == "object" && !Array.isArray(data38)){
+let missing10;
+if((((data38.keys === undefined) && (missing10 = "keys")) || ((data38.rotationRule === undefined) && (missing10 = "rotationRule"))) || ((data38.bootstrapRule === undefined) && (missing10 = "bootstrapRule"))){
+validate18.errors = [{instancePath:instancePath+"/payload/trust",schemaPath:"#/properties/payload/properties/trust/required",keyword:"required",params:{missingProperty: missing10},message:"must have required property '"+missing10+"'"}];
+return false;
+}
+else {
+if(data38.keys !== undefined){
+let data39 = data38.keys;
+const _errs79 = errors;
+if(errors === _errs79){
+if(Array.isArray(data39)){
+var valid13 = true;
+const len2 = data39.length;
+for(let i2=0; i2<len2; i2++){
+let data40 = data39[i2];
+const _errs81 = errors;
+if(errors === _errs81){
+if(data40 && typeof data40 == "object" && !Array.isArray(data40)){
+let missing11;
+if(((((((data40.keyId === undefined) && (missing11 = "keyId")) || ((data40.algorithm === undefined) && (missing11 = "algorithm"))) || ((data40.status === undefined) && (missing11 = "status"))) || ((data40.publicKeyJwk === undefined) && (missing11 = "publicKeyJwk"))) || ((data40.validFrom === undefined) && (missing11 = "validFrom"))) || ((data40.validUntil === undefined) && (missing11 = "validUntil"))){
+validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2,schemaPath:"#/properties/payload/properties/trust/properties/keys/items/required",keyword:"required",params:{missingProperty: missing11},message:"must have required property '"+missing11+"'"}];
+return false;
+}
+else {
+if(data40.keyId !== undefined){
+const _errs83 = errors;
+if(typeof data40.keyId !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/keyId",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/keyId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid14 = _errs83 === errors;
+}
+else {
+var valid14 = true;
+}
+if(valid14){
+if(data40.algorithm !== undefined){
+let data42 = data40.algorithm;
+const _errs85 = errors;
+if(typeof data42 !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/algorithm",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/algorithm/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data42 === "ES256")){
+validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/algorithm",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/algorithm/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.trust.properties.keys.items.properties.algorithm.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid14 = _errs85 === errors;
+}
+else {
+var valid14 = true;
+}
+if(valid14){
+if(data40.status !== undefined){
+let data43 = data40.status;
+const _errs87 = errors;
+if(typeof data43 !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/status",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/status/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((data43 === "current") || (data43 === "next")) || (data43 === "retiring"))){
+validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/status",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/status/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.trust.properties.keys.items.properties.status.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid14 = _errs87 === errors;
+}
+else {
+var valid14 = true;
+}
+if(valid14){
+if(data40.publicKeyJwk !== undefined){
+let data44 = data40.publicKeyJwk;
+const _errs89 = errors;
+if(errors === _errs89){
+if(data44 && typeof data44 == "object" && !Array.isArray(data44)){
+let missing12;
+if((((((((data44.kty === undefined) && (missing12 = "kty")) || ((data44.crv === undefined) && (missing12 = "crv"))) || ((data44.x === undefined) && (missing12 = "x"))) || ((data44.y === undefined) && (missing12 = "y"))) || ((data44.alg === undefined) && (missing12 = "alg"))) || ((data44.key_ops === undefined) && (missing12 = "key_ops"))) || ((data44.ext === undefined) && (missing12 = "ext"))){
+validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/required",keyword:"required",params:{missingProperty: missing12},message:"must have required property '"+missing12+"'"}];
+return false;
+}
+else {
+if(data44.kty !== undefined){
+let data45 = data44.kty;
+const _errs91 = errors;
+if(typeof data45 !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/kty",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/kty/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data45 === "EC")){
+validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/kty",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/kty/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.trust.properties.keys.items.properties.publicKeyJwk.properties.kty.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid15 = _errs91 === errors;
+}
+else {
+var valid15 = true;
+}
+if(valid15){
+if(data44.crv !== undefined){
+let data46 = data44.crv;
+const _errs93 = errors;
+if(typeof data46 !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/crv",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/crv/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data46 === "P-256")){
+validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/crv",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/crv/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.trust.properties.keys.items.properties.publicKeyJwk.properties.crv.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid15 = _errs93 === errors;
+}
+else {
+var valid15 = true;
+}
+if(valid15){
+if(data44.x !== undefined){
+const _errs95 = errors;
+if(typeof data44.x !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/x",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/x/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid15 = _errs95 === errors;
+}
+else {
+var valid15 = true;
+}
+if(valid15){
+if(data44.y !== undefined){
+const _errs97 = errors;
+if(typeof data44.y !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/y",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/y/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid15 = _errs97 === errors;
+}
+else {
+var valid15 = true;
+}
+if(valid15){
+if(data44.alg !== undefined){
+let data49 = data44.alg;
+const _errs99 = errors;
+if(typeof data49 !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/alg",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/alg/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data49 === "ES256")){
+validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/alg",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/alg/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.trust.properties.keys.items.properties.publicKeyJwk.properties.alg.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid15 = _errs99 === errors;
+}
+else {
+var valid15 = true;
+}
+if(valid15){
+if(data44.key_ops !== undefined){
+let data50 = data44.key_ops;
+const _errs101 = errors;
+if(errors === _errs101){
+if(Array.isArray(data50)){
+var valid16 = true;
+const len3 = data50.length;
+for(let i3=0; i3<len3; i3++){
+let data51 = data50[i3];
+const _errs103 = errors;
+if(typeof data51 !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/key_ops/" + i3,schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/key_ops/items/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data51 === "verify")){
+validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/key_ops/" + i3,schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/key_ops/items/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.trust.properties.keys.items.properties.publicKeyJwk.properties.key_ops.items.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid16 = _errs103 === errors;
+if(!valid16){
+break;
+}
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/key_ops",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/key_ops/type",keyword:"type",params:{type: "array"},message:"must be array"}];
+return false;
+}
+}
+var valid15 = _errs101 === errors;
+}
+else {
+var valid15 = true;
+}
+if(valid15){
+if(data44.ext !== undefined){
+let data52 = data44.ext;
+const _errs105 = errors;
+if(typeof data52 !== "boolean"){
+validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/ext",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/ext/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+return false;
+}
+if(!(data52 === true)){
+validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/ext",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/ext/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.trust.properties.keys.items.properties.publicKeyJwk.properties.ext.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid15 = _errs105 === errors;
+}
+else {
+var valid15 = true;
+}
+if(valid15){
+if(data44.kid !== undefined){
+const _errs107 = errors;
+if(typeof data44.kid !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/kid",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/kid/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid15 = _errs107 === errors;
+}
+else {
+var valid15 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid14 = _errs89 === errors;
+}
+else {
+var valid14 = true;
+}
+if(valid14){
+if(data40.validFrom !== undefined){
+let data54 = data40.validFrom;
+const _errs109 = errors;
+if(errors === _errs109){
+if(errors === _errs109){
+if(typeof data54 === "string"){
+if(!(formats10.validate(data54))){
+validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/validFrom",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/validFrom/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+return false;
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/validFrom",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/validFrom/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid14 = _errs109 === errors;
+}
+else {
+var valid14 = true;
+}
+if(valid14){
+if(data40.validUntil !== undefined){
+let data55 = data40.validUntil;
+const _errs111 = errors;
+if((typeof data55 !== "string") && (data55 !== null)){
+validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/validUntil",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/validUntil/type",keyword:"type",params:{type: schema19.properties.payload.properties.trust.properties.keys.items.properties.validUntil.type},message:"must be string,null"}];
+return false;
+}
+if(errors === _errs111){
+if(errors === _errs111){
+if(typeof data55 === "string"){
+if(!(formats10.validate(data55))){
+validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/validUntil",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/validUntil/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+return false;
+}
+}
+}
+}
+var valid14 = _errs111 === errors;
+}
+else {
+var valid14 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2,schemaPath:"#/properties/payload/properties/trust/properties/keys/items/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid13 = _errs81 === errors;
+if(!valid13){
+break;
+}
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/payload/trust/keys",schemaPath:"#/properties/payload/properties/trust/properties/keys/type",keyword:"type",params:{type: "array"},message:"must be array"}];
+return false;
+}
+}
+var valid12 = _errs79 === errors;
+}
+else {
+var valid12 = true;
+}
+if(valid12){
+if(data38.rotationRule !== undefined){
+const _errs113 = errors;
+if(typeof data38.rotationRule !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/trust/rotationRule",schemaPath:"#/properties/payload/properties/trust/properties/rotationRule/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid12 = _errs113 === errors;
+}
+else {
+var valid12 = true;
+}
+if(valid12){
+if(data38.bootstrapRule !== undefined){
+const _errs115 = errors;
+if(typeof data38.bootstrapRule !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/trust/bootstrapRule",schemaPath:"#/properties/payload/properties/trust/properties/bootstrapRule/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid12 = _errs115 === errors;
+}
+else {
+var valid12 = true;
+}
+}
+}
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/payload/trust",schemaPath:"#/properties/payload/properties/trust/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid1 = _errs77 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data0.recovery !== undefined){
+let data58 = data0.recovery;
+const _errs117 = errors;
+if(errors === _errs117){
+if(data58 && typeof data58 == "object" && !Array.isArray(data58)){
+let missing13;
+if(((((((data58.paymentIdentifierRequired === undefined) && (missing13 = "paymentIdentifierRequired")) || ((data58.replayWindowSeconds === undefined) && (missing13 = "replayWindowSeconds"))) || ((data58.chargesFinal === undefined) && (missing13 = "chargesFinal"))) || ((data58.refunds === undefined) && (missing13 = "refunds"))) || ((data58.unknownOutcomeCode === undefined) && (missing13 = "unknownOutcomeCode"))) || ((data58.automaticRetryOnUnknownOutcome === undefined) && (missing13 = "automaticRetryOnUnknownOutcome"))){
+validate18.errors = [{instancePath:instancePath+"/payload/recovery",schemaPath:"#/properties/payload/properties/recovery/required",keyword:"required",params:{missingProperty: missing13},message:"must have required property '"+missing13+"'"}];
+return false;
+}
+else {
+if(data58.paymentIdentifierRequired !== undefined){
+let data59 = data58.paymentIdentifierRequired;
+const _errs119 = errors;
+if(typeof data59 !== "boolean"){
+validate18.errors = [{instancePath:instancePath+"/payload/recovery/paymentIdentifierRequired",schemaPath:"#/properties/payload/properties/recovery/properties/paymentIdentifierRequired/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+return false;
+}
+if(!(data59 === true)){
+validate18.errors = [{instancePath:instancePath+"/payload/recovery/paymentIdentifierRequired",schemaPath:"#/properties/payload/properties/recovery/properties/paymentIdentifierRequired/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.recovery.properties.paymentIdentifierRequired.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid17 = _errs119 === errors;
+}
+else {
+var valid17 = true;
+}
+if(valid17){
+if(data58.replayWindowSeconds !== undefined){
+let data60 = data58.replayWindowSeconds;
+const _errs121 = errors;
+if(!(((typeof data60 == "number") && (!(data60 % 1) && !isNaN(data60))) && (isFinite(data60)))){
+validate18.errors = [{instancePath:instancePath+"/payload/recovery/replayWindowSeconds",schemaPath:"#/properties/payload/properties/recovery/properties/replayWindowSeconds/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs121){
+if((typeof data60 == "number") && (isFinite(data60))){
+if(data60 < 1 || isNaN(data60)){
+validate18.errors = [{instancePath:instancePath+"/payload/recovery/replayWindowSeconds",schemaPath:"#/properties/payload/properties/recovery/properties/replayWindowSeconds/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
+}
+var valid17 = _errs121 === errors;
+}
+else {
+var valid17 = true;
+}
+if(valid17){
+if(data58.chargesFinal !== undefined){
+let data61 = data58.chargesFinal;
+const _errs123 = errors;
+if(typeof data61 !== "boolean"){
+validate18.errors = [{instancePath:instancePath+"/payload/recovery/chargesFinal",schemaPath:"#/properties/payload/properties/recovery/properties/chargesFinal/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+return false;
+}
+if(!(data61 === true)){
+validate18.errors = [{instancePath:instancePath+"/payload/recovery/chargesFinal",schemaPath:"#/properties/payload/properties/recovery/properties/chargesFinal/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.recovery.properties.chargesFinal.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid17 = _errs123 === errors;
+}
+else {
+var valid17 = true;
+}
+if(valid17){
+if(data58.refunds !== undefined){
+let data62 = data58.refunds;
+const _errs125 = errors;
+if(typeof data62 !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/recovery/refunds",schemaPath:"#/properties/payload/properties/recovery/properties/refunds/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data62 === "none")){
+validate18.errors = [{instancePath:instancePath+"/payload/recovery/refunds",schemaPath:"#/properties/payload/properties/recovery/properties/refunds/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.recovery.properties.refunds.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid17 = _errs125 === errors;
+}
+else {
+var valid17 = true;
+}
+if(valid17){
+if(data58.unknownOutcomeCode !== undefined){
+let data63 = data58.unknownOutcomeCode;
+const _errs127 = errors;
+if(typeof data63 !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/recovery/unknownOutcomeCode",schemaPath:"#/properties/payload/properties/recovery/properties/unknownOutcomeCode/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data63 === "PAYMENT_OUTCOME_UNKNOWN")){
+validate18.errors = [{instancePath:instancePath+"/payload/recovery/unknownOutcomeCode",schemaPath:"#/properties/payload/properties/recovery/properties/unknownOutcomeCode/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.recovery.properties.unknownOutcomeCode.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid17 = _errs127 === errors;
+}
+else {
+var valid17 = true;
+}
+if(valid17){
+if(data58.automaticRetryOnUnknownOutcome !== undefined){
+let data64 = data58.automaticRetryOnUnknownOutcome;
+const _errs129 = errors;
+if(typeof data64 !== "boolean"){
+validate18.errors = [{instancePath:instancePath+"/payload/recovery/automaticRetryOnUnknownOutcome",schemaPath:"#/properties/payload/properties/recovery/properties/automaticRetryOnUnknownOutcome/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+return false;
+}
+if(!(data64 === false)){
+validate18.errors = [{instancePath:instancePath+"/payload/recovery/automaticRetryOnUnknownOutcome",schemaPath:"#/properties/payload/properties/recovery/properties/automaticRetryOnUnknownOutcome/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.recovery.properties.automaticRetryOnUnknownOutcome.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid17 = _errs129 === errors;
+}
+else {
+var valid17 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/payload/recovery",schemaPath:"#/properties/payload/properties/recovery/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid1 = _errs117 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data0.prepaid !== undefined){
+let data65 = data0.prepaid;
+const _errs131 = errors;
+if(errors === _errs131){
+if(data65 && typeof data65 == "object" && !Array.isArray(data65)){
+let missing14;
+if((((((((((data65.supported === undefined) && (missing14 = "supported")) || ((data65.depositEndpoint === undefined) && (missing14 = "depositEndpoint"))) || ((data65.balanceEndpoint === undefined) && (missing14 = "balanceEndpoint"))) || ((data65.accountIdentity === undefined) && (missing14 = "accountIdentity"))) || ((data65.authentication === undefined) && (missing14 = "authentication"))) || ((data65.minDepositMicroUsd === undefined) && (missing14 = "minDepositMicroUsd"))) || ((data65.maxDepositMicroUsd === undefined) && (missing14 = "maxDepositMicroUsd"))) || ((data65.withdrawable === undefined) && (missing14 = "withdrawable"))) || ((data65.settlementPerRequest === undefined) && (missing14 = "settlementPerRequest"))){
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid",schemaPath:"#/properties/payload/properties/prepaid/required",keyword:"required",params:{missingProperty: missing14},message:"must have required property '"+missing14+"'"}];
+return false;
+}
+else {
+if(data65.supported !== undefined){
+let data66 = data65.supported;
+const _errs133 = errors;
+if(typeof data66 !== "boolean"){
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/supported",schemaPath:"#/properties/payload/properties/prepaid/properties/supported/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+return false;
+}
+if(!(data66 === true)){
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/supported",schemaPath:"#/properties/payload/properties/prepaid/properties/supported/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.prepaid.properties.supported.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid18 = _errs133 === errors;
+}
+else {
+var valid18 = true;
+}
+if(valid18){
+if(data65.depositEndpoint !== undefined){
+let data67 = data65.depositEndpoint;
+const _errs135 = errors;
+if(errors === _errs135){
+if(errors === _errs135){
+if(typeof data67 === "string"){
+if(!(formats6(data67))){
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/depositEndpoint",schemaPath:"#/properties/payload/properties/prepaid/properties/depositEndpoint/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
+return false;
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/depositEndpoint",schemaPath:"#/properties/payload/properties/prepaid/properties/depositEndpoint/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid18 = _errs135 === errors;
+}
+else {
+var valid18 = true;
+}
+if(valid18){
+if(data65.balanceEndpoint !== undefined){
+const _errs137 = errors;
+if(typeof data65.balanceEndpoint !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/balanceEndpoint",schemaPath:"#/properties/payload/properties/prepaid/properties/balanceEndpoint/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid18 = _errs137 === errors;
+}
+else {
+var valid18 = true;
+}
+if(valid18){
+if(data65.accountIdentity !== undefined){
+let data69 = data65.accountIdentity;
+const _errs139 = errors;
+if(typeof data69 !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/accountIdentity",schemaPath:"#/properties/payload/properties/prepaid/properties/accountIdentity/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data69 === "payer_evm_address")){
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/accountIdentity",schemaPath:"#/properties/payload/properties/prepaid/properties/accountIdentity/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.prepaid.properties.accountIdentity.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid18 = _errs139 === errors;
+}
+else {
+var valid18 = true;
+}
+if(valid18){
+if(data65.authentication !== undefined){
+let data70 = data65.authentication;
+const _errs141 = errors;
+if(errors === _errs141){
+if(data70 && typeof data70 == "object" && !Array.isArray(data70)){
+let missing15;
+if(((((((((data70.scheme === undefined) && (missing15 = "scheme")) || ((data70.primaryType === undefined) && (missing15 = "primaryType"))) || ((data70.domainName === undefined) && (missing15 = "domainName"))) || ((data70.domainVersion === undefined) && (missing15 = "domainVersion"))) || ((data70.chainId === undefined) && (missing15 = "chainId"))) || ((data70.headers === undefined) && (missing15 = "headers"))) || ((data70.signatureTtlSeconds === undefined) && (missing15 = "signatureTtlSeconds"))) || ((data70.smartAccountSignaturesSupported === undefined) && (missing15 = "smartAccountSignaturesSupported"))){
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/required",keyword:"required",params:{missingProperty: missing15},message:"must have required property '"+missing15+"'"}];
+return false;
+}
+else {
+if(data70.scheme !== undefined){
+let data71 = data70.scheme;
+const _errs143 = errors;
+if(typeof data71 !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/scheme",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/scheme/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data71 === "eip712")){
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/scheme",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/scheme/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.prepaid.properties.authentication.properties.scheme.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid19 = _errs143 === errors;
+}
+else {
+var valid19 = true;
+}
+if(valid19){
+if(data70.primaryType !== undefined){
+let data72 = data70.primaryType;
+const _errs145 = errors;
+if(typeof data72 !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/primaryType",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/primaryType/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data72 === "PrepaidRequest")){
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/primaryType",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/primaryType/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.prepaid.properties.authentication.properties.primaryType.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid19 = _errs145 === errors;
+}
+else {
+var valid19 = true;
+}
+if(valid19){
+if(data70.domainName !== undefined){
+const _errs147 = errors;
+if(typeof data70.domainName !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/domainName",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/domainName/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid19 = _errs147 === errors;
+}
+else {
+var valid19 = true;
+}
+if(valid19){
+if(data70.domainVersion !== undefined){
+let data74 = data70.domainVersion;
+const _errs149 = errors;
+if(typeof data74 !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/domainVersion",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/domainVersion/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data74 === "1")){
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/domainVersion",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/domainVersion/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.prepaid.properties.authentication.properties.domainVersion.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid19 = _errs149 === errors;
+}
+else {
+var valid19 = true;
+}
+if(valid19){
+if(data70.chainId !== undefined){
+let data75 = data70.chainId;
+const _errs151 = errors;
+if(!(((typeof data75 == "number") && (!(data75 % 1) && !isNaN(data75))) && (isFinite(data75)))){
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/chainId",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/chainId/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs151){
+if((typeof data75 == "number") && (isFinite(data75))){
+if(data75 < 1 || isNaN(data75)){
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/chainId",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/chainId/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
+}
+var valid19 = _errs151 === errors;
+}
+else {
+var valid19 = true;
+}
+if(valid19){
+if(data70.headers !== undefined){
+let data76 = data70.headers;
+const _errs153 = errors;
+if(errors === _errs153){
+if(Array.isArray(data76)){
+var valid20 = true;
+const len4 = data76.length;
+for(let i4=0; i4<len4; i4++){
+const _errs155 = errors;
+if(typeof data76[i4] !== "string"){
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/headers/" + i4,schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/headers/items/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid20 = _errs155 === errors;
+if(!valid20){
+break;
+}
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/headers",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/headers/type",keyword:"type",params:{type: "array"},message:"must be array"}];
+return false;
+}
+}
+var valid19 = _errs153 === errors;
+}
+else {
+var valid19 = true;
+}
+if(valid19){
+if(data70.signatureTtlSeconds !== undefined){
+let data78 = data70.signatureTtlSeconds;
+const _errs157 = errors;
+if(!(((typeof data78 == "number") && (!(data78 % 1) && !isNaN(data78))) && (isFinite(data78)))){
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/signatureTtlSeconds",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/signatureTtlSeconds/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs157){
+if((typeof data78 == "number") && (isFinite(data78))){
+if(data78 < 1 || isNaN(data78)){
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/signatureTtlSeconds",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/signatureTtlSeconds/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
+}
+var valid19 = _errs157 === errors;
+}
+else {
+var valid19 = true;
+}
+if(valid19){
+if(data70.smartAccountSignaturesSupported !== undefined){
+let data79 = data70.smartAccountSignaturesSupported;
+const _errs159 = errors;
+if(typeof data79 !== "boolean"){
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/smartAccountSignaturesSupported",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/smartAccountSignaturesSupported/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+return false;
+}
+if(!(data79 === false)){
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/smartAccountSignaturesSupported",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/smartAccountSignaturesSupported/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.prepaid.properties.authentication.properties.smartAccountSignaturesSupported.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid19 = _errs159 === errors;
+}
+else {
+var valid19 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid18 = _errs141 === errors;
+}
+else {
+var valid18 = true;
+}
+if(valid18){
+if(data65.minDepositMicroUsd !== undefined){
+let data80 = data65.minDepositMicroUsd;
+const _errs161 = errors;
+if(!(((typeof data80 == "number") && (!(data80 % 1) && !isNaN(data80))) && (isFinite(data80)))){
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/minDepositMicroUsd",schemaPath:"#/properties/payload/properties/prepaid/properties/minDepositMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs161){
+if((typeof data80 == "number") && (isFinite(data80))){
+if(data80 < 1 || isNaN(data80)){
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/minDepositMicroUsd",schemaPath:"#/properties/payload/properties/prepaid/properties/minDepositMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
+}
+var valid18 = _errs161 === errors;
+}
+else {
+var valid18 = true;
+}
+if(valid18){
+if(data65.maxDepositMicroUsd !== undefined){
+let data81 = data65.maxDepositMicroUsd;
+const _errs163 = errors;
+if(!(((typeof data81 == "number") && (!(data81 % 1) && !isNaN(data81))) && (isFinite(data81)))){
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/maxDepositMicroUsd",schemaPath:"#/properties/payload/properties/prepaid/properties/maxDepositMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs163){
+if((typeof data81 == "number") && (isFinite(data81))){
+if(data81 < 1 || isNaN(data81)){
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/maxDepositMicroUsd",schemaPath:"#/properties/payload/properties/prepaid/properties/maxDepositMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
+}
+var valid18 = _errs163 === errors;
+}
+else {
+var valid18 = true;
+}
+if(valid18){
+if(data65.withdrawable !== undefined){
+let data82 = data65.withdrawable;
+const _errs165 = errors;
+if(typeof data82 !== "boolean"){
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/withdrawable",schemaPath:"#/properties/payload/properties/prepaid/properties/withdrawable/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+return false;
+}
+if(!(data82 === false)){
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/withdrawable",schemaPath:"#/properties/payload/properties/prepaid/properties/withdrawable/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.prepaid.properties.withdrawable.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid18 = _errs165 === errors;
+}
+else {
+var valid18 = true;
+}
+if(valid18){
+if(data65.settlementPerRequest !== undefined){
+let data83 = data65.settlementPerRequest;
+const _errs167 = errors;
+if(typeof data83 !== "boolean"){
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/settlementPerRequest",schemaPath:"#/properties/payload/properties/prepaid/properties/settlementPerRequest/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+return false;
+}
+if(!(data83 === false)){
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid/settlementPerRequest",schemaPath:"#/properties/payload/properties/prepaid/properties/settlementPerRequest/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.prepaid.properties.settlementPerRequest.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid18 = _errs167 === errors;
+}
+else {
+var valid18 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/payload/prepaid",schemaPath:"#/properties/payload/properties/prepaid/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid1 = _errs131 === errors;
+}
+else {
+var valid1 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/payload",schemaPath:"#/properties/payload/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs1 === errors;
 }
 else {
 var valid0 = true;
 }
+if(valid0){
+if(data.signature !== undefined){
+let data84 = data.signature;
+const _errs169 = errors;
+if(errors === _errs169){
+if(data84 && typeof data84 == "object" && !Array.isArray(data84)){
+let missing16;
+if(((((data84.algorithm === undefined) && (missing16 = "algorithm")) || ((data84.keyId === undefined) && (missing16 = "keyId"))) || ((data84.encoding === undefined) && (missing16 = "encoding"))) || ((data84.value === undefined) && (missing16 = "value"))){
+validate18.errors = [{instancePath:instancePath+"/signature",schemaPath:"#/properties/signature/required",keyword:"required",params:{missingProperty: missing16},message:"must have required property '"+missing16+"'"}];
+return false;
+}
+else {
+if(data84.algorithm !== undefined){
+let data85 = data84.algorithm;
+const _errs171 = errors;
+if(typeof data85 !== "string"){
+validate18.errors = [{instancePath:instancePath+"/signature/algorithm",schemaPath:"#/properties/signature/properties/algorithm/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data85 === "ES256")){
+validate18.errors = [{instancePath:instancePath+"/signature/algorithm",schemaPath:"#/properties/signature/properties/algorithm/enum",keyword:"enum",params:{allowedValues: schema19.properties.signature.properties.algorithm.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid21 = _errs171 === errors;
+}
+else {
+var valid21 = true;
+}
+if(valid21){
+if(data84.keyId !== undefined){
+const _errs173 = errors;
+if(typeof data84.keyId !== "string"){
+validate18.errors = [{instancePath:instancePath+"/signature/keyId",schemaPath:"#/properties/signature/properties/keyId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid21 = _errs173 === errors;
+}
+else {
+var valid21 = true;
+}
+if(valid21){
+if(data84.encoding !== undefined){
+let data87 = data84.encoding;
+const _errs175 = errors;
+if(typeof data87 !== "string"){
+validate18.errors = [{instancePath:instancePath+"/signature/encoding",schemaPath:"#/properties/signature/properties/encoding/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data87 === "base64url-ieee-p1363")){
+validate18.errors = [{instancePath:instancePath+"/signature/encoding",schemaPath:"#/properties/signature/properties/encoding/enum",keyword:"enum",params:{allowedValues: schema19.properties.signature.properties.encoding.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid21 = _errs175 === errors;
+}
+else {
+var valid21 = true;
+}
+if(valid21){
+if(data84.value !== undefined){
+let data88 = data84.value;
+const _errs177 = errors;
+if(errors === _errs177){
+if(typeof data88 === "string"){
+if(!pattern5.test(data88)){
+validate18.errors = [{instancePath:instancePath+"/signature/value",schemaPath:"#/properties/signature/properties/value/pattern",keyword:"pattern",params:{pattern: "^[A-Za-z0-9_-]{86}$"},message:"must match pattern \""+"^[A-Za-z0-9_-]{86}$"+"\""}];
+return false;
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/signature/value",schemaPath:"#/properties/signature/properties/value/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+var valid21 = _errs177 === errors;
+}
+else {
+var valid21 = true;
 }
 }
 }
+}
+}
+}
+else {
+validate18.errors = [{instancePath:instancePath+"/signature",schemaPath:"#/properties/signature/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs169 === errors;
+}
+else {
+var valid0 = true;
 }
 }
 }
@@ -1859,8 +2781,8 @@ validate18.errors = vErrors;
 return errors === 0;
 }
 
-export const listVoices400Body0 = validate19;
-const schema20 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["UNKNOWN_TTS_MODEL","INVALID_REQUEST"]}}}}}]};
+export const getServiceMetadata503Body0 = validate19;
+const schema20 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["CONFIG_ERROR"]}}}}}]};
 
 function validate19(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -1959,7 +2881,7 @@ if(typeof data5 !== "string"){
 validate19.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-if(!((data5 === "UNKNOWN_TTS_MODEL") || (data5 === "INVALID_REQUEST"))){
+if(!(data5 === "CONFIG_ERROR")){
 validate19.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema20.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
@@ -1983,9 +2905,8 @@ validate19.errors = vErrors;
 return errors === 0;
 }
 
-export const getSpeech200Headers = validate20;
-const schema21 = {"type":"object","coerce":{"x-credit-balance":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","x-credit-account","x-credit-balance","cache-control"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"x-credit-account":{"type":"string"},"x-credit-balance":{"type":"integer","format":"int64","minimum":0},"cache-control":{"type":"string"},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
-const formats6 = require("ajv-formats/dist/formats").fullFormats.int64;
+export const createFeedbackChallenge200Headers = validate20;
+const schema21 = {"type":"object","coerce":{"x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
 
 function validate20(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -1993,14 +2914,11 @@ let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if(((((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["x-credit-account"] === undefined) && (missing0 = "x-credit-account"))) || ((data["x-credit-balance"] === undefined) && (missing0 = "x-credit-balance"))) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))){
+if((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")){
 validate20.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
-if(typeof data["x-credit-balance"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-credit-balance"])){
-data["x-credit-balance"] = Number(data["x-credit-balance"]);
-}
 if(typeof data["x-ratelimit-limit"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-limit"])){
 data["x-ratelimit-limit"] = Number(data["x-ratelimit-limit"]);
 }
@@ -2033,11 +2951,20 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["x-credit-account"] !== undefined){
+if(data["x-ratelimit-limit"] !== undefined){
+let data1 = data["x-ratelimit-limit"];
 const _errs3 = errors;
-if(typeof data["x-credit-account"] !== "string"){
-validate20.errors = [{instancePath:instancePath+"/x-credit-account",schemaPath:"#/properties/x-credit-account/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
+validate20.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
+}
+if(errors === _errs3){
+if((typeof data1 == "number") && (isFinite(data1))){
+if(data1 < 1 || isNaN(data1)){
+validate20.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
 }
 var valid0 = _errs3 === errors;
 }
@@ -2045,26 +2972,11 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["x-credit-balance"] !== undefined){
-let data2 = data["x-credit-balance"];
+if(data["x-ratelimit-policy"] !== undefined){
 const _errs5 = errors;
-if(!(((typeof data2 == "number") && (!(data2 % 1) && !isNaN(data2))) && (isFinite(data2)))){
-validate20.errors = [{instancePath:instancePath+"/x-credit-balance",schemaPath:"#/properties/x-credit-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+if(typeof data["x-ratelimit-policy"] !== "string"){
+validate20.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
-}
-if(errors === _errs5){
-if((typeof data2 == "number") && (isFinite(data2))){
-if(data2 < 0 || isNaN(data2)){
-validate20.errors = [{instancePath:instancePath+"/x-credit-balance",schemaPath:"#/properties/x-credit-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-else {
-if(!(formats6.validate(data2))){
-validate20.errors = [{instancePath:instancePath+"/x-credit-balance",schemaPath:"#/properties/x-credit-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
-return false;
-}
-}
-}
 }
 var valid0 = _errs5 === errors;
 }
@@ -2072,11 +2984,20 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["cache-control"] !== undefined){
+if(data["x-ratelimit-remaining"] !== undefined){
+let data3 = data["x-ratelimit-remaining"];
 const _errs7 = errors;
-if(typeof data["cache-control"] !== "string"){
-validate20.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(!(((typeof data3 == "number") && (!(data3 % 1) && !isNaN(data3))) && (isFinite(data3)))){
+validate20.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
+}
+if(errors === _errs7){
+if((typeof data3 == "number") && (isFinite(data3))){
+if(data3 < 0 || isNaN(data3)){
+validate20.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
 }
 var valid0 = _errs7 === errors;
 }
@@ -2084,17 +3005,17 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["x-ratelimit-limit"] !== undefined){
-let data4 = data["x-ratelimit-limit"];
+if(data["x-ratelimit-reset"] !== undefined){
+let data4 = data["x-ratelimit-reset"];
 const _errs9 = errors;
 if(!(((typeof data4 == "number") && (!(data4 % 1) && !isNaN(data4))) && (isFinite(data4)))){
-validate20.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate20.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs9){
 if((typeof data4 == "number") && (isFinite(data4))){
-if(data4 < 1 || isNaN(data4)){
-validate20.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+if(data4 < 0 || isNaN(data4)){
+validate20.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -2105,73 +3026,16 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["x-ratelimit-policy"] !== undefined){
+if(data["x-ratelimit-scope"] !== undefined){
 const _errs11 = errors;
-if(typeof data["x-ratelimit-policy"] !== "string"){
-validate20.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(typeof data["x-ratelimit-scope"] !== "string"){
+validate20.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs11 === errors;
 }
 else {
 var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-remaining"] !== undefined){
-let data6 = data["x-ratelimit-remaining"];
-const _errs13 = errors;
-if(!(((typeof data6 == "number") && (!(data6 % 1) && !isNaN(data6))) && (isFinite(data6)))){
-validate20.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs13){
-if((typeof data6 == "number") && (isFinite(data6))){
-if(data6 < 0 || isNaN(data6)){
-validate20.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-}
-}
-var valid0 = _errs13 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-reset"] !== undefined){
-let data7 = data["x-ratelimit-reset"];
-const _errs15 = errors;
-if(!(((typeof data7 == "number") && (!(data7 % 1) && !isNaN(data7))) && (isFinite(data7)))){
-validate20.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs15){
-if((typeof data7 == "number") && (isFinite(data7))){
-if(data7 < 0 || isNaN(data7)){
-validate20.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-}
-}
-var valid0 = _errs15 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-scope"] !== undefined){
-const _errs17 = errors;
-if(typeof data["x-ratelimit-scope"] !== "string"){
-validate20.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid0 = _errs17 === errors;
-}
-else {
-var valid0 = true;
-}
-}
-}
 }
 }
 }
@@ -2189,10 +3053,10 @@ validate20.errors = vErrors;
 return errors === 0;
 }
 
-export const getSpeech202Body0 = validate21;
-const schema22 = {"type":"object","required":["jobId","status","traceId","createdAt","updatedAt","startedAt","completedAt","error","result","links"],"properties":{"jobId":{"type":"string","format":"uuid"},"status":{"type":"string","enum":["queued","processing","completed","failed"]},"traceId":{"type":"string","format":"uuid"},"createdAt":{"type":"string","format":"date-time"},"updatedAt":{"type":"string","format":"date-time"},"startedAt":{"type":["string","null"],"format":"date-time"},"completedAt":{"type":["string","null"],"format":"date-time"},"error":{"type":["object","null"],"required":["code","message"],"properties":{"code":{"type":["string","null"]},"message":{"type":["string","null"]}}},"result":{"type":["object","null"],"required":["audioUrl","stored","mimeType","sizeBytes"],"properties":{"audioUrl":{"type":["string","null"],"format":"uri"},"stored":{"type":"boolean"},"mimeType":{"type":"string"},"sizeBytes":{"type":["integer","null"],"minimum":0}}},"links":{"type":"object","required":["status","audio"],"properties":{"status":{"type":"string","format":"uri"},"audio":{"type":["string","null"],"format":"uri"}}}}};
-const formats12 = require("ajv-formats/dist/formats").fullFormats["date-time"];
-const formats20 = require("ajv-formats/dist/formats").fullFormats.uri;
+export const createFeedbackChallenge200Body0 = validate21;
+const schema22 = {"type":"object","required":["challenge","wallet","nonce","issuedAt","expiresAt","payloadSha256","signingMessage"],"properties":{"challenge":{"type":"string"},"wallet":{"type":"string","pattern":"^0x[a-f0-9]{40}$"},"nonce":{"type":"string","format":"uuid"},"issuedAt":{"type":"string","format":"date-time"},"expiresAt":{"type":"string","format":"date-time"},"payloadSha256":{"type":"string","pattern":"^[a-f0-9]{64}$"},"signingMessage":{"type":"string"}}};
+const pattern6 = new RegExp("^0x[a-f0-9]{40}$", "u");
+const pattern7 = new RegExp("^[a-f0-9]{64}$", "u");
 
 function validate21(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -2200,27 +3064,16 @@ let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if(((((((((((data.jobId === undefined) && (missing0 = "jobId")) || ((data.status === undefined) && (missing0 = "status"))) || ((data.traceId === undefined) && (missing0 = "traceId"))) || ((data.createdAt === undefined) && (missing0 = "createdAt"))) || ((data.updatedAt === undefined) && (missing0 = "updatedAt"))) || ((data.startedAt === undefined) && (missing0 = "startedAt"))) || ((data.completedAt === undefined) && (missing0 = "completedAt"))) || ((data.error === undefined) && (missing0 = "error"))) || ((data.result === undefined) && (missing0 = "result"))) || ((data.links === undefined) && (missing0 = "links"))){
+if((((((((data.challenge === undefined) && (missing0 = "challenge")) || ((data.wallet === undefined) && (missing0 = "wallet"))) || ((data.nonce === undefined) && (missing0 = "nonce"))) || ((data.issuedAt === undefined) && (missing0 = "issuedAt"))) || ((data.expiresAt === undefined) && (missing0 = "expiresAt"))) || ((data.payloadSha256 === undefined) && (missing0 = "payloadSha256"))) || ((data.signingMessage === undefined) && (missing0 = "signingMessage"))){
 validate21.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
-if(data.jobId !== undefined){
-let data0 = data.jobId;
+if(data.challenge !== undefined){
 const _errs1 = errors;
-if(errors === _errs1){
-if(errors === _errs1){
-if(typeof data0 === "string"){
-if(!(formats0.test(data0))){
-validate21.errors = [{instancePath:instancePath+"/jobId",schemaPath:"#/properties/jobId/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+if(typeof data.challenge !== "string"){
+validate21.errors = [{instancePath:instancePath+"/challenge",schemaPath:"#/properties/challenge/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
-}
-}
-else {
-validate21.errors = [{instancePath:instancePath+"/jobId",schemaPath:"#/properties/jobId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-}
 }
 var valid0 = _errs1 === errors;
 }
@@ -2228,16 +3081,20 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.status !== undefined){
-let data1 = data.status;
+if(data.wallet !== undefined){
+let data1 = data.wallet;
 const _errs3 = errors;
-if(typeof data1 !== "string"){
-validate21.errors = [{instancePath:instancePath+"/status",schemaPath:"#/properties/status/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(errors === _errs3){
+if(typeof data1 === "string"){
+if(!pattern6.test(data1)){
+validate21.errors = [{instancePath:instancePath+"/wallet",schemaPath:"#/properties/wallet/pattern",keyword:"pattern",params:{pattern: "^0x[a-f0-9]{40}$"},message:"must match pattern \""+"^0x[a-f0-9]{40}$"+"\""}];
 return false;
 }
-if(!((((data1 === "queued") || (data1 === "processing")) || (data1 === "completed")) || (data1 === "failed"))){
-validate21.errors = [{instancePath:instancePath+"/status",schemaPath:"#/properties/status/enum",keyword:"enum",params:{allowedValues: schema22.properties.status.enum},message:"must be equal to one of the allowed values"}];
+}
+else {
+validate21.errors = [{instancePath:instancePath+"/wallet",schemaPath:"#/properties/wallet/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
+}
 }
 var valid0 = _errs3 === errors;
 }
@@ -2245,19 +3102,19 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.traceId !== undefined){
-let data2 = data.traceId;
+if(data.nonce !== undefined){
+let data2 = data.nonce;
 const _errs5 = errors;
 if(errors === _errs5){
 if(errors === _errs5){
 if(typeof data2 === "string"){
 if(!(formats0.test(data2))){
-validate21.errors = [{instancePath:instancePath+"/traceId",schemaPath:"#/properties/traceId/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate21.errors = [{instancePath:instancePath+"/nonce",schemaPath:"#/properties/nonce/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate21.errors = [{instancePath:instancePath+"/traceId",schemaPath:"#/properties/traceId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate21.errors = [{instancePath:instancePath+"/nonce",schemaPath:"#/properties/nonce/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -2268,19 +3125,19 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.createdAt !== undefined){
-let data3 = data.createdAt;
+if(data.issuedAt !== undefined){
+let data3 = data.issuedAt;
 const _errs7 = errors;
 if(errors === _errs7){
 if(errors === _errs7){
 if(typeof data3 === "string"){
-if(!(formats12.validate(data3))){
-validate21.errors = [{instancePath:instancePath+"/createdAt",schemaPath:"#/properties/createdAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+if(!(formats10.validate(data3))){
+validate21.errors = [{instancePath:instancePath+"/issuedAt",schemaPath:"#/properties/issuedAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
 return false;
 }
 }
 else {
-validate21.errors = [{instancePath:instancePath+"/createdAt",schemaPath:"#/properties/createdAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate21.errors = [{instancePath:instancePath+"/issuedAt",schemaPath:"#/properties/issuedAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -2291,19 +3148,19 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.updatedAt !== undefined){
-let data4 = data.updatedAt;
+if(data.expiresAt !== undefined){
+let data4 = data.expiresAt;
 const _errs9 = errors;
 if(errors === _errs9){
 if(errors === _errs9){
 if(typeof data4 === "string"){
-if(!(formats12.validate(data4))){
-validate21.errors = [{instancePath:instancePath+"/updatedAt",schemaPath:"#/properties/updatedAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+if(!(formats10.validate(data4))){
+validate21.errors = [{instancePath:instancePath+"/expiresAt",schemaPath:"#/properties/expiresAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
 return false;
 }
 }
 else {
-validate21.errors = [{instancePath:instancePath+"/updatedAt",schemaPath:"#/properties/updatedAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate21.errors = [{instancePath:instancePath+"/expiresAt",schemaPath:"#/properties/expiresAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -2314,21 +3171,19 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.startedAt !== undefined){
-let data5 = data.startedAt;
+if(data.payloadSha256 !== undefined){
+let data5 = data.payloadSha256;
 const _errs11 = errors;
-if((typeof data5 !== "string") && (data5 !== null)){
-validate21.errors = [{instancePath:instancePath+"/startedAt",schemaPath:"#/properties/startedAt/type",keyword:"type",params:{type: schema22.properties.startedAt.type},message:"must be string,null"}];
-return false;
-}
-if(errors === _errs11){
 if(errors === _errs11){
 if(typeof data5 === "string"){
-if(!(formats12.validate(data5))){
-validate21.errors = [{instancePath:instancePath+"/startedAt",schemaPath:"#/properties/startedAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+if(!pattern7.test(data5)){
+validate21.errors = [{instancePath:instancePath+"/payloadSha256",schemaPath:"#/properties/payloadSha256/pattern",keyword:"pattern",params:{pattern: "^[a-f0-9]{64}$"},message:"must match pattern \""+"^[a-f0-9]{64}$"+"\""}];
 return false;
 }
 }
+else {
+validate21.errors = [{instancePath:instancePath+"/payloadSha256",schemaPath:"#/properties/payloadSha256/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
 }
 }
 var valid0 = _errs11 === errors;
@@ -2337,244 +3192,16 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.completedAt !== undefined){
-let data6 = data.completedAt;
+if(data.signingMessage !== undefined){
 const _errs13 = errors;
-if((typeof data6 !== "string") && (data6 !== null)){
-validate21.errors = [{instancePath:instancePath+"/completedAt",schemaPath:"#/properties/completedAt/type",keyword:"type",params:{type: schema22.properties.completedAt.type},message:"must be string,null"}];
+if(typeof data.signingMessage !== "string"){
+validate21.errors = [{instancePath:instancePath+"/signingMessage",schemaPath:"#/properties/signingMessage/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
-}
-if(errors === _errs13){
-if(errors === _errs13){
-if(typeof data6 === "string"){
-if(!(formats12.validate(data6))){
-validate21.errors = [{instancePath:instancePath+"/completedAt",schemaPath:"#/properties/completedAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
-return false;
-}
-}
-}
 }
 var valid0 = _errs13 === errors;
 }
 else {
 var valid0 = true;
-}
-if(valid0){
-if(data.error !== undefined){
-let data7 = data.error;
-const _errs15 = errors;
-if((!(data7 && typeof data7 == "object" && !Array.isArray(data7))) && (data7 !== null)){
-validate21.errors = [{instancePath:instancePath+"/error",schemaPath:"#/properties/error/type",keyword:"type",params:{type: schema22.properties.error.type},message:"must be object,null"}];
-return false;
-}
-if(errors === _errs15){
-if(data7 && typeof data7 == "object" && !Array.isArray(data7)){
-let missing1;
-if(((data7.code === undefined) && (missing1 = "code")) || ((data7.message === undefined) && (missing1 = "message"))){
-validate21.errors = [{instancePath:instancePath+"/error",schemaPath:"#/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
-return false;
-}
-else {
-if(data7.code !== undefined){
-let data8 = data7.code;
-const _errs17 = errors;
-if((typeof data8 !== "string") && (data8 !== null)){
-validate21.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/properties/error/properties/code/type",keyword:"type",params:{type: schema22.properties.error.properties.code.type},message:"must be string,null"}];
-return false;
-}
-var valid1 = _errs17 === errors;
-}
-else {
-var valid1 = true;
-}
-if(valid1){
-if(data7.message !== undefined){
-let data9 = data7.message;
-const _errs19 = errors;
-if((typeof data9 !== "string") && (data9 !== null)){
-validate21.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/properties/error/properties/message/type",keyword:"type",params:{type: schema22.properties.error.properties.message.type},message:"must be string,null"}];
-return false;
-}
-var valid1 = _errs19 === errors;
-}
-else {
-var valid1 = true;
-}
-}
-}
-}
-}
-var valid0 = _errs15 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.result !== undefined){
-let data10 = data.result;
-const _errs21 = errors;
-if((!(data10 && typeof data10 == "object" && !Array.isArray(data10))) && (data10 !== null)){
-validate21.errors = [{instancePath:instancePath+"/result",schemaPath:"#/properties/result/type",keyword:"type",params:{type: schema22.properties.result.type},message:"must be object,null"}];
-return false;
-}
-if(errors === _errs21){
-if(data10 && typeof data10 == "object" && !Array.isArray(data10)){
-let missing2;
-if(((((data10.audioUrl === undefined) && (missing2 = "audioUrl")) || ((data10.stored === undefined) && (missing2 = "stored"))) || ((data10.mimeType === undefined) && (missing2 = "mimeType"))) || ((data10.sizeBytes === undefined) && (missing2 = "sizeBytes"))){
-validate21.errors = [{instancePath:instancePath+"/result",schemaPath:"#/properties/result/required",keyword:"required",params:{missingProperty: missing2},message:"must have required property '"+missing2+"'"}];
-return false;
-}
-else {
-if(data10.audioUrl !== undefined){
-let data11 = data10.audioUrl;
-const _errs23 = errors;
-if((typeof data11 !== "string") && (data11 !== null)){
-validate21.errors = [{instancePath:instancePath+"/result/audioUrl",schemaPath:"#/properties/result/properties/audioUrl/type",keyword:"type",params:{type: schema22.properties.result.properties.audioUrl.type},message:"must be string,null"}];
-return false;
-}
-if(errors === _errs23){
-if(errors === _errs23){
-if(typeof data11 === "string"){
-if(!(formats20(data11))){
-validate21.errors = [{instancePath:instancePath+"/result/audioUrl",schemaPath:"#/properties/result/properties/audioUrl/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
-return false;
-}
-}
-}
-}
-var valid2 = _errs23 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data10.stored !== undefined){
-const _errs25 = errors;
-if(typeof data10.stored !== "boolean"){
-validate21.errors = [{instancePath:instancePath+"/result/stored",schemaPath:"#/properties/result/properties/stored/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
-return false;
-}
-var valid2 = _errs25 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data10.mimeType !== undefined){
-const _errs27 = errors;
-if(typeof data10.mimeType !== "string"){
-validate21.errors = [{instancePath:instancePath+"/result/mimeType",schemaPath:"#/properties/result/properties/mimeType/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid2 = _errs27 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data10.sizeBytes !== undefined){
-let data14 = data10.sizeBytes;
-const _errs29 = errors;
-if((!(((typeof data14 == "number") && (!(data14 % 1) && !isNaN(data14))) && (isFinite(data14)))) && (data14 !== null)){
-validate21.errors = [{instancePath:instancePath+"/result/sizeBytes",schemaPath:"#/properties/result/properties/sizeBytes/type",keyword:"type",params:{type: schema22.properties.result.properties.sizeBytes.type},message:"must be integer,null"}];
-return false;
-}
-if(errors === _errs29){
-if((typeof data14 == "number") && (isFinite(data14))){
-if(data14 < 0 || isNaN(data14)){
-validate21.errors = [{instancePath:instancePath+"/result/sizeBytes",schemaPath:"#/properties/result/properties/sizeBytes/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-}
-}
-var valid2 = _errs29 === errors;
-}
-else {
-var valid2 = true;
-}
-}
-}
-}
-}
-}
-}
-var valid0 = _errs21 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.links !== undefined){
-let data15 = data.links;
-const _errs31 = errors;
-if(errors === _errs31){
-if(data15 && typeof data15 == "object" && !Array.isArray(data15)){
-let missing3;
-if(((data15.status === undefined) && (missing3 = "status")) || ((data15.audio === undefined) && (missing3 = "audio"))){
-validate21.errors = [{instancePath:instancePath+"/links",schemaPath:"#/properties/links/required",keyword:"required",params:{missingProperty: missing3},message:"must have required property '"+missing3+"'"}];
-return false;
-}
-else {
-if(data15.status !== undefined){
-let data16 = data15.status;
-const _errs33 = errors;
-if(errors === _errs33){
-if(errors === _errs33){
-if(typeof data16 === "string"){
-if(!(formats20(data16))){
-validate21.errors = [{instancePath:instancePath+"/links/status",schemaPath:"#/properties/links/properties/status/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
-return false;
-}
-}
-else {
-validate21.errors = [{instancePath:instancePath+"/links/status",schemaPath:"#/properties/links/properties/status/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-}
-}
-var valid3 = _errs33 === errors;
-}
-else {
-var valid3 = true;
-}
-if(valid3){
-if(data15.audio !== undefined){
-let data17 = data15.audio;
-const _errs35 = errors;
-if((typeof data17 !== "string") && (data17 !== null)){
-validate21.errors = [{instancePath:instancePath+"/links/audio",schemaPath:"#/properties/links/properties/audio/type",keyword:"type",params:{type: schema22.properties.links.properties.audio.type},message:"must be string,null"}];
-return false;
-}
-if(errors === _errs35){
-if(errors === _errs35){
-if(typeof data17 === "string"){
-if(!(formats20(data17))){
-validate21.errors = [{instancePath:instancePath+"/links/audio",schemaPath:"#/properties/links/properties/audio/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
-return false;
-}
-}
-}
-}
-var valid3 = _errs35 === errors;
-}
-else {
-var valid3 = true;
-}
-}
-}
-}
-else {
-validate21.errors = [{instancePath:instancePath+"/links",schemaPath:"#/properties/links/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs31 === errors;
-}
-else {
-var valid0 = true;
-}
-}
-}
 }
 }
 }
@@ -2593,156 +3220,132 @@ validate21.errors = vErrors;
 return errors === 0;
 }
 
-export const getSpeech400Headers = validate22;
-const schema23 = {"type":"object","coerce":{"x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+export const createFeedbackChallenge400Body0 = validate22;
+const schema23 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_JSON","INVALID_REQUEST"]}}}}}]};
 
 function validate22(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
-if(errors === 0){
+const _errs0 = errors;
+if(errors === _errs0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")){
-validate22.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+if((data.error === undefined) && (missing0 = "error")){
+validate22.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
-if(typeof data["x-ratelimit-limit"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-limit"])){
-data["x-ratelimit-limit"] = Number(data["x-ratelimit-limit"]);
-}
-if(typeof data["x-ratelimit-remaining"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-remaining"])){
-data["x-ratelimit-remaining"] = Number(data["x-ratelimit-remaining"]);
-}
-if(typeof data["x-ratelimit-reset"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-reset"])){
-data["x-ratelimit-reset"] = Number(data["x-ratelimit-reset"]);
-}
-if(data["x-trace-id"] !== undefined){
-let data0 = data["x-trace-id"];
-const _errs1 = errors;
-if(errors === _errs1){
-if(errors === _errs1){
-if(typeof data0 === "string"){
-if(!(formats0.test(data0))){
-validate22.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
+let missing1;
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate22.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
+}
+else {
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate22.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate22.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema23.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate22.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate22.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema23.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
 }
 }
 else {
-validate22.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate22.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 }
-var valid0 = _errs1 === errors;
+}
 }
 else {
-var valid0 = true;
+validate22.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
 }
+}
+var valid0 = _errs0 === errors;
 if(valid0){
-if(data["x-ratelimit-limit"] !== undefined){
-let data1 = data["x-ratelimit-limit"];
-const _errs3 = errors;
-if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
-validate22.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs3){
-if((typeof data1 == "number") && (isFinite(data1))){
-if(data1 < 1 || isNaN(data1)){
-validate22.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
-return false;
-}
-}
-}
-var valid0 = _errs3 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-policy"] !== undefined){
-const _errs5 = errors;
-if(typeof data["x-ratelimit-policy"] !== "string"){
-validate22.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid0 = _errs5 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-remaining"] !== undefined){
-let data3 = data["x-ratelimit-remaining"];
-const _errs7 = errors;
-if(!(((typeof data3 == "number") && (!(data3 % 1) && !isNaN(data3))) && (isFinite(data3)))){
-validate22.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs7){
-if((typeof data3 == "number") && (isFinite(data3))){
-if(data3 < 0 || isNaN(data3)){
-validate22.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-}
-}
-var valid0 = _errs7 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-reset"] !== undefined){
-let data4 = data["x-ratelimit-reset"];
-const _errs9 = errors;
-if(!(((typeof data4 == "number") && (!(data4 % 1) && !isNaN(data4))) && (isFinite(data4)))){
-validate22.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs9){
-if((typeof data4 == "number") && (isFinite(data4))){
-if(data4 < 0 || isNaN(data4)){
-validate22.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-}
-}
-var valid0 = _errs9 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-scope"] !== undefined){
 const _errs11 = errors;
-if(typeof data["x-ratelimit-scope"] !== "string"){
-validate22.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(errors === _errs11){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
+const _errs13 = errors;
+if(errors === _errs13){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate22.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
+}
+if(!((data5 === "INVALID_JSON") || (data5 === "INVALID_REQUEST"))){
+validate22.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema23.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+}
+}
+else {
+validate22.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+else {
+validate22.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
 }
 var valid0 = _errs11 === errors;
-}
-else {
-var valid0 = true;
-}
-}
-}
-}
-}
-}
-}
-}
-else {
-validate22.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
 }
 validate22.errors = vErrors;
 return errors === 0;
 }
 
-export const getSpeech400Body0 = validate23;
-const schema24 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED"]}}}}}]};
+export const createFeedbackChallenge413Body0 = validate23;
+const schema24 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["REQUEST_TOO_LARGE"]}}}}}]};
 
 function validate23(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -2841,7 +3444,7 @@ if(typeof data5 !== "string"){
 validate23.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-if(!(((((data5 === "INVALID_JSON") || (data5 === "INVALID_REQUEST")) || (data5 === "UNKNOWN_TTS_MODEL")) || (data5 === "INVALID_VOICE")) || (data5 === "INVALID_SPEED"))){
+if(!(data5 === "REQUEST_TOO_LARGE")){
 validate23.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema24.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
@@ -2865,196 +3468,132 @@ validate23.errors = vErrors;
 return errors === 0;
 }
 
-export const getSpeech402Headers = validate24;
-const schema25 = {"type":"object","coerce":{"x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control","payment-required","www-authenticate"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string"},"payment-required":{"type":"string"},"www-authenticate":{"type":"string"},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+export const createFeedbackChallenge415Body0 = validate24;
+const schema25 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["UNSUPPORTED_CONTENT_TYPE"]}}}}}]};
 
 function validate24(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
-if(errors === 0){
+const _errs0 = errors;
+if(errors === _errs0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if(((((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))) || ((data["payment-required"] === undefined) && (missing0 = "payment-required"))) || ((data["www-authenticate"] === undefined) && (missing0 = "www-authenticate"))){
-validate24.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+if((data.error === undefined) && (missing0 = "error")){
+validate24.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
-if(typeof data["x-ratelimit-limit"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-limit"])){
-data["x-ratelimit-limit"] = Number(data["x-ratelimit-limit"]);
-}
-if(typeof data["x-ratelimit-remaining"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-remaining"])){
-data["x-ratelimit-remaining"] = Number(data["x-ratelimit-remaining"]);
-}
-if(typeof data["x-ratelimit-reset"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-reset"])){
-data["x-ratelimit-reset"] = Number(data["x-ratelimit-reset"]);
-}
-if(data["x-trace-id"] !== undefined){
-let data0 = data["x-trace-id"];
-const _errs1 = errors;
-if(errors === _errs1){
-if(errors === _errs1){
-if(typeof data0 === "string"){
-if(!(formats0.test(data0))){
-validate24.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
+let missing1;
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate24.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
+}
+else {
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate24.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate24.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema25.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate24.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate24.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema25.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
 }
 }
 else {
-validate24.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate24.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 }
-var valid0 = _errs1 === errors;
+}
 }
 else {
-var valid0 = true;
+validate24.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
 }
+}
+var valid0 = _errs0 === errors;
 if(valid0){
-if(data["cache-control"] !== undefined){
-const _errs3 = errors;
-if(typeof data["cache-control"] !== "string"){
-validate24.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid0 = _errs3 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["payment-required"] !== undefined){
-const _errs5 = errors;
-if(typeof data["payment-required"] !== "string"){
-validate24.errors = [{instancePath:instancePath+"/payment-required",schemaPath:"#/properties/payment-required/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid0 = _errs5 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["www-authenticate"] !== undefined){
-const _errs7 = errors;
-if(typeof data["www-authenticate"] !== "string"){
-validate24.errors = [{instancePath:instancePath+"/www-authenticate",schemaPath:"#/properties/www-authenticate/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid0 = _errs7 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-limit"] !== undefined){
-let data4 = data["x-ratelimit-limit"];
-const _errs9 = errors;
-if(!(((typeof data4 == "number") && (!(data4 % 1) && !isNaN(data4))) && (isFinite(data4)))){
-validate24.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs9){
-if((typeof data4 == "number") && (isFinite(data4))){
-if(data4 < 1 || isNaN(data4)){
-validate24.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
-return false;
-}
-}
-}
-var valid0 = _errs9 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-policy"] !== undefined){
 const _errs11 = errors;
-if(typeof data["x-ratelimit-policy"] !== "string"){
-validate24.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(errors === _errs11){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
+const _errs13 = errors;
+if(errors === _errs13){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate24.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
+}
+if(!(data5 === "UNSUPPORTED_CONTENT_TYPE")){
+validate24.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema25.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+}
+}
+else {
+validate24.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+else {
+validate24.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
 }
 var valid0 = _errs11 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-remaining"] !== undefined){
-let data6 = data["x-ratelimit-remaining"];
-const _errs13 = errors;
-if(!(((typeof data6 == "number") && (!(data6 % 1) && !isNaN(data6))) && (isFinite(data6)))){
-validate24.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs13){
-if((typeof data6 == "number") && (isFinite(data6))){
-if(data6 < 0 || isNaN(data6)){
-validate24.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-}
-}
-var valid0 = _errs13 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-reset"] !== undefined){
-let data7 = data["x-ratelimit-reset"];
-const _errs15 = errors;
-if(!(((typeof data7 == "number") && (!(data7 % 1) && !isNaN(data7))) && (isFinite(data7)))){
-validate24.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs15){
-if((typeof data7 == "number") && (isFinite(data7))){
-if(data7 < 0 || isNaN(data7)){
-validate24.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-}
-}
-var valid0 = _errs15 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-scope"] !== undefined){
-const _errs17 = errors;
-if(typeof data["x-ratelimit-scope"] !== "string"){
-validate24.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid0 = _errs17 === errors;
-}
-else {
-var valid0 = true;
-}
-}
-}
-}
-}
-}
-}
-}
-}
-}
-}
-else {
-validate24.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
 }
 validate24.errors = vErrors;
 return errors === 0;
 }
 
-export const getSpeech402Body0 = validate25;
-const schema26 = {"type":"object","required":["type","amount","currency","topUpUrl","creditAccount","error"],"properties":{"type":{"type":"string","format":"uri"},"amount":{"type":"string","pattern":"^\\d+$"},"currency":{"type":"string","enum":["usd"]},"topUpUrl":{"type":"string","format":"uri"},"creditAccount":{"type":"object","required":["in","name","maxLength","description"],"properties":{"in":{"type":"string","enum":["header"]},"name":{"type":"string","enum":["x-credit-account"]},"maxLength":{"type":"integer","enum":[128]},"description":{"type":"string"}}},"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["PAYMENT_REQUIRED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}};
-const pattern1 = new RegExp("^\\d+$", "u");
+export const submitFeedback201Body0 = validate25;
+const schema26 = {"type":"object","required":["feedbackId","receivedAt","notification"],"properties":{"feedbackId":{"type":"string","format":"uuid"},"receivedAt":{"type":"string","format":"date-time"},"notification":{"type":"string","enum":["queued","not_configured"]}}};
 
 function validate25(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -3062,24 +3601,24 @@ let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if(((((((data.type === undefined) && (missing0 = "type")) || ((data.amount === undefined) && (missing0 = "amount"))) || ((data.currency === undefined) && (missing0 = "currency"))) || ((data.topUpUrl === undefined) && (missing0 = "topUpUrl"))) || ((data.creditAccount === undefined) && (missing0 = "creditAccount"))) || ((data.error === undefined) && (missing0 = "error"))){
+if((((data.feedbackId === undefined) && (missing0 = "feedbackId")) || ((data.receivedAt === undefined) && (missing0 = "receivedAt"))) || ((data.notification === undefined) && (missing0 = "notification"))){
 validate25.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
-if(data.type !== undefined){
-let data0 = data.type;
+if(data.feedbackId !== undefined){
+let data0 = data.feedbackId;
 const _errs1 = errors;
 if(errors === _errs1){
 if(errors === _errs1){
 if(typeof data0 === "string"){
-if(!(formats20(data0))){
-validate25.errors = [{instancePath:instancePath+"/type",schemaPath:"#/properties/type/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
+if(!(formats0.test(data0))){
+validate25.errors = [{instancePath:instancePath+"/feedbackId",schemaPath:"#/properties/feedbackId/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate25.errors = [{instancePath:instancePath+"/type",schemaPath:"#/properties/type/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate25.errors = [{instancePath:instancePath+"/feedbackId",schemaPath:"#/properties/feedbackId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -3090,19 +3629,21 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.amount !== undefined){
-let data1 = data.amount;
+if(data.receivedAt !== undefined){
+let data1 = data.receivedAt;
 const _errs3 = errors;
 if(errors === _errs3){
+if(errors === _errs3){
 if(typeof data1 === "string"){
-if(!pattern1.test(data1)){
-validate25.errors = [{instancePath:instancePath+"/amount",schemaPath:"#/properties/amount/pattern",keyword:"pattern",params:{pattern: "^\\d+$"},message:"must match pattern \""+"^\\d+$"+"\""}];
+if(!(formats10.validate(data1))){
+validate25.errors = [{instancePath:instancePath+"/receivedAt",schemaPath:"#/properties/receivedAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
 return false;
 }
 }
 else {
-validate25.errors = [{instancePath:instancePath+"/amount",schemaPath:"#/properties/amount/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate25.errors = [{instancePath:instancePath+"/receivedAt",schemaPath:"#/properties/receivedAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
+}
 }
 }
 var valid0 = _errs3 === errors;
@@ -3111,203 +3652,21 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.currency !== undefined){
-let data2 = data.currency;
+if(data.notification !== undefined){
+let data2 = data.notification;
 const _errs5 = errors;
 if(typeof data2 !== "string"){
-validate25.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate25.errors = [{instancePath:instancePath+"/notification",schemaPath:"#/properties/notification/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-if(!(data2 === "usd")){
-validate25.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/enum",keyword:"enum",params:{allowedValues: schema26.properties.currency.enum},message:"must be equal to one of the allowed values"}];
+if(!((data2 === "queued") || (data2 === "not_configured"))){
+validate25.errors = [{instancePath:instancePath+"/notification",schemaPath:"#/properties/notification/enum",keyword:"enum",params:{allowedValues: schema26.properties.notification.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid0 = _errs5 === errors;
 }
 else {
 var valid0 = true;
-}
-if(valid0){
-if(data.topUpUrl !== undefined){
-let data3 = data.topUpUrl;
-const _errs7 = errors;
-if(errors === _errs7){
-if(errors === _errs7){
-if(typeof data3 === "string"){
-if(!(formats20(data3))){
-validate25.errors = [{instancePath:instancePath+"/topUpUrl",schemaPath:"#/properties/topUpUrl/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
-return false;
-}
-}
-else {
-validate25.errors = [{instancePath:instancePath+"/topUpUrl",schemaPath:"#/properties/topUpUrl/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-}
-}
-var valid0 = _errs7 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.creditAccount !== undefined){
-let data4 = data.creditAccount;
-const _errs9 = errors;
-if(errors === _errs9){
-if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
-let missing1;
-if(((((data4.in === undefined) && (missing1 = "in")) || ((data4.name === undefined) && (missing1 = "name"))) || ((data4.maxLength === undefined) && (missing1 = "maxLength"))) || ((data4.description === undefined) && (missing1 = "description"))){
-validate25.errors = [{instancePath:instancePath+"/creditAccount",schemaPath:"#/properties/creditAccount/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
-return false;
-}
-else {
-if(data4.in !== undefined){
-let data5 = data4.in;
-const _errs11 = errors;
-if(typeof data5 !== "string"){
-validate25.errors = [{instancePath:instancePath+"/creditAccount/in",schemaPath:"#/properties/creditAccount/properties/in/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(data5 === "header")){
-validate25.errors = [{instancePath:instancePath+"/creditAccount/in",schemaPath:"#/properties/creditAccount/properties/in/enum",keyword:"enum",params:{allowedValues: schema26.properties.creditAccount.properties.in.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid1 = _errs11 === errors;
-}
-else {
-var valid1 = true;
-}
-if(valid1){
-if(data4.name !== undefined){
-let data6 = data4.name;
-const _errs13 = errors;
-if(typeof data6 !== "string"){
-validate25.errors = [{instancePath:instancePath+"/creditAccount/name",schemaPath:"#/properties/creditAccount/properties/name/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(data6 === "x-credit-account")){
-validate25.errors = [{instancePath:instancePath+"/creditAccount/name",schemaPath:"#/properties/creditAccount/properties/name/enum",keyword:"enum",params:{allowedValues: schema26.properties.creditAccount.properties.name.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid1 = _errs13 === errors;
-}
-else {
-var valid1 = true;
-}
-if(valid1){
-if(data4.maxLength !== undefined){
-let data7 = data4.maxLength;
-const _errs15 = errors;
-if(!(((typeof data7 == "number") && (!(data7 % 1) && !isNaN(data7))) && (isFinite(data7)))){
-validate25.errors = [{instancePath:instancePath+"/creditAccount/maxLength",schemaPath:"#/properties/creditAccount/properties/maxLength/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(!(data7 === 128)){
-validate25.errors = [{instancePath:instancePath+"/creditAccount/maxLength",schemaPath:"#/properties/creditAccount/properties/maxLength/enum",keyword:"enum",params:{allowedValues: schema26.properties.creditAccount.properties.maxLength.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid1 = _errs15 === errors;
-}
-else {
-var valid1 = true;
-}
-if(valid1){
-if(data4.description !== undefined){
-const _errs17 = errors;
-if(typeof data4.description !== "string"){
-validate25.errors = [{instancePath:instancePath+"/creditAccount/description",schemaPath:"#/properties/creditAccount/properties/description/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid1 = _errs17 === errors;
-}
-else {
-var valid1 = true;
-}
-}
-}
-}
-}
-}
-else {
-validate25.errors = [{instancePath:instancePath+"/creditAccount",schemaPath:"#/properties/creditAccount/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs9 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.error !== undefined){
-let data9 = data.error;
-const _errs19 = errors;
-if(errors === _errs19){
-if(data9 && typeof data9 == "object" && !Array.isArray(data9)){
-let missing2;
-if((((data9.code === undefined) && (missing2 = "code")) || ((data9.message === undefined) && (missing2 = "message"))) || ((data9.details === undefined) && (missing2 = "details"))){
-validate25.errors = [{instancePath:instancePath+"/error",schemaPath:"#/properties/error/required",keyword:"required",params:{missingProperty: missing2},message:"must have required property '"+missing2+"'"}];
-return false;
-}
-else {
-if(data9.code !== undefined){
-let data10 = data9.code;
-const _errs21 = errors;
-if(typeof data10 !== "string"){
-validate25.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(data10 === "PAYMENT_REQUIRED")){
-validate25.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema26.properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid2 = _errs21 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data9.message !== undefined){
-const _errs23 = errors;
-if(typeof data9.message !== "string"){
-validate25.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid2 = _errs23 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data9.details !== undefined){
-let data12 = data9.details;
-const _errs25 = errors;
-if((!(data12 && typeof data12 == "object" && !Array.isArray(data12))) && (data12 !== null)){
-validate25.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/properties/error/properties/details/type",keyword:"type",params:{type: schema26.properties.error.properties.details.type},message:"must be object,null"}];
-return false;
-}
-var valid2 = _errs25 === errors;
-}
-else {
-var valid2 = true;
-}
-}
-}
-}
-}
-else {
-validate25.errors = [{instancePath:instancePath+"/error",schemaPath:"#/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs19 === errors;
-}
-else {
-var valid0 = true;
-}
-}
-}
 }
 }
 }
@@ -3322,8 +3681,8 @@ validate25.errors = vErrors;
 return errors === 0;
 }
 
-export const getSpeech413Body0 = validate26;
-const schema27 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["TEXT_TOO_LONG","REQUEST_TOO_LARGE"]}}}}}]};
+export const submitFeedback400Body0 = validate26;
+const schema27 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_JSON","INVALID_REQUEST","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH"]}}}}}]};
 
 function validate26(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -3422,7 +3781,7 @@ if(typeof data5 !== "string"){
 validate26.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-if(!((data5 === "TEXT_TOO_LONG") || (data5 === "REQUEST_TOO_LARGE"))){
+if(!(((((data5 === "INVALID_JSON") || (data5 === "INVALID_REQUEST")) || (data5 === "FEEDBACK_CHALLENGE_INVALID")) || (data5 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data5 === "FEEDBACK_PAYLOAD_MISMATCH"))){
 validate26.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema27.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
@@ -3446,8 +3805,8 @@ validate26.errors = vErrors;
 return errors === 0;
 }
 
-export const getSpeech502Body0 = validate27;
-const schema28 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["TTS_UPSTREAM_ERROR","PAYMENT_ERROR"]}}}}}]};
+export const submitFeedback401Body0 = validate27;
+const schema28 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["FEEDBACK_SIGNATURE_INVALID"]}}}}}]};
 
 function validate27(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -3546,7 +3905,7 @@ if(typeof data5 !== "string"){
 validate27.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-if(!((data5 === "TTS_UPSTREAM_ERROR") || (data5 === "PAYMENT_ERROR"))){
+if(!(data5 === "FEEDBACK_SIGNATURE_INVALID")){
 validate27.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema28.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
@@ -3570,181 +3929,132 @@ validate27.errors = vErrors;
 return errors === 0;
 }
 
-export const getSpeech503Headers = validate28;
-const schema29 = {"type":"object","coerce":{"retry-after":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"retry-after":{"type":"integer","minimum":1},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+export const submitFeedback409Body0 = validate28;
+const schema29 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["FEEDBACK_CHALLENGE_REPLAYED"]}}}}}]};
 
 function validate28(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
-if(errors === 0){
+const _errs0 = errors;
+if(errors === _errs0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")){
-validate28.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+if((data.error === undefined) && (missing0 = "error")){
+validate28.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
-if(typeof data["retry-after"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["retry-after"])){
-data["retry-after"] = Number(data["retry-after"]);
-}
-if(typeof data["x-ratelimit-limit"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-limit"])){
-data["x-ratelimit-limit"] = Number(data["x-ratelimit-limit"]);
-}
-if(typeof data["x-ratelimit-remaining"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-remaining"])){
-data["x-ratelimit-remaining"] = Number(data["x-ratelimit-remaining"]);
-}
-if(typeof data["x-ratelimit-reset"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-reset"])){
-data["x-ratelimit-reset"] = Number(data["x-ratelimit-reset"]);
-}
-if(data["x-trace-id"] !== undefined){
-let data0 = data["x-trace-id"];
-const _errs1 = errors;
-if(errors === _errs1){
-if(errors === _errs1){
-if(typeof data0 === "string"){
-if(!(formats0.test(data0))){
-validate28.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
+let missing1;
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate28.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
+}
+else {
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate28.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate28.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema29.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate28.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate28.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema29.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
 }
 }
 else {
-validate28.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate28.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 }
-var valid0 = _errs1 === errors;
+}
 }
 else {
-var valid0 = true;
+validate28.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
 }
+}
+var valid0 = _errs0 === errors;
 if(valid0){
-if(data["retry-after"] !== undefined){
-let data1 = data["retry-after"];
-const _errs3 = errors;
-if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
-validate28.errors = [{instancePath:instancePath+"/retry-after",schemaPath:"#/properties/retry-after/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs3){
-if((typeof data1 == "number") && (isFinite(data1))){
-if(data1 < 1 || isNaN(data1)){
-validate28.errors = [{instancePath:instancePath+"/retry-after",schemaPath:"#/properties/retry-after/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
-return false;
-}
-}
-}
-var valid0 = _errs3 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-limit"] !== undefined){
-let data2 = data["x-ratelimit-limit"];
-const _errs5 = errors;
-if(!(((typeof data2 == "number") && (!(data2 % 1) && !isNaN(data2))) && (isFinite(data2)))){
-validate28.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs5){
-if((typeof data2 == "number") && (isFinite(data2))){
-if(data2 < 1 || isNaN(data2)){
-validate28.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
-return false;
-}
-}
-}
-var valid0 = _errs5 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-policy"] !== undefined){
-const _errs7 = errors;
-if(typeof data["x-ratelimit-policy"] !== "string"){
-validate28.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid0 = _errs7 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-remaining"] !== undefined){
-let data4 = data["x-ratelimit-remaining"];
-const _errs9 = errors;
-if(!(((typeof data4 == "number") && (!(data4 % 1) && !isNaN(data4))) && (isFinite(data4)))){
-validate28.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs9){
-if((typeof data4 == "number") && (isFinite(data4))){
-if(data4 < 0 || isNaN(data4)){
-validate28.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-}
-}
-var valid0 = _errs9 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-reset"] !== undefined){
-let data5 = data["x-ratelimit-reset"];
 const _errs11 = errors;
-if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
-validate28.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
 if(errors === _errs11){
-if((typeof data5 == "number") && (isFinite(data5))){
-if(data5 < 0 || isNaN(data5)){
-validate28.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
+const _errs13 = errors;
+if(errors === _errs13){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate28.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
+if(!(data5 === "FEEDBACK_CHALLENGE_REPLAYED")){
+validate28.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema29.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+}
+}
+else {
+validate28.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+else {
+validate28.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
 }
 }
 var valid0 = _errs11 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-scope"] !== undefined){
-const _errs13 = errors;
-if(typeof data["x-ratelimit-scope"] !== "string"){
-validate28.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid0 = _errs13 === errors;
-}
-else {
-var valid0 = true;
-}
-}
-}
-}
-}
-}
-}
-}
-}
-else {
-validate28.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
 }
 validate28.errors = vErrors;
 return errors === 0;
 }
 
-export const getSpeech503Body0 = validate29;
-const schema30 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["TTS_UNAVAILABLE","TTS_PROVIDER_NOT_CONFIGURED","CONFIG_ERROR"]}}}}}]};
+export const submitFeedback429Body0 = validate29;
+const schema30 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["RATE_LIMITED","FEEDBACK_RATE_LIMITED"]}}}}}]};
 
 function validate29(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -3843,7 +4153,7 @@ if(typeof data5 !== "string"){
 validate29.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-if(!(((data5 === "TTS_UNAVAILABLE") || (data5 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data5 === "CONFIG_ERROR"))){
+if(!((data5 === "RATE_LIMITED") || (data5 === "FEEDBACK_RATE_LIMITED"))){
 validate29.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema30.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
@@ -3867,160 +4177,30 @@ validate29.errors = vErrors;
 return errors === 0;
 }
 
-export const createSpeech415Body0 = validate30;
-const schema31 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["UNSUPPORTED_CONTENT_TYPE"]}}}}}]};
+export const listModels200Body0 = validate30;
+const schema31 = {"type":"object","required":["success","defaultModel","total","models"],"properties":{"success":{"type":"boolean","enum":[true]},"defaultModel":{"type":"string"},"total":{"type":"integer","minimum":0},"models":{"type":"array","items":{"type":"object","required":["id","provider","name","description","maxInputCharacters","defaultVoice","speed","pricing","voices","available"],"properties":{"id":{"type":"string"},"provider":{"type":"string"},"name":{"type":"string"},"description":{"type":"string"},"maxInputCharacters":{"type":"integer","minimum":1},"defaultVoice":{"type":"string"},"speed":{"type":"object","required":["min","max","default"],"properties":{"min":{"type":"number","exclusiveMinimum":0},"max":{"type":"number","exclusiveMinimum":0},"default":{"type":"number","exclusiveMinimum":0}}},"pricing":{"type":"object","required":["currency","model","billingUnit","ratePerCharUsd","ratePerMillionCharsUsd","maxInputCharacters"],"properties":{"currency":{"type":"string","enum":["USD"]},"model":{"type":"string"},"billingUnit":{"type":"string","enum":["character"]},"ratePerCharUsd":{"type":"number","minimum":0},"ratePerMillionCharsUsd":{"type":"number","minimum":0},"maxInputCharacters":{"type":"integer","minimum":1}}},"voices":{"type":"array","items":{"type":"object","required":["id","provider","voice","model","name"],"properties":{"id":{"type":"string"},"provider":{"type":"string"},"voice":{"type":"string"},"model":{"type":"string"},"name":{"type":"string"}}}},"available":{"type":"boolean"}}}}}};
 
 function validate30(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-const _errs0 = errors;
-if(errors === _errs0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((data.error === undefined) && (missing0 = "error")){
-validate30.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
-return false;
-}
-else {
-if(data.error !== undefined){
-let data0 = data.error;
-const _errs2 = errors;
-if(errors === _errs2){
-if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
-let missing1;
-if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate30.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
-return false;
-}
-else {
-if(data0.code !== undefined){
-let data1 = data0.code;
-const _errs4 = errors;
-if(typeof data1 !== "string"){
-validate30.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate30.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema31.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid2 = _errs4 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.message !== undefined){
-const _errs6 = errors;
-if(typeof data0.message !== "string"){
-validate30.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid2 = _errs6 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.details !== undefined){
-let data3 = data0.details;
-const _errs8 = errors;
-if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate30.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema31.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
-return false;
-}
-var valid2 = _errs8 === errors;
-}
-else {
-var valid2 = true;
-}
-}
-}
-}
-}
-else {
-validate30.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-}
-else {
-validate30.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs0 === errors;
-if(valid0){
-const _errs11 = errors;
-if(errors === _errs11){
-if(data && typeof data == "object" && !Array.isArray(data)){
-if(data.error !== undefined){
-let data4 = data.error;
-const _errs13 = errors;
-if(errors === _errs13){
-if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
-if(data4.code !== undefined){
-let data5 = data4.code;
-if(typeof data5 !== "string"){
-validate30.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(data5 === "UNSUPPORTED_CONTENT_TYPE")){
-validate30.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema31.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-}
-}
-else {
-validate30.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-else {
-validate30.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs11 === errors;
-}
-validate30.errors = vErrors;
-return errors === 0;
-}
-
-export const getJob200Headers = validate31;
-const schema32 = {"type":"object","required":["x-trace-id","cache-control"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string"}}};
-
-function validate31(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if(((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))){
-validate31.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+if(((((data.success === undefined) && (missing0 = "success")) || ((data.defaultModel === undefined) && (missing0 = "defaultModel"))) || ((data.total === undefined) && (missing0 = "total"))) || ((data.models === undefined) && (missing0 = "models"))){
+validate30.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
-if(data["x-trace-id"] !== undefined){
-let data0 = data["x-trace-id"];
+if(data.success !== undefined){
+let data0 = data.success;
 const _errs1 = errors;
-if(errors === _errs1){
-if(errors === _errs1){
-if(typeof data0 === "string"){
-if(!(formats0.test(data0))){
-validate31.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+if(typeof data0 !== "boolean"){
+validate30.errors = [{instancePath:instancePath+"/success",schemaPath:"#/properties/success/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
 return false;
 }
-}
-else {
-validate31.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(!(data0 === true)){
+validate30.errors = [{instancePath:instancePath+"/success",schemaPath:"#/properties/success/enum",keyword:"enum",params:{allowedValues: schema31.properties.success.enum},message:"must be equal to one of the allowed values"}];
 return false;
-}
-}
 }
 var valid0 = _errs1 === errors;
 }
@@ -4028,16 +4208,845 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["cache-control"] !== undefined){
+if(data.defaultModel !== undefined){
 const _errs3 = errors;
-if(typeof data["cache-control"] !== "string"){
-validate31.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(typeof data.defaultModel !== "string"){
+validate30.errors = [{instancePath:instancePath+"/defaultModel",schemaPath:"#/properties/defaultModel/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs3 === errors;
 }
 else {
 var valid0 = true;
+}
+if(valid0){
+if(data.total !== undefined){
+let data2 = data.total;
+const _errs5 = errors;
+if(!(((typeof data2 == "number") && (!(data2 % 1) && !isNaN(data2))) && (isFinite(data2)))){
+validate30.errors = [{instancePath:instancePath+"/total",schemaPath:"#/properties/total/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs5){
+if((typeof data2 == "number") && (isFinite(data2))){
+if(data2 < 0 || isNaN(data2)){
+validate30.errors = [{instancePath:instancePath+"/total",schemaPath:"#/properties/total/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.models !== undefined){
+let data3 = data.models;
+const _errs7 = errors;
+if(errors === _errs7){
+if(Array.isArray(data3)){
+var valid1 = true;
+const len0 = data3.length;
+for(let i0=0; i0<len0; i0++){
+let data4 = data3[i0];
+const _errs9 = errors;
+if(errors === _errs9){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+let missing1;
+if(((((((((((data4.id === undefined) && (missing1 = "id")) || ((data4.provider === undefined) && (missing1 = "provider"))) || ((data4.name === undefined) && (missing1 = "name"))) || ((data4.description === undefined) && (missing1 = "description"))) || ((data4.maxInputCharacters === undefined) && (missing1 = "maxInputCharacters"))) || ((data4.defaultVoice === undefined) && (missing1 = "defaultVoice"))) || ((data4.speed === undefined) && (missing1 = "speed"))) || ((data4.pricing === undefined) && (missing1 = "pricing"))) || ((data4.voices === undefined) && (missing1 = "voices"))) || ((data4.available === undefined) && (missing1 = "available"))){
+validate30.errors = [{instancePath:instancePath+"/models/" + i0,schemaPath:"#/properties/models/items/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data4.id !== undefined){
+const _errs11 = errors;
+if(typeof data4.id !== "string"){
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/id",schemaPath:"#/properties/models/items/properties/id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs11 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data4.provider !== undefined){
+const _errs13 = errors;
+if(typeof data4.provider !== "string"){
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/provider",schemaPath:"#/properties/models/items/properties/provider/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs13 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data4.name !== undefined){
+const _errs15 = errors;
+if(typeof data4.name !== "string"){
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/name",schemaPath:"#/properties/models/items/properties/name/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs15 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data4.description !== undefined){
+const _errs17 = errors;
+if(typeof data4.description !== "string"){
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/description",schemaPath:"#/properties/models/items/properties/description/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs17 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data4.maxInputCharacters !== undefined){
+let data9 = data4.maxInputCharacters;
+const _errs19 = errors;
+if(!(((typeof data9 == "number") && (!(data9 % 1) && !isNaN(data9))) && (isFinite(data9)))){
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/maxInputCharacters",schemaPath:"#/properties/models/items/properties/maxInputCharacters/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs19){
+if((typeof data9 == "number") && (isFinite(data9))){
+if(data9 < 1 || isNaN(data9)){
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/maxInputCharacters",schemaPath:"#/properties/models/items/properties/maxInputCharacters/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
+}
+var valid2 = _errs19 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data4.defaultVoice !== undefined){
+const _errs21 = errors;
+if(typeof data4.defaultVoice !== "string"){
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/defaultVoice",schemaPath:"#/properties/models/items/properties/defaultVoice/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs21 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data4.speed !== undefined){
+let data11 = data4.speed;
+const _errs23 = errors;
+if(errors === _errs23){
+if(data11 && typeof data11 == "object" && !Array.isArray(data11)){
+let missing2;
+if((((data11.min === undefined) && (missing2 = "min")) || ((data11.max === undefined) && (missing2 = "max"))) || ((data11.default === undefined) && (missing2 = "default"))){
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/speed",schemaPath:"#/properties/models/items/properties/speed/required",keyword:"required",params:{missingProperty: missing2},message:"must have required property '"+missing2+"'"}];
+return false;
+}
+else {
+if(data11.min !== undefined){
+let data12 = data11.min;
+const _errs25 = errors;
+if(errors === _errs25){
+if((typeof data12 == "number") && (isFinite(data12))){
+if(data12 <= 0 || isNaN(data12)){
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/speed/min",schemaPath:"#/properties/models/items/properties/speed/properties/min/exclusiveMinimum",keyword:"exclusiveMinimum",params:{comparison: ">", limit: 0},message:"must be > 0"}];
+return false;
+}
+}
+else {
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/speed/min",schemaPath:"#/properties/models/items/properties/speed/properties/min/type",keyword:"type",params:{type: "number"},message:"must be number"}];
+return false;
+}
+}
+var valid3 = _errs25 === errors;
+}
+else {
+var valid3 = true;
+}
+if(valid3){
+if(data11.max !== undefined){
+let data13 = data11.max;
+const _errs27 = errors;
+if(errors === _errs27){
+if((typeof data13 == "number") && (isFinite(data13))){
+if(data13 <= 0 || isNaN(data13)){
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/speed/max",schemaPath:"#/properties/models/items/properties/speed/properties/max/exclusiveMinimum",keyword:"exclusiveMinimum",params:{comparison: ">", limit: 0},message:"must be > 0"}];
+return false;
+}
+}
+else {
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/speed/max",schemaPath:"#/properties/models/items/properties/speed/properties/max/type",keyword:"type",params:{type: "number"},message:"must be number"}];
+return false;
+}
+}
+var valid3 = _errs27 === errors;
+}
+else {
+var valid3 = true;
+}
+if(valid3){
+if(data11.default !== undefined){
+let data14 = data11.default;
+const _errs29 = errors;
+if(errors === _errs29){
+if((typeof data14 == "number") && (isFinite(data14))){
+if(data14 <= 0 || isNaN(data14)){
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/speed/default",schemaPath:"#/properties/models/items/properties/speed/properties/default/exclusiveMinimum",keyword:"exclusiveMinimum",params:{comparison: ">", limit: 0},message:"must be > 0"}];
+return false;
+}
+}
+else {
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/speed/default",schemaPath:"#/properties/models/items/properties/speed/properties/default/type",keyword:"type",params:{type: "number"},message:"must be number"}];
+return false;
+}
+}
+var valid3 = _errs29 === errors;
+}
+else {
+var valid3 = true;
+}
+}
+}
+}
+}
+else {
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/speed",schemaPath:"#/properties/models/items/properties/speed/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid2 = _errs23 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data4.pricing !== undefined){
+let data15 = data4.pricing;
+const _errs31 = errors;
+if(errors === _errs31){
+if(data15 && typeof data15 == "object" && !Array.isArray(data15)){
+let missing3;
+if(((((((data15.currency === undefined) && (missing3 = "currency")) || ((data15.model === undefined) && (missing3 = "model"))) || ((data15.billingUnit === undefined) && (missing3 = "billingUnit"))) || ((data15.ratePerCharUsd === undefined) && (missing3 = "ratePerCharUsd"))) || ((data15.ratePerMillionCharsUsd === undefined) && (missing3 = "ratePerMillionCharsUsd"))) || ((data15.maxInputCharacters === undefined) && (missing3 = "maxInputCharacters"))){
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing",schemaPath:"#/properties/models/items/properties/pricing/required",keyword:"required",params:{missingProperty: missing3},message:"must have required property '"+missing3+"'"}];
+return false;
+}
+else {
+if(data15.currency !== undefined){
+let data16 = data15.currency;
+const _errs33 = errors;
+if(typeof data16 !== "string"){
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/currency",schemaPath:"#/properties/models/items/properties/pricing/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data16 === "USD")){
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/currency",schemaPath:"#/properties/models/items/properties/pricing/properties/currency/enum",keyword:"enum",params:{allowedValues: schema31.properties.models.items.properties.pricing.properties.currency.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid4 = _errs33 === errors;
+}
+else {
+var valid4 = true;
+}
+if(valid4){
+if(data15.model !== undefined){
+const _errs35 = errors;
+if(typeof data15.model !== "string"){
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/model",schemaPath:"#/properties/models/items/properties/pricing/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid4 = _errs35 === errors;
+}
+else {
+var valid4 = true;
+}
+if(valid4){
+if(data15.billingUnit !== undefined){
+let data18 = data15.billingUnit;
+const _errs37 = errors;
+if(typeof data18 !== "string"){
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/billingUnit",schemaPath:"#/properties/models/items/properties/pricing/properties/billingUnit/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data18 === "character")){
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/billingUnit",schemaPath:"#/properties/models/items/properties/pricing/properties/billingUnit/enum",keyword:"enum",params:{allowedValues: schema31.properties.models.items.properties.pricing.properties.billingUnit.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid4 = _errs37 === errors;
+}
+else {
+var valid4 = true;
+}
+if(valid4){
+if(data15.ratePerCharUsd !== undefined){
+let data19 = data15.ratePerCharUsd;
+const _errs39 = errors;
+if(errors === _errs39){
+if((typeof data19 == "number") && (isFinite(data19))){
+if(data19 < 0 || isNaN(data19)){
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/ratePerCharUsd",schemaPath:"#/properties/models/items/properties/pricing/properties/ratePerCharUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+else {
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/ratePerCharUsd",schemaPath:"#/properties/models/items/properties/pricing/properties/ratePerCharUsd/type",keyword:"type",params:{type: "number"},message:"must be number"}];
+return false;
+}
+}
+var valid4 = _errs39 === errors;
+}
+else {
+var valid4 = true;
+}
+if(valid4){
+if(data15.ratePerMillionCharsUsd !== undefined){
+let data20 = data15.ratePerMillionCharsUsd;
+const _errs41 = errors;
+if(errors === _errs41){
+if((typeof data20 == "number") && (isFinite(data20))){
+if(data20 < 0 || isNaN(data20)){
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/ratePerMillionCharsUsd",schemaPath:"#/properties/models/items/properties/pricing/properties/ratePerMillionCharsUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+else {
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/ratePerMillionCharsUsd",schemaPath:"#/properties/models/items/properties/pricing/properties/ratePerMillionCharsUsd/type",keyword:"type",params:{type: "number"},message:"must be number"}];
+return false;
+}
+}
+var valid4 = _errs41 === errors;
+}
+else {
+var valid4 = true;
+}
+if(valid4){
+if(data15.maxInputCharacters !== undefined){
+let data21 = data15.maxInputCharacters;
+const _errs43 = errors;
+if(!(((typeof data21 == "number") && (!(data21 % 1) && !isNaN(data21))) && (isFinite(data21)))){
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/maxInputCharacters",schemaPath:"#/properties/models/items/properties/pricing/properties/maxInputCharacters/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs43){
+if((typeof data21 == "number") && (isFinite(data21))){
+if(data21 < 1 || isNaN(data21)){
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/maxInputCharacters",schemaPath:"#/properties/models/items/properties/pricing/properties/maxInputCharacters/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
+}
+var valid4 = _errs43 === errors;
+}
+else {
+var valid4 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing",schemaPath:"#/properties/models/items/properties/pricing/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid2 = _errs31 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data4.voices !== undefined){
+let data22 = data4.voices;
+const _errs45 = errors;
+if(errors === _errs45){
+if(Array.isArray(data22)){
+var valid5 = true;
+const len1 = data22.length;
+for(let i1=0; i1<len1; i1++){
+let data23 = data22[i1];
+const _errs47 = errors;
+if(errors === _errs47){
+if(data23 && typeof data23 == "object" && !Array.isArray(data23)){
+let missing4;
+if((((((data23.id === undefined) && (missing4 = "id")) || ((data23.provider === undefined) && (missing4 = "provider"))) || ((data23.voice === undefined) && (missing4 = "voice"))) || ((data23.model === undefined) && (missing4 = "model"))) || ((data23.name === undefined) && (missing4 = "name"))){
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/voices/" + i1,schemaPath:"#/properties/models/items/properties/voices/items/required",keyword:"required",params:{missingProperty: missing4},message:"must have required property '"+missing4+"'"}];
+return false;
+}
+else {
+if(data23.id !== undefined){
+const _errs49 = errors;
+if(typeof data23.id !== "string"){
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/voices/" + i1+"/id",schemaPath:"#/properties/models/items/properties/voices/items/properties/id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid6 = _errs49 === errors;
+}
+else {
+var valid6 = true;
+}
+if(valid6){
+if(data23.provider !== undefined){
+const _errs51 = errors;
+if(typeof data23.provider !== "string"){
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/voices/" + i1+"/provider",schemaPath:"#/properties/models/items/properties/voices/items/properties/provider/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid6 = _errs51 === errors;
+}
+else {
+var valid6 = true;
+}
+if(valid6){
+if(data23.voice !== undefined){
+const _errs53 = errors;
+if(typeof data23.voice !== "string"){
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/voices/" + i1+"/voice",schemaPath:"#/properties/models/items/properties/voices/items/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid6 = _errs53 === errors;
+}
+else {
+var valid6 = true;
+}
+if(valid6){
+if(data23.model !== undefined){
+const _errs55 = errors;
+if(typeof data23.model !== "string"){
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/voices/" + i1+"/model",schemaPath:"#/properties/models/items/properties/voices/items/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid6 = _errs55 === errors;
+}
+else {
+var valid6 = true;
+}
+if(valid6){
+if(data23.name !== undefined){
+const _errs57 = errors;
+if(typeof data23.name !== "string"){
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/voices/" + i1+"/name",schemaPath:"#/properties/models/items/properties/voices/items/properties/name/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid6 = _errs57 === errors;
+}
+else {
+var valid6 = true;
+}
+}
+}
+}
+}
+}
+}
+else {
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/voices/" + i1,schemaPath:"#/properties/models/items/properties/voices/items/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid5 = _errs47 === errors;
+if(!valid5){
+break;
+}
+}
+}
+else {
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/voices",schemaPath:"#/properties/models/items/properties/voices/type",keyword:"type",params:{type: "array"},message:"must be array"}];
+return false;
+}
+}
+var valid2 = _errs45 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data4.available !== undefined){
+const _errs59 = errors;
+if(typeof data4.available !== "boolean"){
+validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/available",schemaPath:"#/properties/models/items/properties/available/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+return false;
+}
+var valid2 = _errs59 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate30.errors = [{instancePath:instancePath+"/models/" + i0,schemaPath:"#/properties/models/items/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid1 = _errs9 === errors;
+if(!valid1){
+break;
+}
+}
+}
+else {
+validate30.errors = [{instancePath:instancePath+"/models",schemaPath:"#/properties/models/type",keyword:"type",params:{type: "array"},message:"must be array"}];
+return false;
+}
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+else {
+validate30.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+validate30.errors = vErrors;
+return errors === 0;
+}
+
+export const listVoices200Body0 = validate31;
+const schema32 = {"type":"object","required":["success","model","total","pricing","available","voices"],"properties":{"success":{"type":"boolean","enum":[true]},"model":{"type":"string"},"total":{"type":"integer","minimum":0},"pricing":{"type":"object","required":["currency","model","billingUnit","ratePerCharUsd","ratePerMillionCharsUsd","maxInputCharacters"],"properties":{"currency":{"type":"string","enum":["USD"]},"model":{"type":"string"},"billingUnit":{"type":"string","enum":["character"]},"ratePerCharUsd":{"type":"number","minimum":0},"ratePerMillionCharsUsd":{"type":"number","minimum":0},"maxInputCharacters":{"type":"integer","minimum":1}}},"available":{"type":"boolean"},"voices":{"type":"array","items":{"type":"object","required":["id","provider","voice","model","name"],"properties":{"id":{"type":"string"},"provider":{"type":"string"},"voice":{"type":"string"},"model":{"type":"string"},"name":{"type":"string"}}}}}};
+
+function validate31(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if(((((((data.success === undefined) && (missing0 = "success")) || ((data.model === undefined) && (missing0 = "model"))) || ((data.total === undefined) && (missing0 = "total"))) || ((data.pricing === undefined) && (missing0 = "pricing"))) || ((data.available === undefined) && (missing0 = "available"))) || ((data.voices === undefined) && (missing0 = "voices"))){
+validate31.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.success !== undefined){
+let data0 = data.success;
+const _errs1 = errors;
+if(typeof data0 !== "boolean"){
+validate31.errors = [{instancePath:instancePath+"/success",schemaPath:"#/properties/success/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+return false;
+}
+if(!(data0 === true)){
+validate31.errors = [{instancePath:instancePath+"/success",schemaPath:"#/properties/success/enum",keyword:"enum",params:{allowedValues: schema32.properties.success.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.model !== undefined){
+const _errs3 = errors;
+if(typeof data.model !== "string"){
+validate31.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.total !== undefined){
+let data2 = data.total;
+const _errs5 = errors;
+if(!(((typeof data2 == "number") && (!(data2 % 1) && !isNaN(data2))) && (isFinite(data2)))){
+validate31.errors = [{instancePath:instancePath+"/total",schemaPath:"#/properties/total/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs5){
+if((typeof data2 == "number") && (isFinite(data2))){
+if(data2 < 0 || isNaN(data2)){
+validate31.errors = [{instancePath:instancePath+"/total",schemaPath:"#/properties/total/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.pricing !== undefined){
+let data3 = data.pricing;
+const _errs7 = errors;
+if(errors === _errs7){
+if(data3 && typeof data3 == "object" && !Array.isArray(data3)){
+let missing1;
+if(((((((data3.currency === undefined) && (missing1 = "currency")) || ((data3.model === undefined) && (missing1 = "model"))) || ((data3.billingUnit === undefined) && (missing1 = "billingUnit"))) || ((data3.ratePerCharUsd === undefined) && (missing1 = "ratePerCharUsd"))) || ((data3.ratePerMillionCharsUsd === undefined) && (missing1 = "ratePerMillionCharsUsd"))) || ((data3.maxInputCharacters === undefined) && (missing1 = "maxInputCharacters"))){
+validate31.errors = [{instancePath:instancePath+"/pricing",schemaPath:"#/properties/pricing/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data3.currency !== undefined){
+let data4 = data3.currency;
+const _errs9 = errors;
+if(typeof data4 !== "string"){
+validate31.errors = [{instancePath:instancePath+"/pricing/currency",schemaPath:"#/properties/pricing/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data4 === "USD")){
+validate31.errors = [{instancePath:instancePath+"/pricing/currency",schemaPath:"#/properties/pricing/properties/currency/enum",keyword:"enum",params:{allowedValues: schema32.properties.pricing.properties.currency.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid1 = _errs9 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data3.model !== undefined){
+const _errs11 = errors;
+if(typeof data3.model !== "string"){
+validate31.errors = [{instancePath:instancePath+"/pricing/model",schemaPath:"#/properties/pricing/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid1 = _errs11 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data3.billingUnit !== undefined){
+let data6 = data3.billingUnit;
+const _errs13 = errors;
+if(typeof data6 !== "string"){
+validate31.errors = [{instancePath:instancePath+"/pricing/billingUnit",schemaPath:"#/properties/pricing/properties/billingUnit/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data6 === "character")){
+validate31.errors = [{instancePath:instancePath+"/pricing/billingUnit",schemaPath:"#/properties/pricing/properties/billingUnit/enum",keyword:"enum",params:{allowedValues: schema32.properties.pricing.properties.billingUnit.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid1 = _errs13 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data3.ratePerCharUsd !== undefined){
+let data7 = data3.ratePerCharUsd;
+const _errs15 = errors;
+if(errors === _errs15){
+if((typeof data7 == "number") && (isFinite(data7))){
+if(data7 < 0 || isNaN(data7)){
+validate31.errors = [{instancePath:instancePath+"/pricing/ratePerCharUsd",schemaPath:"#/properties/pricing/properties/ratePerCharUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+else {
+validate31.errors = [{instancePath:instancePath+"/pricing/ratePerCharUsd",schemaPath:"#/properties/pricing/properties/ratePerCharUsd/type",keyword:"type",params:{type: "number"},message:"must be number"}];
+return false;
+}
+}
+var valid1 = _errs15 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data3.ratePerMillionCharsUsd !== undefined){
+let data8 = data3.ratePerMillionCharsUsd;
+const _errs17 = errors;
+if(errors === _errs17){
+if((typeof data8 == "number") && (isFinite(data8))){
+if(data8 < 0 || isNaN(data8)){
+validate31.errors = [{instancePath:instancePath+"/pricing/ratePerMillionCharsUsd",schemaPath:"#/properties/pricing/properties/ratePerMillionCharsUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+else {
+validate31.errors = [{instancePath:instancePath+"/pricing/ratePerMillionCharsUsd",schemaPath:"#/properties/pricing/properties/ratePerMillionCharsUsd/type",keyword:"type",params:{type: "number"},message:"must be number"}];
+return false;
+}
+}
+var valid1 = _errs17 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data3.maxInputCharacters !== undefined){
+let data9 = data3.maxInputCharacters;
+const _errs19 = errors;
+if(!(((typeof data9 == "number") && (!(data9 % 1) && !isNaN(data9))) && (isFinite(data9)))){
+validate31.errors = [{instancePath:instancePath+"/pricing/maxInputCharacters",schemaPath:"#/properties/pricing/properties/maxInputCharacters/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs19){
+if((typeof data9 == "number") && (isFinite(data9))){
+if(data9 < 1 || isNaN(data9)){
+validate31.errors = [{instancePath:instancePath+"/pricing/maxInputCharacters",schemaPath:"#/properties/pricing/properties/maxInputCharacters/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
+}
+var valid1 = _errs19 === errors;
+}
+else {
+var valid1 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate31.errors = [{instancePath:instancePath+"/pricing",schemaPath:"#/properties/pricing/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.available !== undefined){
+const _errs21 = errors;
+if(typeof data.available !== "boolean"){
+validate31.errors = [{instancePath:instancePath+"/available",schemaPath:"#/properties/available/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+return false;
+}
+var valid0 = _errs21 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.voices !== undefined){
+let data11 = data.voices;
+const _errs23 = errors;
+if(errors === _errs23){
+if(Array.isArray(data11)){
+var valid2 = true;
+const len0 = data11.length;
+for(let i0=0; i0<len0; i0++){
+let data12 = data11[i0];
+const _errs25 = errors;
+if(errors === _errs25){
+if(data12 && typeof data12 == "object" && !Array.isArray(data12)){
+let missing2;
+if((((((data12.id === undefined) && (missing2 = "id")) || ((data12.provider === undefined) && (missing2 = "provider"))) || ((data12.voice === undefined) && (missing2 = "voice"))) || ((data12.model === undefined) && (missing2 = "model"))) || ((data12.name === undefined) && (missing2 = "name"))){
+validate31.errors = [{instancePath:instancePath+"/voices/" + i0,schemaPath:"#/properties/voices/items/required",keyword:"required",params:{missingProperty: missing2},message:"must have required property '"+missing2+"'"}];
+return false;
+}
+else {
+if(data12.id !== undefined){
+const _errs27 = errors;
+if(typeof data12.id !== "string"){
+validate31.errors = [{instancePath:instancePath+"/voices/" + i0+"/id",schemaPath:"#/properties/voices/items/properties/id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid3 = _errs27 === errors;
+}
+else {
+var valid3 = true;
+}
+if(valid3){
+if(data12.provider !== undefined){
+const _errs29 = errors;
+if(typeof data12.provider !== "string"){
+validate31.errors = [{instancePath:instancePath+"/voices/" + i0+"/provider",schemaPath:"#/properties/voices/items/properties/provider/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid3 = _errs29 === errors;
+}
+else {
+var valid3 = true;
+}
+if(valid3){
+if(data12.voice !== undefined){
+const _errs31 = errors;
+if(typeof data12.voice !== "string"){
+validate31.errors = [{instancePath:instancePath+"/voices/" + i0+"/voice",schemaPath:"#/properties/voices/items/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid3 = _errs31 === errors;
+}
+else {
+var valid3 = true;
+}
+if(valid3){
+if(data12.model !== undefined){
+const _errs33 = errors;
+if(typeof data12.model !== "string"){
+validate31.errors = [{instancePath:instancePath+"/voices/" + i0+"/model",schemaPath:"#/properties/voices/items/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid3 = _errs33 === errors;
+}
+else {
+var valid3 = true;
+}
+if(valid3){
+if(data12.name !== undefined){
+const _errs35 = errors;
+if(typeof data12.name !== "string"){
+validate31.errors = [{instancePath:instancePath+"/voices/" + i0+"/name",schemaPath:"#/properties/voices/items/properties/name/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid3 = _errs35 === errors;
+}
+else {
+var valid3 = true;
+}
+}
+}
+}
+}
+}
+}
+else {
+validate31.errors = [{instancePath:instancePath+"/voices/" + i0,schemaPath:"#/properties/voices/items/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid2 = _errs25 === errors;
+if(!valid2){
+break;
+}
+}
+}
+else {
+validate31.errors = [{instancePath:instancePath+"/voices",schemaPath:"#/properties/voices/type",keyword:"type",params:{type: "array"},message:"must be array"}];
+return false;
+}
+}
+var valid0 = _errs23 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
 }
 }
 }
@@ -4051,8 +5060,8 @@ validate31.errors = vErrors;
 return errors === 0;
 }
 
-export const getJob404Body0 = validate32;
-const schema33 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["NOT_FOUND"]}}}}}]};
+export const listVoices400Body0 = validate32;
+const schema33 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["UNKNOWN_TTS_MODEL","INVALID_REQUEST"]}}}}}]};
 
 function validate32(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -4151,7 +5160,7 @@ if(typeof data5 !== "string"){
 validate32.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-if(!(data5 === "NOT_FOUND")){
+if(!((data5 === "UNKNOWN_TTS_MODEL") || (data5 === "INVALID_REQUEST"))){
 validate32.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema33.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
@@ -4175,146 +5184,23 @@ validate32.errors = vErrors;
 return errors === 0;
 }
 
-export const getJob503Body0 = validate33;
-const schema34 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["CONFIG_ERROR"]}}}}}]};
+export const getSpeech200Headers = validate33;
+const schema34 = {"type":"object","coerce":{"x-credit-balance":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","x-credit-account","x-credit-balance","cache-control"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"x-credit-account":{"type":"string"},"x-credit-balance":{"type":"integer","format":"int64","minimum":0},"cache-control":{"type":"string"},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+const formats42 = require("ajv-formats/dist/formats").fullFormats.int64;
 
 function validate33(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-const _errs0 = errors;
-if(errors === _errs0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((data.error === undefined) && (missing0 = "error")){
-validate33.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
-return false;
-}
-else {
-if(data.error !== undefined){
-let data0 = data.error;
-const _errs2 = errors;
-if(errors === _errs2){
-if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
-let missing1;
-if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate33.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
-return false;
-}
-else {
-if(data0.code !== undefined){
-let data1 = data0.code;
-const _errs4 = errors;
-if(typeof data1 !== "string"){
-validate33.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate33.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema34.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid2 = _errs4 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.message !== undefined){
-const _errs6 = errors;
-if(typeof data0.message !== "string"){
-validate33.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid2 = _errs6 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.details !== undefined){
-let data3 = data0.details;
-const _errs8 = errors;
-if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate33.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema34.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
-return false;
-}
-var valid2 = _errs8 === errors;
-}
-else {
-var valid2 = true;
-}
-}
-}
-}
-}
-else {
-validate33.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-}
-else {
-validate33.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs0 === errors;
-if(valid0){
-const _errs11 = errors;
-if(errors === _errs11){
-if(data && typeof data == "object" && !Array.isArray(data)){
-if(data.error !== undefined){
-let data4 = data.error;
-const _errs13 = errors;
-if(errors === _errs13){
-if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
-if(data4.code !== undefined){
-let data5 = data4.code;
-if(typeof data5 !== "string"){
-validate33.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(data5 === "CONFIG_ERROR")){
-validate33.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema34.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-}
-}
-else {
-validate33.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-else {
-validate33.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs11 === errors;
-}
-validate33.errors = vErrors;
-return errors === 0;
-}
-
-export const getJobAudio200Headers = validate34;
-const schema35 = {"type":"object","coerce":{"content-length":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control","content-disposition","accept-ranges","content-length"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string"},"content-disposition":{"type":"string"},"accept-ranges":{"type":"string","enum":["bytes"]},"content-length":{"type":"integer","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
-
-function validate34(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if((((((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))) || ((data["content-disposition"] === undefined) && (missing0 = "content-disposition"))) || ((data["accept-ranges"] === undefined) && (missing0 = "accept-ranges"))) || ((data["content-length"] === undefined) && (missing0 = "content-length"))){
-validate34.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+if(((((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["x-credit-account"] === undefined) && (missing0 = "x-credit-account"))) || ((data["x-credit-balance"] === undefined) && (missing0 = "x-credit-balance"))) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))){
+validate33.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
-if(typeof data["content-length"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["content-length"])){
-data["content-length"] = Number(data["content-length"]);
+if(typeof data["x-credit-balance"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-credit-balance"])){
+data["x-credit-balance"] = Number(data["x-credit-balance"]);
 }
 if(typeof data["x-ratelimit-limit"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-limit"])){
 data["x-ratelimit-limit"] = Number(data["x-ratelimit-limit"]);
@@ -4332,12 +5218,12 @@ if(errors === _errs1){
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!(formats0.test(data0))){
-validate34.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate33.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate34.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate33.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -4348,10 +5234,10 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["cache-control"] !== undefined){
+if(data["x-credit-account"] !== undefined){
 const _errs3 = errors;
-if(typeof data["cache-control"] !== "string"){
-validate34.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(typeof data["x-credit-account"] !== "string"){
+validate33.errors = [{instancePath:instancePath+"/x-credit-account",schemaPath:"#/properties/x-credit-account/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs3 === errors;
@@ -4360,11 +5246,26 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["content-disposition"] !== undefined){
+if(data["x-credit-balance"] !== undefined){
+let data2 = data["x-credit-balance"];
 const _errs5 = errors;
-if(typeof data["content-disposition"] !== "string"){
-validate34.errors = [{instancePath:instancePath+"/content-disposition",schemaPath:"#/properties/content-disposition/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(!(((typeof data2 == "number") && (!(data2 % 1) && !isNaN(data2))) && (isFinite(data2)))){
+validate33.errors = [{instancePath:instancePath+"/x-credit-balance",schemaPath:"#/properties/x-credit-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
+}
+if(errors === _errs5){
+if((typeof data2 == "number") && (isFinite(data2))){
+if(data2 < 0 || isNaN(data2)){
+validate33.errors = [{instancePath:instancePath+"/x-credit-balance",schemaPath:"#/properties/x-credit-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+else {
+if(!(formats42.validate(data2))){
+validate33.errors = [{instancePath:instancePath+"/x-credit-balance",schemaPath:"#/properties/x-credit-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+return false;
+}
+}
+}
 }
 var valid0 = _errs5 === errors;
 }
@@ -4372,15 +5273,10 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["accept-ranges"] !== undefined){
-let data3 = data["accept-ranges"];
+if(data["cache-control"] !== undefined){
 const _errs7 = errors;
-if(typeof data3 !== "string"){
-validate34.errors = [{instancePath:instancePath+"/accept-ranges",schemaPath:"#/properties/accept-ranges/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(data3 === "bytes")){
-validate34.errors = [{instancePath:instancePath+"/accept-ranges",schemaPath:"#/properties/accept-ranges/enum",keyword:"enum",params:{allowedValues: schema35.properties["accept-ranges"].enum},message:"must be equal to one of the allowed values"}];
+if(typeof data["cache-control"] !== "string"){
+validate33.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs7 === errors;
@@ -4389,17 +5285,17 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["content-length"] !== undefined){
-let data4 = data["content-length"];
+if(data["x-ratelimit-limit"] !== undefined){
+let data4 = data["x-ratelimit-limit"];
 const _errs9 = errors;
 if(!(((typeof data4 == "number") && (!(data4 % 1) && !isNaN(data4))) && (isFinite(data4)))){
-validate34.errors = [{instancePath:instancePath+"/content-length",schemaPath:"#/properties/content-length/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate33.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs9){
 if((typeof data4 == "number") && (isFinite(data4))){
-if(data4 < 0 || isNaN(data4)){
-validate34.errors = [{instancePath:instancePath+"/content-length",schemaPath:"#/properties/content-length/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+if(data4 < 1 || isNaN(data4)){
+validate33.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
 }
@@ -4410,20 +5306,11 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["x-ratelimit-limit"] !== undefined){
-let data5 = data["x-ratelimit-limit"];
+if(data["x-ratelimit-policy"] !== undefined){
 const _errs11 = errors;
-if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
-validate34.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+if(typeof data["x-ratelimit-policy"] !== "string"){
+validate33.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
-}
-if(errors === _errs11){
-if((typeof data5 == "number") && (isFinite(data5))){
-if(data5 < 1 || isNaN(data5)){
-validate34.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
-return false;
-}
-}
 }
 var valid0 = _errs11 === errors;
 }
@@ -4431,11 +5318,20 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["x-ratelimit-policy"] !== undefined){
+if(data["x-ratelimit-remaining"] !== undefined){
+let data6 = data["x-ratelimit-remaining"];
 const _errs13 = errors;
-if(typeof data["x-ratelimit-policy"] !== "string"){
-validate34.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(!(((typeof data6 == "number") && (!(data6 % 1) && !isNaN(data6))) && (isFinite(data6)))){
+validate33.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
+}
+if(errors === _errs13){
+if((typeof data6 == "number") && (isFinite(data6))){
+if(data6 < 0 || isNaN(data6)){
+validate33.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
 }
 var valid0 = _errs13 === errors;
 }
@@ -4443,17 +5339,17 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["x-ratelimit-remaining"] !== undefined){
-let data7 = data["x-ratelimit-remaining"];
+if(data["x-ratelimit-reset"] !== undefined){
+let data7 = data["x-ratelimit-reset"];
 const _errs15 = errors;
 if(!(((typeof data7 == "number") && (!(data7 % 1) && !isNaN(data7))) && (isFinite(data7)))){
-validate34.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate33.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs15){
 if((typeof data7 == "number") && (isFinite(data7))){
 if(data7 < 0 || isNaN(data7)){
-validate34.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate33.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -4464,34 +5360,414 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["x-ratelimit-reset"] !== undefined){
-let data8 = data["x-ratelimit-reset"];
+if(data["x-ratelimit-scope"] !== undefined){
 const _errs17 = errors;
-if(!(((typeof data8 == "number") && (!(data8 % 1) && !isNaN(data8))) && (isFinite(data8)))){
-validate34.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+if(typeof data["x-ratelimit-scope"] !== "string"){
+validate33.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
-}
-if(errors === _errs17){
-if((typeof data8 == "number") && (isFinite(data8))){
-if(data8 < 0 || isNaN(data8)){
-validate34.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-}
 }
 var valid0 = _errs17 === errors;
 }
 else {
 var valid0 = true;
 }
-if(valid0){
-if(data["x-ratelimit-scope"] !== undefined){
-const _errs19 = errors;
-if(typeof data["x-ratelimit-scope"] !== "string"){
-validate34.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate33.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
-var valid0 = _errs19 === errors;
+}
+validate33.errors = vErrors;
+return errors === 0;
+}
+
+export const getSpeech202Body0 = validate34;
+const schema35 = {"type":"object","required":["jobId","status","traceId","createdAt","updatedAt","startedAt","completedAt","error","result","links"],"properties":{"jobId":{"type":"string","format":"uuid"},"status":{"type":"string","enum":["queued","processing","completed","failed"]},"traceId":{"type":"string","format":"uuid"},"createdAt":{"type":"string","format":"date-time"},"updatedAt":{"type":"string","format":"date-time"},"startedAt":{"type":["string","null"],"format":"date-time"},"completedAt":{"type":["string","null"],"format":"date-time"},"error":{"type":["object","null"],"required":["code","message"],"properties":{"code":{"type":["string","null"]},"message":{"type":["string","null"]}}},"result":{"type":["object","null"],"required":["audioUrl","stored","mimeType","sizeBytes"],"properties":{"audioUrl":{"type":["string","null"],"format":"uri"},"stored":{"type":"boolean"},"mimeType":{"type":"string"},"sizeBytes":{"type":["integer","null"],"minimum":0}}},"links":{"type":"object","required":["status","audio"],"properties":{"status":{"type":"string","format":"uri"},"audio":{"type":["string","null"],"format":"uri"}}}}};
+
+function validate34(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if(((((((((((data.jobId === undefined) && (missing0 = "jobId")) || ((data.status === undefined) && (missing0 = "status"))) || ((data.traceId === undefined) && (missing0 = "traceId"))) || ((data.createdAt === undefined) && (missing0 = "createdAt"))) || ((data.updatedAt === undefined) && (missing0 = "updatedAt"))) || ((data.startedAt === undefined) && (missing0 = "startedAt"))) || ((data.completedAt === undefined) && (missing0 = "completedAt"))) || ((data.error === undefined) && (missing0 = "error"))) || ((data.result === undefined) && (missing0 = "result"))) || ((data.links === undefined) && (missing0 = "links"))){
+validate34.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.jobId !== undefined){
+let data0 = data.jobId;
+const _errs1 = errors;
+if(errors === _errs1){
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!(formats0.test(data0))){
+validate34.errors = [{instancePath:instancePath+"/jobId",schemaPath:"#/properties/jobId/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+return false;
+}
+}
+else {
+validate34.errors = [{instancePath:instancePath+"/jobId",schemaPath:"#/properties/jobId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.status !== undefined){
+let data1 = data.status;
+const _errs3 = errors;
+if(typeof data1 !== "string"){
+validate34.errors = [{instancePath:instancePath+"/status",schemaPath:"#/properties/status/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!((((data1 === "queued") || (data1 === "processing")) || (data1 === "completed")) || (data1 === "failed"))){
+validate34.errors = [{instancePath:instancePath+"/status",schemaPath:"#/properties/status/enum",keyword:"enum",params:{allowedValues: schema35.properties.status.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.traceId !== undefined){
+let data2 = data.traceId;
+const _errs5 = errors;
+if(errors === _errs5){
+if(errors === _errs5){
+if(typeof data2 === "string"){
+if(!(formats0.test(data2))){
+validate34.errors = [{instancePath:instancePath+"/traceId",schemaPath:"#/properties/traceId/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+return false;
+}
+}
+else {
+validate34.errors = [{instancePath:instancePath+"/traceId",schemaPath:"#/properties/traceId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.createdAt !== undefined){
+let data3 = data.createdAt;
+const _errs7 = errors;
+if(errors === _errs7){
+if(errors === _errs7){
+if(typeof data3 === "string"){
+if(!(formats10.validate(data3))){
+validate34.errors = [{instancePath:instancePath+"/createdAt",schemaPath:"#/properties/createdAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+return false;
+}
+}
+else {
+validate34.errors = [{instancePath:instancePath+"/createdAt",schemaPath:"#/properties/createdAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.updatedAt !== undefined){
+let data4 = data.updatedAt;
+const _errs9 = errors;
+if(errors === _errs9){
+if(errors === _errs9){
+if(typeof data4 === "string"){
+if(!(formats10.validate(data4))){
+validate34.errors = [{instancePath:instancePath+"/updatedAt",schemaPath:"#/properties/updatedAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+return false;
+}
+}
+else {
+validate34.errors = [{instancePath:instancePath+"/updatedAt",schemaPath:"#/properties/updatedAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.startedAt !== undefined){
+let data5 = data.startedAt;
+const _errs11 = errors;
+if((typeof data5 !== "string") && (data5 !== null)){
+validate34.errors = [{instancePath:instancePath+"/startedAt",schemaPath:"#/properties/startedAt/type",keyword:"type",params:{type: schema35.properties.startedAt.type},message:"must be string,null"}];
+return false;
+}
+if(errors === _errs11){
+if(errors === _errs11){
+if(typeof data5 === "string"){
+if(!(formats10.validate(data5))){
+validate34.errors = [{instancePath:instancePath+"/startedAt",schemaPath:"#/properties/startedAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+return false;
+}
+}
+}
+}
+var valid0 = _errs11 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.completedAt !== undefined){
+let data6 = data.completedAt;
+const _errs13 = errors;
+if((typeof data6 !== "string") && (data6 !== null)){
+validate34.errors = [{instancePath:instancePath+"/completedAt",schemaPath:"#/properties/completedAt/type",keyword:"type",params:{type: schema35.properties.completedAt.type},message:"must be string,null"}];
+return false;
+}
+if(errors === _errs13){
+if(errors === _errs13){
+if(typeof data6 === "string"){
+if(!(formats10.validate(data6))){
+validate34.errors = [{instancePath:instancePath+"/completedAt",schemaPath:"#/properties/completedAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+return false;
+}
+}
+}
+}
+var valid0 = _errs13 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.error !== undefined){
+let data7 = data.error;
+const _errs15 = errors;
+if((!(data7 && typeof data7 == "object" && !Array.isArray(data7))) && (data7 !== null)){
+validate34.errors = [{instancePath:instancePath+"/error",schemaPath:"#/properties/error/type",keyword:"type",params:{type: schema35.properties.error.type},message:"must be object,null"}];
+return false;
+}
+if(errors === _errs15){
+if(data7 && typeof data7 == "object" && !Array.isArray(data7)){
+let missing1;
+if(((data7.code === undefined) && (missing1 = "code")) || ((data7.message === undefined) && (missing1 = "message"))){
+validate34.errors = [{instancePath:instancePath+"/error",schemaPath:"#/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data7.code !== undefined){
+let data8 = data7.code;
+const _errs17 = errors;
+if((typeof data8 !== "string") && (data8 !== null)){
+validate34.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/properties/error/properties/code/type",keyword:"type",params:{type: schema35.properties.error.properties.code.type},message:"must be string,null"}];
+return false;
+}
+var valid1 = _errs17 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data7.message !== undefined){
+let data9 = data7.message;
+const _errs19 = errors;
+if((typeof data9 !== "string") && (data9 !== null)){
+validate34.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/properties/error/properties/message/type",keyword:"type",params:{type: schema35.properties.error.properties.message.type},message:"must be string,null"}];
+return false;
+}
+var valid1 = _errs19 === errors;
+}
+else {
+var valid1 = true;
+}
+}
+}
+}
+}
+var valid0 = _errs15 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.result !== undefined){
+let data10 = data.result;
+const _errs21 = errors;
+if((!(data10 && typeof data10 == "object" && !Array.isArray(data10))) && (data10 !== null)){
+validate34.errors = [{instancePath:instancePath+"/result",schemaPath:"#/properties/result/type",keyword:"type",params:{type: schema35.properties.result.type},message:"must be object,null"}];
+return false;
+}
+if(errors === _errs21){
+if(data10 && typeof data10 == "object" && !Array.isArray(data10)){
+let missing2;
+if(((((data10.audioUrl === undefined) && (missing2 = "audioUrl")) || ((data10.stored === undefined) && (missing2 = "stored"))) || ((data10.mimeType === undefined) && (missing2 = "mimeType"))) || ((data10.sizeBytes === undefined) && (missing2 = "sizeBytes"))){
+validate34.errors = [{instancePath:instancePath+"/result",schemaPath:"#/properties/result/required",keyword:"required",params:{missingProperty: missing2},message:"must have required property '"+missing2+"'"}];
+return false;
+}
+else {
+if(data10.audioUrl !== undefined){
+let data11 = data10.audioUrl;
+const _errs23 = errors;
+if((typeof data11 !== "string") && (data11 !== null)){
+validate34.errors = [{instancePath:instancePath+"/result/audioUrl",schemaPath:"#/properties/result/properties/audioUrl/type",keyword:"type",params:{type: schema35.properties.result.properties.audioUrl.type},message:"must be string,null"}];
+return false;
+}
+if(errors === _errs23){
+if(errors === _errs23){
+if(typeof data11 === "string"){
+if(!(formats6(data11))){
+validate34.errors = [{instancePath:instancePath+"/result/audioUrl",schemaPath:"#/properties/result/properties/audioUrl/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
+return false;
+}
+}
+}
+}
+var valid2 = _errs23 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data10.stored !== undefined){
+const _errs25 = errors;
+if(typeof data10.stored !== "boolean"){
+validate34.errors = [{instancePath:instancePath+"/result/stored",schemaPath:"#/properties/result/properties/stored/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+return false;
+}
+var valid2 = _errs25 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data10.mimeType !== undefined){
+const _errs27 = errors;
+if(typeof data10.mimeType !== "string"){
+validate34.errors = [{instancePath:instancePath+"/result/mimeType",schemaPath:"#/properties/result/properties/mimeType/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs27 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data10.sizeBytes !== undefined){
+let data14 = data10.sizeBytes;
+const _errs29 = errors;
+if((!(((typeof data14 == "number") && (!(data14 % 1) && !isNaN(data14))) && (isFinite(data14)))) && (data14 !== null)){
+validate34.errors = [{instancePath:instancePath+"/result/sizeBytes",schemaPath:"#/properties/result/properties/sizeBytes/type",keyword:"type",params:{type: schema35.properties.result.properties.sizeBytes.type},message:"must be integer,null"}];
+return false;
+}
+if(errors === _errs29){
+if((typeof data14 == "number") && (isFinite(data14))){
+if(data14 < 0 || isNaN(data14)){
+validate34.errors = [{instancePath:instancePath+"/result/sizeBytes",schemaPath:"#/properties/result/properties/sizeBytes/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid2 = _errs29 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+}
+}
+var valid0 = _errs21 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.links !== undefined){
+let data15 = data.links;
+const _errs31 = errors;
+if(errors === _errs31){
+if(data15 && typeof data15 == "object" && !Array.isArray(data15)){
+let missing3;
+if(((data15.status === undefined) && (missing3 = "status")) || ((data15.audio === undefined) && (missing3 = "audio"))){
+validate34.errors = [{instancePath:instancePath+"/links",schemaPath:"#/properties/links/required",keyword:"required",params:{missingProperty: missing3},message:"must have required property '"+missing3+"'"}];
+return false;
+}
+else {
+if(data15.status !== undefined){
+let data16 = data15.status;
+const _errs33 = errors;
+if(errors === _errs33){
+if(errors === _errs33){
+if(typeof data16 === "string"){
+if(!(formats6(data16))){
+validate34.errors = [{instancePath:instancePath+"/links/status",schemaPath:"#/properties/links/properties/status/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
+return false;
+}
+}
+else {
+validate34.errors = [{instancePath:instancePath+"/links/status",schemaPath:"#/properties/links/properties/status/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid3 = _errs33 === errors;
+}
+else {
+var valid3 = true;
+}
+if(valid3){
+if(data15.audio !== undefined){
+let data17 = data15.audio;
+const _errs35 = errors;
+if((typeof data17 !== "string") && (data17 !== null)){
+validate34.errors = [{instancePath:instancePath+"/links/audio",schemaPath:"#/properties/links/properties/audio/type",keyword:"type",params:{type: schema35.properties.links.properties.audio.type},message:"must be string,null"}];
+return false;
+}
+if(errors === _errs35){
+if(errors === _errs35){
+if(typeof data17 === "string"){
+if(!(formats6(data17))){
+validate34.errors = [{instancePath:instancePath+"/links/audio",schemaPath:"#/properties/links/properties/audio/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
+return false;
+}
+}
+}
+}
+var valid3 = _errs35 === errors;
+}
+else {
+var valid3 = true;
+}
+}
+}
+}
+else {
+validate34.errors = [{instancePath:instancePath+"/links",schemaPath:"#/properties/links/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs31 === errors;
 }
 else {
 var valid0 = true;
@@ -4516,23 +5792,144 @@ validate34.errors = vErrors;
 return errors === 0;
 }
 
-export const getJobAudio206Headers = validate35;
-const schema36 = {"type":"object","coerce":{"content-length":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control","content-disposition","accept-ranges","content-length","content-range"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string"},"content-disposition":{"type":"string"},"accept-ranges":{"type":"string","enum":["bytes"]},"content-length":{"type":"integer","minimum":0},"content-range":{"type":"string"},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+export const getSpeech400Body0 = validate35;
+const schema36 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED"]}}}}}]};
 
 function validate35(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+const _errs0 = errors;
+if(errors === _errs0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.error === undefined) && (missing0 = "error")){
+validate35.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
+let missing1;
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate35.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate35.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate35.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema36.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate35.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate35.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema36.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+else {
+validate35.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate35.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs0 === errors;
+if(valid0){
+const _errs11 = errors;
+if(errors === _errs11){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
+const _errs13 = errors;
+if(errors === _errs13){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate35.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((data5 === "INVALID_JSON") || (data5 === "INVALID_REQUEST")) || (data5 === "UNKNOWN_TTS_MODEL")) || (data5 === "INVALID_VOICE")) || (data5 === "INVALID_SPEED"))){
+validate35.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema36.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+}
+}
+else {
+validate35.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+else {
+validate35.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs11 === errors;
+}
+validate35.errors = vErrors;
+return errors === 0;
+}
+
+export const getSpeech402Headers = validate36;
+const schema37 = {"type":"object","coerce":{"x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control","payment-required","www-authenticate"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string"},"payment-required":{"type":"string"},"www-authenticate":{"type":"string"},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+
+function validate36(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if(((((((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))) || ((data["content-disposition"] === undefined) && (missing0 = "content-disposition"))) || ((data["accept-ranges"] === undefined) && (missing0 = "accept-ranges"))) || ((data["content-length"] === undefined) && (missing0 = "content-length"))) || ((data["content-range"] === undefined) && (missing0 = "content-range"))){
-validate35.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+if(((((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))) || ((data["payment-required"] === undefined) && (missing0 = "payment-required"))) || ((data["www-authenticate"] === undefined) && (missing0 = "www-authenticate"))){
+validate36.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
-if(typeof data["content-length"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["content-length"])){
-data["content-length"] = Number(data["content-length"]);
-}
 if(typeof data["x-ratelimit-limit"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-limit"])){
 data["x-ratelimit-limit"] = Number(data["x-ratelimit-limit"]);
 }
@@ -4549,12 +5946,12 @@ if(errors === _errs1){
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!(formats0.test(data0))){
-validate35.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate36.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate35.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate36.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -4568,7 +5965,7 @@ if(valid0){
 if(data["cache-control"] !== undefined){
 const _errs3 = errors;
 if(typeof data["cache-control"] !== "string"){
-validate35.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate36.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs3 === errors;
@@ -4577,10 +5974,10 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["content-disposition"] !== undefined){
+if(data["payment-required"] !== undefined){
 const _errs5 = errors;
-if(typeof data["content-disposition"] !== "string"){
-validate35.errors = [{instancePath:instancePath+"/content-disposition",schemaPath:"#/properties/content-disposition/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(typeof data["payment-required"] !== "string"){
+validate36.errors = [{instancePath:instancePath+"/payment-required",schemaPath:"#/properties/payment-required/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs5 === errors;
@@ -4589,15 +5986,10 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["accept-ranges"] !== undefined){
-let data3 = data["accept-ranges"];
+if(data["www-authenticate"] !== undefined){
 const _errs7 = errors;
-if(typeof data3 !== "string"){
-validate35.errors = [{instancePath:instancePath+"/accept-ranges",schemaPath:"#/properties/accept-ranges/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(data3 === "bytes")){
-validate35.errors = [{instancePath:instancePath+"/accept-ranges",schemaPath:"#/properties/accept-ranges/enum",keyword:"enum",params:{allowedValues: schema36.properties["accept-ranges"].enum},message:"must be equal to one of the allowed values"}];
+if(typeof data["www-authenticate"] !== "string"){
+validate36.errors = [{instancePath:instancePath+"/www-authenticate",schemaPath:"#/properties/www-authenticate/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs7 === errors;
@@ -4606,17 +5998,17 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["content-length"] !== undefined){
-let data4 = data["content-length"];
+if(data["x-ratelimit-limit"] !== undefined){
+let data4 = data["x-ratelimit-limit"];
 const _errs9 = errors;
 if(!(((typeof data4 == "number") && (!(data4 % 1) && !isNaN(data4))) && (isFinite(data4)))){
-validate35.errors = [{instancePath:instancePath+"/content-length",schemaPath:"#/properties/content-length/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate36.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs9){
 if((typeof data4 == "number") && (isFinite(data4))){
-if(data4 < 0 || isNaN(data4)){
-validate35.errors = [{instancePath:instancePath+"/content-length",schemaPath:"#/properties/content-length/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+if(data4 < 1 || isNaN(data4)){
+validate36.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
 }
@@ -4627,10 +6019,10 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["content-range"] !== undefined){
+if(data["x-ratelimit-policy"] !== undefined){
 const _errs11 = errors;
-if(typeof data["content-range"] !== "string"){
-validate35.errors = [{instancePath:instancePath+"/content-range",schemaPath:"#/properties/content-range/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(typeof data["x-ratelimit-policy"] !== "string"){
+validate36.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs11 === errors;
@@ -4639,17 +6031,17 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["x-ratelimit-limit"] !== undefined){
-let data6 = data["x-ratelimit-limit"];
+if(data["x-ratelimit-remaining"] !== undefined){
+let data6 = data["x-ratelimit-remaining"];
 const _errs13 = errors;
 if(!(((typeof data6 == "number") && (!(data6 % 1) && !isNaN(data6))) && (isFinite(data6)))){
-validate35.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate36.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs13){
 if((typeof data6 == "number") && (isFinite(data6))){
-if(data6 < 1 || isNaN(data6)){
-validate35.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+if(data6 < 0 || isNaN(data6)){
+validate36.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -4660,11 +6052,20 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["x-ratelimit-policy"] !== undefined){
+if(data["x-ratelimit-reset"] !== undefined){
+let data7 = data["x-ratelimit-reset"];
 const _errs15 = errors;
-if(typeof data["x-ratelimit-policy"] !== "string"){
-validate35.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(!(((typeof data7 == "number") && (!(data7 % 1) && !isNaN(data7))) && (isFinite(data7)))){
+validate36.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
+}
+if(errors === _errs15){
+if((typeof data7 == "number") && (isFinite(data7))){
+if(data7 < 0 || isNaN(data7)){
+validate36.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
 }
 var valid0 = _errs15 === errors;
 }
@@ -4672,40 +6073,283 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["x-ratelimit-remaining"] !== undefined){
-let data8 = data["x-ratelimit-remaining"];
+if(data["x-ratelimit-scope"] !== undefined){
 const _errs17 = errors;
-if(!(((typeof data8 == "number") && (!(data8 % 1) && !isNaN(data8))) && (isFinite(data8)))){
-validate35.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+if(typeof data["x-ratelimit-scope"] !== "string"){
+validate36.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
-}
-if(errors === _errs17){
-if((typeof data8 == "number") && (isFinite(data8))){
-if(data8 < 0 || isNaN(data8)){
-validate35.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-}
 }
 var valid0 = _errs17 === errors;
 }
 else {
 var valid0 = true;
 }
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate36.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+validate36.errors = vErrors;
+return errors === 0;
+}
+
+export const getSpeech402Body0 = validate37;
+const schema38 = {"type":"object","required":["type","amount","currency","topUpUrl","creditAccount","error"],"properties":{"type":{"type":"string","format":"uri"},"amount":{"type":"string","pattern":"^\\d+$"},"currency":{"type":"string","enum":["usd"]},"topUpUrl":{"type":"string","format":"uri"},"creditAccount":{"type":"object","required":["in","name","maxLength","description"],"properties":{"in":{"type":"string","enum":["header"]},"name":{"type":"string","enum":["x-credit-account"]},"maxLength":{"type":"integer","enum":[128]},"description":{"type":"string"}}},"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["PAYMENT_REQUIRED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}};
+const pattern8 = new RegExp("^\\d+$", "u");
+
+function validate37(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if(((((((data.type === undefined) && (missing0 = "type")) || ((data.amount === undefined) && (missing0 = "amount"))) || ((data.currency === undefined) && (missing0 = "currency"))) || ((data.topUpUrl === undefined) && (missing0 = "topUpUrl"))) || ((data.creditAccount === undefined) && (missing0 = "creditAccount"))) || ((data.error === undefined) && (missing0 = "error"))){
+validate37.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.type !== undefined){
+let data0 = data.type;
+const _errs1 = errors;
+if(errors === _errs1){
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!(formats6(data0))){
+validate37.errors = [{instancePath:instancePath+"/type",schemaPath:"#/properties/type/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
+return false;
+}
+}
+else {
+validate37.errors = [{instancePath:instancePath+"/type",schemaPath:"#/properties/type/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
 if(valid0){
-if(data["x-ratelimit-reset"] !== undefined){
-let data9 = data["x-ratelimit-reset"];
+if(data.amount !== undefined){
+let data1 = data.amount;
+const _errs3 = errors;
+if(errors === _errs3){
+if(typeof data1 === "string"){
+if(!pattern8.test(data1)){
+validate37.errors = [{instancePath:instancePath+"/amount",schemaPath:"#/properties/amount/pattern",keyword:"pattern",params:{pattern: "^\\d+$"},message:"must match pattern \""+"^\\d+$"+"\""}];
+return false;
+}
+}
+else {
+validate37.errors = [{instancePath:instancePath+"/amount",schemaPath:"#/properties/amount/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.currency !== undefined){
+let data2 = data.currency;
+const _errs5 = errors;
+if(typeof data2 !== "string"){
+validate37.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data2 === "usd")){
+validate37.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/enum",keyword:"enum",params:{allowedValues: schema38.properties.currency.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.topUpUrl !== undefined){
+let data3 = data.topUpUrl;
+const _errs7 = errors;
+if(errors === _errs7){
+if(errors === _errs7){
+if(typeof data3 === "string"){
+if(!(formats6(data3))){
+validate37.errors = [{instancePath:instancePath+"/topUpUrl",schemaPath:"#/properties/topUpUrl/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
+return false;
+}
+}
+else {
+validate37.errors = [{instancePath:instancePath+"/topUpUrl",schemaPath:"#/properties/topUpUrl/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.creditAccount !== undefined){
+let data4 = data.creditAccount;
+const _errs9 = errors;
+if(errors === _errs9){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+let missing1;
+if(((((data4.in === undefined) && (missing1 = "in")) || ((data4.name === undefined) && (missing1 = "name"))) || ((data4.maxLength === undefined) && (missing1 = "maxLength"))) || ((data4.description === undefined) && (missing1 = "description"))){
+validate37.errors = [{instancePath:instancePath+"/creditAccount",schemaPath:"#/properties/creditAccount/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data4.in !== undefined){
+let data5 = data4.in;
+const _errs11 = errors;
+if(typeof data5 !== "string"){
+validate37.errors = [{instancePath:instancePath+"/creditAccount/in",schemaPath:"#/properties/creditAccount/properties/in/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data5 === "header")){
+validate37.errors = [{instancePath:instancePath+"/creditAccount/in",schemaPath:"#/properties/creditAccount/properties/in/enum",keyword:"enum",params:{allowedValues: schema38.properties.creditAccount.properties.in.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid1 = _errs11 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data4.name !== undefined){
+let data6 = data4.name;
+const _errs13 = errors;
+if(typeof data6 !== "string"){
+validate37.errors = [{instancePath:instancePath+"/creditAccount/name",schemaPath:"#/properties/creditAccount/properties/name/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data6 === "x-credit-account")){
+validate37.errors = [{instancePath:instancePath+"/creditAccount/name",schemaPath:"#/properties/creditAccount/properties/name/enum",keyword:"enum",params:{allowedValues: schema38.properties.creditAccount.properties.name.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid1 = _errs13 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data4.maxLength !== undefined){
+let data7 = data4.maxLength;
+const _errs15 = errors;
+if(!(((typeof data7 == "number") && (!(data7 % 1) && !isNaN(data7))) && (isFinite(data7)))){
+validate37.errors = [{instancePath:instancePath+"/creditAccount/maxLength",schemaPath:"#/properties/creditAccount/properties/maxLength/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(!(data7 === 128)){
+validate37.errors = [{instancePath:instancePath+"/creditAccount/maxLength",schemaPath:"#/properties/creditAccount/properties/maxLength/enum",keyword:"enum",params:{allowedValues: schema38.properties.creditAccount.properties.maxLength.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid1 = _errs15 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data4.description !== undefined){
+const _errs17 = errors;
+if(typeof data4.description !== "string"){
+validate37.errors = [{instancePath:instancePath+"/creditAccount/description",schemaPath:"#/properties/creditAccount/properties/description/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid1 = _errs17 === errors;
+}
+else {
+var valid1 = true;
+}
+}
+}
+}
+}
+}
+else {
+validate37.errors = [{instancePath:instancePath+"/creditAccount",schemaPath:"#/properties/creditAccount/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.error !== undefined){
+let data9 = data.error;
 const _errs19 = errors;
-if(!(((typeof data9 == "number") && (!(data9 % 1) && !isNaN(data9))) && (isFinite(data9)))){
-validate35.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
 if(errors === _errs19){
-if((typeof data9 == "number") && (isFinite(data9))){
-if(data9 < 0 || isNaN(data9)){
-validate35.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+if(data9 && typeof data9 == "object" && !Array.isArray(data9)){
+let missing2;
+if((((data9.code === undefined) && (missing2 = "code")) || ((data9.message === undefined) && (missing2 = "message"))) || ((data9.details === undefined) && (missing2 = "details"))){
+validate37.errors = [{instancePath:instancePath+"/error",schemaPath:"#/properties/error/required",keyword:"required",params:{missingProperty: missing2},message:"must have required property '"+missing2+"'"}];
 return false;
 }
+else {
+if(data9.code !== undefined){
+let data10 = data9.code;
+const _errs21 = errors;
+if(typeof data10 !== "string"){
+validate37.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data10 === "PAYMENT_REQUIRED")){
+validate37.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema38.properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs21 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data9.message !== undefined){
+const _errs23 = errors;
+if(typeof data9.message !== "string"){
+validate37.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs23 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data9.details !== undefined){
+let data12 = data9.details;
+const _errs25 = errors;
+if((!(data12 && typeof data12 == "object" && !Array.isArray(data12))) && (data12 !== null)){
+validate37.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/properties/error/properties/details/type",keyword:"type",params:{type: schema38.properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs25 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+else {
+validate37.errors = [{instancePath:instancePath+"/error",schemaPath:"#/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
 }
 }
 var valid0 = _errs19 === errors;
@@ -4713,23 +6357,6 @@ var valid0 = _errs19 === errors;
 else {
 var valid0 = true;
 }
-if(valid0){
-if(data["x-ratelimit-scope"] !== undefined){
-const _errs21 = errors;
-if(typeof data["x-ratelimit-scope"] !== "string"){
-validate35.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid0 = _errs21 === errors;
-}
-else {
-var valid0 = true;
-}
-}
-}
-}
-}
-}
 }
 }
 }
@@ -4738,264 +6365,16 @@ var valid0 = true;
 }
 }
 else {
-validate35.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate37.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
-}
-validate35.errors = vErrors;
-return errors === 0;
-}
-
-export const getJobAudio400Body0 = validate36;
-const schema37 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_REQUEST"]}}}}}]};
-
-function validate36(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-const _errs0 = errors;
-if(errors === _errs0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((data.error === undefined) && (missing0 = "error")){
-validate36.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
-return false;
-}
-else {
-if(data.error !== undefined){
-let data0 = data.error;
-const _errs2 = errors;
-if(errors === _errs2){
-if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
-let missing1;
-if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate36.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
-return false;
-}
-else {
-if(data0.code !== undefined){
-let data1 = data0.code;
-const _errs4 = errors;
-if(typeof data1 !== "string"){
-validate36.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate36.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema37.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid2 = _errs4 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.message !== undefined){
-const _errs6 = errors;
-if(typeof data0.message !== "string"){
-validate36.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid2 = _errs6 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.details !== undefined){
-let data3 = data0.details;
-const _errs8 = errors;
-if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate36.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema37.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
-return false;
-}
-var valid2 = _errs8 === errors;
-}
-else {
-var valid2 = true;
-}
-}
-}
-}
-}
-else {
-validate36.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-}
-else {
-validate36.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs0 === errors;
-if(valid0){
-const _errs11 = errors;
-if(errors === _errs11){
-if(data && typeof data == "object" && !Array.isArray(data)){
-if(data.error !== undefined){
-let data4 = data.error;
-const _errs13 = errors;
-if(errors === _errs13){
-if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
-if(data4.code !== undefined){
-let data5 = data4.code;
-if(typeof data5 !== "string"){
-validate36.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(data5 === "INVALID_REQUEST")){
-validate36.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema37.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-}
-}
-else {
-validate36.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-else {
-validate36.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs11 === errors;
-}
-validate36.errors = vErrors;
-return errors === 0;
-}
-
-export const getJobAudio401Body0 = validate37;
-const schema38 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["UNAUTHORIZED"]}}}}}]};
-
-function validate37(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-const _errs0 = errors;
-if(errors === _errs0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((data.error === undefined) && (missing0 = "error")){
-validate37.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
-return false;
-}
-else {
-if(data.error !== undefined){
-let data0 = data.error;
-const _errs2 = errors;
-if(errors === _errs2){
-if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
-let missing1;
-if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate37.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
-return false;
-}
-else {
-if(data0.code !== undefined){
-let data1 = data0.code;
-const _errs4 = errors;
-if(typeof data1 !== "string"){
-validate37.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate37.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema38.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid2 = _errs4 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.message !== undefined){
-const _errs6 = errors;
-if(typeof data0.message !== "string"){
-validate37.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid2 = _errs6 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.details !== undefined){
-let data3 = data0.details;
-const _errs8 = errors;
-if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate37.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema38.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
-return false;
-}
-var valid2 = _errs8 === errors;
-}
-else {
-var valid2 = true;
-}
-}
-}
-}
-}
-else {
-validate37.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-}
-else {
-validate37.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs0 === errors;
-if(valid0){
-const _errs11 = errors;
-if(errors === _errs11){
-if(data && typeof data == "object" && !Array.isArray(data)){
-if(data.error !== undefined){
-let data4 = data.error;
-const _errs13 = errors;
-if(errors === _errs13){
-if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
-if(data4.code !== undefined){
-let data5 = data4.code;
-if(typeof data5 !== "string"){
-validate37.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(data5 === "UNAUTHORIZED")){
-validate37.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema38.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-}
-}
-else {
-validate37.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-else {
-validate37.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs11 === errors;
 }
 validate37.errors = vErrors;
 return errors === 0;
 }
 
-export const getJobAudio409Body0 = validate38;
-const schema39 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["JOB_NOT_READY"]}}}}}]};
+export const getSpeech413Body0 = validate38;
+const schema39 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["TEXT_TOO_LONG","REQUEST_TOO_LARGE"]}}}}}]};
 
 function validate38(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -5094,7 +6473,7 @@ if(typeof data5 !== "string"){
 validate38.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-if(!(data5 === "JOB_NOT_READY")){
+if(!((data5 === "TEXT_TOO_LONG") || (data5 === "REQUEST_TOO_LARGE"))){
 validate38.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema39.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
@@ -5118,8 +6497,8 @@ validate38.errors = vErrors;
 return errors === 0;
 }
 
-export const getJobAudio410Body0 = validate39;
-const schema40 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["AUDIO_NOT_STORED"]}}}}}]};
+export const getSpeech502Body0 = validate39;
+const schema40 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["TTS_UPSTREAM_ERROR","PAYMENT_ERROR"]}}}}}]};
 
 function validate39(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -5218,7 +6597,7 @@ if(typeof data5 !== "string"){
 validate39.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-if(!(data5 === "AUDIO_NOT_STORED")){
+if(!((data5 === "TTS_UPSTREAM_ERROR") || (data5 === "PAYMENT_ERROR"))){
 validate39.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema40.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
@@ -5242,8 +6621,8 @@ validate39.errors = vErrors;
 return errors === 0;
 }
 
-export const getJobAudio416Headers = validate40;
-const schema41 = {"type":"object","coerce":{"x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","content-range"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"content-range":{"type":"string"},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+export const getSpeech503Headers = validate40;
+const schema41 = {"type":"object","coerce":{"retry-after":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"retry-after":{"type":"integer","minimum":1},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
 
 function validate40(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -5251,11 +6630,14 @@ let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if(((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["content-range"] === undefined) && (missing0 = "content-range"))){
+if((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")){
 validate40.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
+if(typeof data["retry-after"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["retry-after"])){
+data["retry-after"] = Number(data["retry-after"]);
+}
 if(typeof data["x-ratelimit-limit"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-limit"])){
 data["x-ratelimit-limit"] = Number(data["x-ratelimit-limit"]);
 }
@@ -5288,11 +6670,20 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["content-range"] !== undefined){
+if(data["retry-after"] !== undefined){
+let data1 = data["retry-after"];
 const _errs3 = errors;
-if(typeof data["content-range"] !== "string"){
-validate40.errors = [{instancePath:instancePath+"/content-range",schemaPath:"#/properties/content-range/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
+validate40.errors = [{instancePath:instancePath+"/retry-after",schemaPath:"#/properties/retry-after/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
+}
+if(errors === _errs3){
+if((typeof data1 == "number") && (isFinite(data1))){
+if(data1 < 1 || isNaN(data1)){
+validate40.errors = [{instancePath:instancePath+"/retry-after",schemaPath:"#/properties/retry-after/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
 }
 var valid0 = _errs3 === errors;
 }
@@ -5403,34 +6794,280 @@ validate40.errors = vErrors;
 return errors === 0;
 }
 
-export const showTopUp200Body0 = validate41;
-const schema42 = {"type":"string"};
+export const getSpeech503Body0 = validate41;
+const schema42 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["TTS_UNAVAILABLE","TTS_PROVIDER_NOT_CONFIGURED","CONFIG_ERROR"]}}}}}]};
 
 function validate41(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
-if(typeof data !== "string"){
-validate41.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+const _errs0 = errors;
+if(errors === _errs0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.error === undefined) && (missing0 = "error")){
+validate41.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
+}
+else {
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
+let missing1;
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate41.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate41.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate41.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema42.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate41.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate41.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema42.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+else {
+validate41.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate41.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs0 === errors;
+if(valid0){
+const _errs11 = errors;
+if(errors === _errs11){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
+const _errs13 = errors;
+if(errors === _errs13){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate41.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((data5 === "TTS_UNAVAILABLE") || (data5 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data5 === "CONFIG_ERROR"))){
+validate41.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema42.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+}
+}
+else {
+validate41.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+else {
+validate41.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs11 === errors;
 }
 validate41.errors = vErrors;
 return errors === 0;
 }
 
-export const startTopUp303Headers = validate42;
-const schema43 = {"type":"object","required":["x-trace-id","location"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"location":{"type":"string","format":"uri"}}};
+export const getJob404Body0 = validate42;
+const schema43 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["NOT_FOUND"]}}}}}]};
 
 function validate42(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+const _errs0 = errors;
+if(errors === _errs0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.error === undefined) && (missing0 = "error")){
+validate42.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
+let missing1;
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate42.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate42.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate42.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema43.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate42.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate42.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema43.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+else {
+validate42.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate42.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs0 === errors;
+if(valid0){
+const _errs11 = errors;
+if(errors === _errs11){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
+const _errs13 = errors;
+if(errors === _errs13){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate42.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data5 === "NOT_FOUND")){
+validate42.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema43.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+}
+}
+else {
+validate42.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+else {
+validate42.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs11 === errors;
+}
+validate42.errors = vErrors;
+return errors === 0;
+}
+
+export const getJobAudio200Headers = validate43;
+const schema44 = {"type":"object","coerce":{"content-length":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control","content-disposition","accept-ranges","content-length"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string"},"content-disposition":{"type":"string"},"accept-ranges":{"type":"string","enum":["bytes"]},"content-length":{"type":"integer","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+
+function validate43(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if(((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data.location === undefined) && (missing0 = "location"))){
-validate42.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+if((((((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))) || ((data["content-disposition"] === undefined) && (missing0 = "content-disposition"))) || ((data["accept-ranges"] === undefined) && (missing0 = "accept-ranges"))) || ((data["content-length"] === undefined) && (missing0 = "content-length"))){
+validate43.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
+if(typeof data["content-length"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["content-length"])){
+data["content-length"] = Number(data["content-length"]);
+}
+if(typeof data["x-ratelimit-limit"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-limit"])){
+data["x-ratelimit-limit"] = Number(data["x-ratelimit-limit"]);
+}
+if(typeof data["x-ratelimit-remaining"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-remaining"])){
+data["x-ratelimit-remaining"] = Number(data["x-ratelimit-remaining"]);
+}
+if(typeof data["x-ratelimit-reset"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-reset"])){
+data["x-ratelimit-reset"] = Number(data["x-ratelimit-reset"]);
+}
 if(data["x-trace-id"] !== undefined){
 let data0 = data["x-trace-id"];
 const _errs1 = errors;
@@ -5438,12 +7075,12 @@ if(errors === _errs1){
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!(formats0.test(data0))){
-validate42.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate43.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate42.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate43.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -5454,335 +7091,11 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.location !== undefined){
-let data1 = data.location;
+if(data["cache-control"] !== undefined){
 const _errs3 = errors;
-if(errors === _errs3){
-if(errors === _errs3){
-if(typeof data1 === "string"){
-if(!(formats20(data1))){
-validate42.errors = [{instancePath:instancePath+"/location",schemaPath:"#/properties/location/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
+if(typeof data["cache-control"] !== "string"){
+validate43.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
-}
-}
-else {
-validate42.errors = [{instancePath:instancePath+"/location",schemaPath:"#/properties/location/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-}
-}
-var valid0 = _errs3 === errors;
-}
-else {
-var valid0 = true;
-}
-}
-}
-}
-else {
-validate42.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-validate42.errors = vErrors;
-return errors === 0;
-}
-
-export const startTopUp413Body0 = validate43;
-const schema44 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["REQUEST_TOO_LARGE"]}}}}}]};
-
-function validate43(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-const _errs0 = errors;
-if(errors === _errs0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((data.error === undefined) && (missing0 = "error")){
-validate43.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
-return false;
-}
-else {
-if(data.error !== undefined){
-let data0 = data.error;
-const _errs2 = errors;
-if(errors === _errs2){
-if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
-let missing1;
-if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate43.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
-return false;
-}
-else {
-if(data0.code !== undefined){
-let data1 = data0.code;
-const _errs4 = errors;
-if(typeof data1 !== "string"){
-validate43.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate43.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema44.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid2 = _errs4 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.message !== undefined){
-const _errs6 = errors;
-if(typeof data0.message !== "string"){
-validate43.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid2 = _errs6 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.details !== undefined){
-let data3 = data0.details;
-const _errs8 = errors;
-if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate43.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema44.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
-return false;
-}
-var valid2 = _errs8 === errors;
-}
-else {
-var valid2 = true;
-}
-}
-}
-}
-}
-else {
-validate43.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-}
-else {
-validate43.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs0 === errors;
-if(valid0){
-const _errs11 = errors;
-if(errors === _errs11){
-if(data && typeof data == "object" && !Array.isArray(data)){
-if(data.error !== undefined){
-let data4 = data.error;
-const _errs13 = errors;
-if(errors === _errs13){
-if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
-if(data4.code !== undefined){
-let data5 = data4.code;
-if(typeof data5 !== "string"){
-validate43.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(data5 === "REQUEST_TOO_LARGE")){
-validate43.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema44.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-}
-}
-else {
-validate43.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-else {
-validate43.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs11 === errors;
-}
-validate43.errors = vErrors;
-return errors === 0;
-}
-
-export const startTopUp502Body0 = validate44;
-const schema45 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["PAYMENT_ERROR"]}}}}}]};
-
-function validate44(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-const _errs0 = errors;
-if(errors === _errs0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((data.error === undefined) && (missing0 = "error")){
-validate44.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
-return false;
-}
-else {
-if(data.error !== undefined){
-let data0 = data.error;
-const _errs2 = errors;
-if(errors === _errs2){
-if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
-let missing1;
-if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate44.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
-return false;
-}
-else {
-if(data0.code !== undefined){
-let data1 = data0.code;
-const _errs4 = errors;
-if(typeof data1 !== "string"){
-validate44.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate44.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema45.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid2 = _errs4 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.message !== undefined){
-const _errs6 = errors;
-if(typeof data0.message !== "string"){
-validate44.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid2 = _errs6 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.details !== undefined){
-let data3 = data0.details;
-const _errs8 = errors;
-if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate44.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema45.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
-return false;
-}
-var valid2 = _errs8 === errors;
-}
-else {
-var valid2 = true;
-}
-}
-}
-}
-}
-else {
-validate44.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-}
-else {
-validate44.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs0 === errors;
-if(valid0){
-const _errs11 = errors;
-if(errors === _errs11){
-if(data && typeof data == "object" && !Array.isArray(data)){
-if(data.error !== undefined){
-let data4 = data.error;
-const _errs13 = errors;
-if(errors === _errs13){
-if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
-if(data4.code !== undefined){
-let data5 = data4.code;
-if(typeof data5 !== "string"){
-validate44.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(data5 === "PAYMENT_ERROR")){
-validate44.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema45.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-}
-}
-else {
-validate44.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-else {
-validate44.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs11 === errors;
-}
-validate44.errors = vErrors;
-return errors === 0;
-}
-
-export const getTopUpStatus200Body0 = validate45;
-const schema46 = {"type":"object","required":["accountId","balanceMicroUsd","balanceUsd","currency","status"],"properties":{"accountId":{"type":"string"},"balanceMicroUsd":{"type":"integer","format":"int64","minimum":0},"balanceUsd":{"type":"string","pattern":"^\\d+\\.\\d{6}$"},"currency":{"type":"string","enum":["USD"]},"status":{"type":"string","enum":["active","not_found"]},"links":{"type":"object","required":["credits"],"properties":{"credits":{"type":"string","format":"uri"}}}}};
-const pattern2 = new RegExp("^\\d+\\.\\d{6}$", "u");
-
-function validate45(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-if(errors === 0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((((((data.accountId === undefined) && (missing0 = "accountId")) || ((data.balanceMicroUsd === undefined) && (missing0 = "balanceMicroUsd"))) || ((data.balanceUsd === undefined) && (missing0 = "balanceUsd"))) || ((data.currency === undefined) && (missing0 = "currency"))) || ((data.status === undefined) && (missing0 = "status"))){
-validate45.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
-return false;
-}
-else {
-if(data.accountId !== undefined){
-const _errs1 = errors;
-if(typeof data.accountId !== "string"){
-validate45.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid0 = _errs1 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.balanceMicroUsd !== undefined){
-let data1 = data.balanceMicroUsd;
-const _errs3 = errors;
-if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
-validate45.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs3){
-if((typeof data1 == "number") && (isFinite(data1))){
-if(data1 < 0 || isNaN(data1)){
-validate45.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-else {
-if(!(formats6.validate(data1))){
-validate45.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
-return false;
-}
-}
-}
 }
 var valid0 = _errs3 === errors;
 }
@@ -5790,20 +7103,11 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.balanceUsd !== undefined){
-let data2 = data.balanceUsd;
+if(data["content-disposition"] !== undefined){
 const _errs5 = errors;
-if(errors === _errs5){
-if(typeof data2 === "string"){
-if(!pattern2.test(data2)){
-validate45.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/pattern",keyword:"pattern",params:{pattern: "^\\d+\\.\\d{6}$"},message:"must match pattern \""+"^\\d+\\.\\d{6}$"+"\""}];
+if(typeof data["content-disposition"] !== "string"){
+validate43.errors = [{instancePath:instancePath+"/content-disposition",schemaPath:"#/properties/content-disposition/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
-}
-}
-else {
-validate45.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
 }
 var valid0 = _errs5 === errors;
 }
@@ -5811,15 +7115,15 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.currency !== undefined){
-let data3 = data.currency;
+if(data["accept-ranges"] !== undefined){
+let data3 = data["accept-ranges"];
 const _errs7 = errors;
 if(typeof data3 !== "string"){
-validate45.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate43.errors = [{instancePath:instancePath+"/accept-ranges",schemaPath:"#/properties/accept-ranges/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-if(!(data3 === "USD")){
-validate45.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/enum",keyword:"enum",params:{allowedValues: schema46.properties.currency.enum},message:"must be equal to one of the allowed values"}];
+if(!(data3 === "bytes")){
+validate43.errors = [{instancePath:instancePath+"/accept-ranges",schemaPath:"#/properties/accept-ranges/enum",keyword:"enum",params:{allowedValues: schema44.properties["accept-ranges"].enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid0 = _errs7 === errors;
@@ -5828,292 +7132,17 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.status !== undefined){
-let data4 = data.status;
+if(data["content-length"] !== undefined){
+let data4 = data["content-length"];
 const _errs9 = errors;
-if(typeof data4 !== "string"){
-validate45.errors = [{instancePath:instancePath+"/status",schemaPath:"#/properties/status/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(!(((typeof data4 == "number") && (!(data4 % 1) && !isNaN(data4))) && (isFinite(data4)))){
+validate43.errors = [{instancePath:instancePath+"/content-length",schemaPath:"#/properties/content-length/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
-if(!((data4 === "active") || (data4 === "not_found"))){
-validate45.errors = [{instancePath:instancePath+"/status",schemaPath:"#/properties/status/enum",keyword:"enum",params:{allowedValues: schema46.properties.status.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid0 = _errs9 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.links !== undefined){
-let data5 = data.links;
-const _errs11 = errors;
-if(errors === _errs11){
-if(data5 && typeof data5 == "object" && !Array.isArray(data5)){
-let missing1;
-if((data5.credits === undefined) && (missing1 = "credits")){
-validate45.errors = [{instancePath:instancePath+"/links",schemaPath:"#/properties/links/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
-return false;
-}
-else {
-if(data5.credits !== undefined){
-let data6 = data5.credits;
-const _errs13 = errors;
-if(errors === _errs13){
-if(errors === _errs13){
-if(typeof data6 === "string"){
-if(!(formats20(data6))){
-validate45.errors = [{instancePath:instancePath+"/links/credits",schemaPath:"#/properties/links/properties/credits/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
-return false;
-}
-}
-else {
-validate45.errors = [{instancePath:instancePath+"/links/credits",schemaPath:"#/properties/links/properties/credits/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-}
-}
-}
-}
-}
-else {
-validate45.errors = [{instancePath:instancePath+"/links",schemaPath:"#/properties/links/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs11 === errors;
-}
-else {
-var valid0 = true;
-}
-}
-}
-}
-}
-}
-}
-}
-else {
-validate45.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-validate45.errors = vErrors;
-return errors === 0;
-}
-
-export const getCredits200Body0 = validate46;
-const schema47 = {"type":"object","required":["accountId","balanceMicroUsd","balanceUsd","currency"],"properties":{"accountId":{"type":"string"},"balanceMicroUsd":{"type":"integer","format":"int64","minimum":0},"balanceUsd":{"type":"string","pattern":"^\\d+\\.\\d{6}$"},"currency":{"type":"string","enum":["USD"]}}};
-
-function validate46(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-if(errors === 0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if(((((data.accountId === undefined) && (missing0 = "accountId")) || ((data.balanceMicroUsd === undefined) && (missing0 = "balanceMicroUsd"))) || ((data.balanceUsd === undefined) && (missing0 = "balanceUsd"))) || ((data.currency === undefined) && (missing0 = "currency"))){
-validate46.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
-return false;
-}
-else {
-if(data.accountId !== undefined){
-const _errs1 = errors;
-if(typeof data.accountId !== "string"){
-validate46.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid0 = _errs1 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.balanceMicroUsd !== undefined){
-let data1 = data.balanceMicroUsd;
-const _errs3 = errors;
-if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
-validate46.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs3){
-if((typeof data1 == "number") && (isFinite(data1))){
-if(data1 < 0 || isNaN(data1)){
-validate46.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-else {
-if(!(formats6.validate(data1))){
-validate46.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
-return false;
-}
-}
-}
-}
-var valid0 = _errs3 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.balanceUsd !== undefined){
-let data2 = data.balanceUsd;
-const _errs5 = errors;
-if(errors === _errs5){
-if(typeof data2 === "string"){
-if(!pattern2.test(data2)){
-validate46.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/pattern",keyword:"pattern",params:{pattern: "^\\d+\\.\\d{6}$"},message:"must match pattern \""+"^\\d+\\.\\d{6}$"+"\""}];
-return false;
-}
-}
-else {
-validate46.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-}
-var valid0 = _errs5 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.currency !== undefined){
-let data3 = data.currency;
-const _errs7 = errors;
-if(typeof data3 !== "string"){
-validate46.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(data3 === "USD")){
-validate46.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/enum",keyword:"enum",params:{allowedValues: schema47.properties.currency.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid0 = _errs7 === errors;
-}
-else {
-var valid0 = true;
-}
-}
-}
-}
-}
-}
-else {
-validate46.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-validate46.errors = vErrors;
-return errors === 0;
-}
-
-export const createFeedbackChallenge200Body0 = validate47;
-const schema48 = {"type":"object","required":["challenge","wallet","nonce","issuedAt","expiresAt","payloadSha256","signingMessage"],"properties":{"challenge":{"type":"string"},"wallet":{"type":"string","pattern":"^0x[a-f0-9]{40}$"},"nonce":{"type":"string","format":"uuid"},"issuedAt":{"type":"string","format":"date-time"},"expiresAt":{"type":"string","format":"date-time"},"payloadSha256":{"type":"string","pattern":"^[a-f0-9]{64}$"},"signingMessage":{"type":"string"}}};
-const pattern4 = new RegExp("^0x[a-f0-9]{40}$", "u");
-const pattern5 = new RegExp("^[a-f0-9]{64}$", "u");
-
-function validate47(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-if(errors === 0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((((((((data.challenge === undefined) && (missing0 = "challenge")) || ((data.wallet === undefined) && (missing0 = "wallet"))) || ((data.nonce === undefined) && (missing0 = "nonce"))) || ((data.issuedAt === undefined) && (missing0 = "issuedAt"))) || ((data.expiresAt === undefined) && (missing0 = "expiresAt"))) || ((data.payloadSha256 === undefined) && (missing0 = "payloadSha256"))) || ((data.signingMessage === undefined) && (missing0 = "signingMessage"))){
-validate47.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
-return false;
-}
-else {
-if(data.challenge !== undefined){
-const _errs1 = errors;
-if(typeof data.challenge !== "string"){
-validate47.errors = [{instancePath:instancePath+"/challenge",schemaPath:"#/properties/challenge/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid0 = _errs1 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.wallet !== undefined){
-let data1 = data.wallet;
-const _errs3 = errors;
-if(errors === _errs3){
-if(typeof data1 === "string"){
-if(!pattern4.test(data1)){
-validate47.errors = [{instancePath:instancePath+"/wallet",schemaPath:"#/properties/wallet/pattern",keyword:"pattern",params:{pattern: "^0x[a-f0-9]{40}$"},message:"must match pattern \""+"^0x[a-f0-9]{40}$"+"\""}];
-return false;
-}
-}
-else {
-validate47.errors = [{instancePath:instancePath+"/wallet",schemaPath:"#/properties/wallet/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-}
-var valid0 = _errs3 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.nonce !== undefined){
-let data2 = data.nonce;
-const _errs5 = errors;
-if(errors === _errs5){
-if(errors === _errs5){
-if(typeof data2 === "string"){
-if(!(formats0.test(data2))){
-validate47.errors = [{instancePath:instancePath+"/nonce",schemaPath:"#/properties/nonce/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
-return false;
-}
-}
-else {
-validate47.errors = [{instancePath:instancePath+"/nonce",schemaPath:"#/properties/nonce/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-}
-}
-var valid0 = _errs5 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.issuedAt !== undefined){
-let data3 = data.issuedAt;
-const _errs7 = errors;
-if(errors === _errs7){
-if(errors === _errs7){
-if(typeof data3 === "string"){
-if(!(formats12.validate(data3))){
-validate47.errors = [{instancePath:instancePath+"/issuedAt",schemaPath:"#/properties/issuedAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
-return false;
-}
-}
-else {
-validate47.errors = [{instancePath:instancePath+"/issuedAt",schemaPath:"#/properties/issuedAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-}
-}
-var valid0 = _errs7 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.expiresAt !== undefined){
-let data4 = data.expiresAt;
-const _errs9 = errors;
 if(errors === _errs9){
-if(errors === _errs9){
-if(typeof data4 === "string"){
-if(!(formats12.validate(data4))){
-validate47.errors = [{instancePath:instancePath+"/expiresAt",schemaPath:"#/properties/expiresAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
-return false;
-}
-}
-else {
-validate47.errors = [{instancePath:instancePath+"/expiresAt",schemaPath:"#/properties/expiresAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if((typeof data4 == "number") && (isFinite(data4))){
+if(data4 < 0 || isNaN(data4)){
+validate43.errors = [{instancePath:instancePath+"/content-length",schemaPath:"#/properties/content-length/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -6124,19 +7153,19 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.payloadSha256 !== undefined){
-let data5 = data.payloadSha256;
+if(data["x-ratelimit-limit"] !== undefined){
+let data5 = data["x-ratelimit-limit"];
 const _errs11 = errors;
+if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
+validate43.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
 if(errors === _errs11){
-if(typeof data5 === "string"){
-if(!pattern5.test(data5)){
-validate47.errors = [{instancePath:instancePath+"/payloadSha256",schemaPath:"#/properties/payloadSha256/pattern",keyword:"pattern",params:{pattern: "^[a-f0-9]{64}$"},message:"must match pattern \""+"^[a-f0-9]{64}$"+"\""}];
+if((typeof data5 == "number") && (isFinite(data5))){
+if(data5 < 1 || isNaN(data5)){
+validate43.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
-}
-else {
-validate47.errors = [{instancePath:instancePath+"/payloadSha256",schemaPath:"#/properties/payloadSha256/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
 }
 }
 var valid0 = _errs11 === errors;
@@ -6145,10 +7174,10 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.signingMessage !== undefined){
+if(data["x-ratelimit-policy"] !== undefined){
 const _errs13 = errors;
-if(typeof data.signingMessage !== "string"){
-validate47.errors = [{instancePath:instancePath+"/signingMessage",schemaPath:"#/properties/signingMessage/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(typeof data["x-ratelimit-policy"] !== "string"){
+validate43.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs13 === errors;
@@ -6156,6 +7185,63 @@ var valid0 = _errs13 === errors;
 else {
 var valid0 = true;
 }
+if(valid0){
+if(data["x-ratelimit-remaining"] !== undefined){
+let data7 = data["x-ratelimit-remaining"];
+const _errs15 = errors;
+if(!(((typeof data7 == "number") && (!(data7 % 1) && !isNaN(data7))) && (isFinite(data7)))){
+validate43.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs15){
+if((typeof data7 == "number") && (isFinite(data7))){
+if(data7 < 0 || isNaN(data7)){
+validate43.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs15 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-reset"] !== undefined){
+let data8 = data["x-ratelimit-reset"];
+const _errs17 = errors;
+if(!(((typeof data8 == "number") && (!(data8 % 1) && !isNaN(data8))) && (isFinite(data8)))){
+validate43.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs17){
+if((typeof data8 == "number") && (isFinite(data8))){
+if(data8 < 0 || isNaN(data8)){
+validate43.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs17 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-scope"] !== undefined){
+const _errs19 = errors;
+if(typeof data["x-ratelimit-scope"] !== "string"){
+validate43.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs19 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
 }
 }
 }
@@ -6165,16 +7251,618 @@ var valid0 = true;
 }
 }
 else {
-validate47.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate43.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
+}
+validate43.errors = vErrors;
+return errors === 0;
+}
+
+export const getJobAudio206Headers = validate44;
+const schema45 = {"type":"object","coerce":{"content-length":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control","content-disposition","accept-ranges","content-length","content-range"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string"},"content-disposition":{"type":"string"},"accept-ranges":{"type":"string","enum":["bytes"]},"content-length":{"type":"integer","minimum":0},"content-range":{"type":"string"},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+
+function validate44(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if(((((((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))) || ((data["content-disposition"] === undefined) && (missing0 = "content-disposition"))) || ((data["accept-ranges"] === undefined) && (missing0 = "accept-ranges"))) || ((data["content-length"] === undefined) && (missing0 = "content-length"))) || ((data["content-range"] === undefined) && (missing0 = "content-range"))){
+validate44.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(typeof data["content-length"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["content-length"])){
+data["content-length"] = Number(data["content-length"]);
+}
+if(typeof data["x-ratelimit-limit"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-limit"])){
+data["x-ratelimit-limit"] = Number(data["x-ratelimit-limit"]);
+}
+if(typeof data["x-ratelimit-remaining"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-remaining"])){
+data["x-ratelimit-remaining"] = Number(data["x-ratelimit-remaining"]);
+}
+if(typeof data["x-ratelimit-reset"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-reset"])){
+data["x-ratelimit-reset"] = Number(data["x-ratelimit-reset"]);
+}
+if(data["x-trace-id"] !== undefined){
+let data0 = data["x-trace-id"];
+const _errs1 = errors;
+if(errors === _errs1){
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!(formats0.test(data0))){
+validate44.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+return false;
+}
+}
+else {
+validate44.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["cache-control"] !== undefined){
+const _errs3 = errors;
+if(typeof data["cache-control"] !== "string"){
+validate44.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["content-disposition"] !== undefined){
+const _errs5 = errors;
+if(typeof data["content-disposition"] !== "string"){
+validate44.errors = [{instancePath:instancePath+"/content-disposition",schemaPath:"#/properties/content-disposition/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["accept-ranges"] !== undefined){
+let data3 = data["accept-ranges"];
+const _errs7 = errors;
+if(typeof data3 !== "string"){
+validate44.errors = [{instancePath:instancePath+"/accept-ranges",schemaPath:"#/properties/accept-ranges/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data3 === "bytes")){
+validate44.errors = [{instancePath:instancePath+"/accept-ranges",schemaPath:"#/properties/accept-ranges/enum",keyword:"enum",params:{allowedValues: schema45.properties["accept-ranges"].enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["content-length"] !== undefined){
+let data4 = data["content-length"];
+const _errs9 = errors;
+if(!(((typeof data4 == "number") && (!(data4 % 1) && !isNaN(data4))) && (isFinite(data4)))){
+validate44.errors = [{instancePath:instancePath+"/content-length",schemaPath:"#/properties/content-length/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs9){
+if((typeof data4 == "number") && (isFinite(data4))){
+if(data4 < 0 || isNaN(data4)){
+validate44.errors = [{instancePath:instancePath+"/content-length",schemaPath:"#/properties/content-length/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["content-range"] !== undefined){
+const _errs11 = errors;
+if(typeof data["content-range"] !== "string"){
+validate44.errors = [{instancePath:instancePath+"/content-range",schemaPath:"#/properties/content-range/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs11 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-limit"] !== undefined){
+let data6 = data["x-ratelimit-limit"];
+const _errs13 = errors;
+if(!(((typeof data6 == "number") && (!(data6 % 1) && !isNaN(data6))) && (isFinite(data6)))){
+validate44.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs13){
+if((typeof data6 == "number") && (isFinite(data6))){
+if(data6 < 1 || isNaN(data6)){
+validate44.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
+}
+var valid0 = _errs13 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-policy"] !== undefined){
+const _errs15 = errors;
+if(typeof data["x-ratelimit-policy"] !== "string"){
+validate44.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs15 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-remaining"] !== undefined){
+let data8 = data["x-ratelimit-remaining"];
+const _errs17 = errors;
+if(!(((typeof data8 == "number") && (!(data8 % 1) && !isNaN(data8))) && (isFinite(data8)))){
+validate44.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs17){
+if((typeof data8 == "number") && (isFinite(data8))){
+if(data8 < 0 || isNaN(data8)){
+validate44.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs17 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-reset"] !== undefined){
+let data9 = data["x-ratelimit-reset"];
+const _errs19 = errors;
+if(!(((typeof data9 == "number") && (!(data9 % 1) && !isNaN(data9))) && (isFinite(data9)))){
+validate44.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs19){
+if((typeof data9 == "number") && (isFinite(data9))){
+if(data9 < 0 || isNaN(data9)){
+validate44.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs19 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-scope"] !== undefined){
+const _errs21 = errors;
+if(typeof data["x-ratelimit-scope"] !== "string"){
+validate44.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs21 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate44.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+validate44.errors = vErrors;
+return errors === 0;
+}
+
+export const getJobAudio400Body0 = validate45;
+const schema46 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_REQUEST"]}}}}}]};
+
+function validate45(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+const _errs0 = errors;
+if(errors === _errs0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.error === undefined) && (missing0 = "error")){
+validate45.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
+let missing1;
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate45.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate45.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate45.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema46.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate45.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate45.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema46.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+else {
+validate45.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate45.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs0 === errors;
+if(valid0){
+const _errs11 = errors;
+if(errors === _errs11){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
+const _errs13 = errors;
+if(errors === _errs13){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate45.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data5 === "INVALID_REQUEST")){
+validate45.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema46.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+}
+}
+else {
+validate45.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+else {
+validate45.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs11 === errors;
+}
+validate45.errors = vErrors;
+return errors === 0;
+}
+
+export const getJobAudio401Body0 = validate46;
+const schema47 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["UNAUTHORIZED"]}}}}}]};
+
+function validate46(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+const _errs0 = errors;
+if(errors === _errs0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.error === undefined) && (missing0 = "error")){
+validate46.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
+let missing1;
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate46.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate46.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate46.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema47.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate46.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate46.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema47.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+else {
+validate46.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate46.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs0 === errors;
+if(valid0){
+const _errs11 = errors;
+if(errors === _errs11){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
+const _errs13 = errors;
+if(errors === _errs13){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate46.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data5 === "UNAUTHORIZED")){
+validate46.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema47.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+}
+}
+else {
+validate46.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+else {
+validate46.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs11 === errors;
+}
+validate46.errors = vErrors;
+return errors === 0;
+}
+
+export const getJobAudio409Body0 = validate47;
+const schema48 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["JOB_NOT_READY"]}}}}}]};
+
+function validate47(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+const _errs0 = errors;
+if(errors === _errs0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.error === undefined) && (missing0 = "error")){
+validate47.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
+let missing1;
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate47.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate47.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate47.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema48.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate47.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate47.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema48.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+else {
+validate47.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate47.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs0 === errors;
+if(valid0){
+const _errs11 = errors;
+if(errors === _errs11){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
+const _errs13 = errors;
+if(errors === _errs13){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate47.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data5 === "JOB_NOT_READY")){
+validate47.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema48.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+}
+}
+else {
+validate47.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+else {
+validate47.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs11 === errors;
 }
 validate47.errors = vErrors;
 return errors === 0;
 }
 
-export const createFeedbackChallenge400Body0 = validate48;
-const schema49 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_JSON","INVALID_REQUEST"]}}}}}]};
+export const getJobAudio410Body0 = validate48;
+const schema49 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["AUDIO_NOT_STORED"]}}}}}]};
 
 function validate48(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -6273,7 +7961,7 @@ if(typeof data5 !== "string"){
 validate48.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-if(!((data5 === "INVALID_JSON") || (data5 === "INVALID_REQUEST"))){
+if(!(data5 === "AUDIO_NOT_STORED")){
 validate48.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema49.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
@@ -6297,8 +7985,8 @@ validate48.errors = vErrors;
 return errors === 0;
 }
 
-export const submitFeedback201Body0 = validate49;
-const schema50 = {"type":"object","required":["feedbackId","receivedAt","notification"],"properties":{"feedbackId":{"type":"string","format":"uuid"},"receivedAt":{"type":"string","format":"date-time"},"notification":{"type":"string","enum":["queued","not_configured"]}}};
+export const getJobAudio416Headers = validate49;
+const schema50 = {"type":"object","coerce":{"x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","content-range"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"content-range":{"type":"string"},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
 
 function validate49(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -6306,24 +7994,33 @@ let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if((((data.feedbackId === undefined) && (missing0 = "feedbackId")) || ((data.receivedAt === undefined) && (missing0 = "receivedAt"))) || ((data.notification === undefined) && (missing0 = "notification"))){
+if(((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["content-range"] === undefined) && (missing0 = "content-range"))){
 validate49.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
-if(data.feedbackId !== undefined){
-let data0 = data.feedbackId;
+if(typeof data["x-ratelimit-limit"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-limit"])){
+data["x-ratelimit-limit"] = Number(data["x-ratelimit-limit"]);
+}
+if(typeof data["x-ratelimit-remaining"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-remaining"])){
+data["x-ratelimit-remaining"] = Number(data["x-ratelimit-remaining"]);
+}
+if(typeof data["x-ratelimit-reset"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-reset"])){
+data["x-ratelimit-reset"] = Number(data["x-ratelimit-reset"]);
+}
+if(data["x-trace-id"] !== undefined){
+let data0 = data["x-trace-id"];
 const _errs1 = errors;
 if(errors === _errs1){
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!(formats0.test(data0))){
-validate49.errors = [{instancePath:instancePath+"/feedbackId",schemaPath:"#/properties/feedbackId/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate49.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate49.errors = [{instancePath:instancePath+"/feedbackId",schemaPath:"#/properties/feedbackId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate49.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -6334,22 +8031,11 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.receivedAt !== undefined){
-let data1 = data.receivedAt;
+if(data["content-range"] !== undefined){
 const _errs3 = errors;
-if(errors === _errs3){
-if(errors === _errs3){
-if(typeof data1 === "string"){
-if(!(formats12.validate(data1))){
-validate49.errors = [{instancePath:instancePath+"/receivedAt",schemaPath:"#/properties/receivedAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+if(typeof data["content-range"] !== "string"){
+validate49.errors = [{instancePath:instancePath+"/content-range",schemaPath:"#/properties/content-range/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
-}
-}
-else {
-validate49.errors = [{instancePath:instancePath+"/receivedAt",schemaPath:"#/properties/receivedAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-}
 }
 var valid0 = _errs3 === errors;
 }
@@ -6357,21 +8043,95 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.notification !== undefined){
-let data2 = data.notification;
+if(data["x-ratelimit-limit"] !== undefined){
+let data2 = data["x-ratelimit-limit"];
 const _errs5 = errors;
-if(typeof data2 !== "string"){
-validate49.errors = [{instancePath:instancePath+"/notification",schemaPath:"#/properties/notification/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(!(((typeof data2 == "number") && (!(data2 % 1) && !isNaN(data2))) && (isFinite(data2)))){
+validate49.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
-if(!((data2 === "queued") || (data2 === "not_configured"))){
-validate49.errors = [{instancePath:instancePath+"/notification",schemaPath:"#/properties/notification/enum",keyword:"enum",params:{allowedValues: schema50.properties.notification.enum},message:"must be equal to one of the allowed values"}];
+if(errors === _errs5){
+if((typeof data2 == "number") && (isFinite(data2))){
+if(data2 < 1 || isNaN(data2)){
+validate49.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
+}
+}
 }
 var valid0 = _errs5 === errors;
 }
 else {
 var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-policy"] !== undefined){
+const _errs7 = errors;
+if(typeof data["x-ratelimit-policy"] !== "string"){
+validate49.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-remaining"] !== undefined){
+let data4 = data["x-ratelimit-remaining"];
+const _errs9 = errors;
+if(!(((typeof data4 == "number") && (!(data4 % 1) && !isNaN(data4))) && (isFinite(data4)))){
+validate49.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs9){
+if((typeof data4 == "number") && (isFinite(data4))){
+if(data4 < 0 || isNaN(data4)){
+validate49.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-reset"] !== undefined){
+let data5 = data["x-ratelimit-reset"];
+const _errs11 = errors;
+if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
+validate49.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs11){
+if((typeof data5 == "number") && (isFinite(data5))){
+if(data5 < 0 || isNaN(data5)){
+validate49.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs11 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-scope"] !== undefined){
+const _errs13 = errors;
+if(typeof data["x-ratelimit-scope"] !== "string"){
+validate49.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs13 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
 }
 }
 }
@@ -6386,256 +8146,93 @@ validate49.errors = vErrors;
 return errors === 0;
 }
 
-export const submitFeedback400Body0 = validate50;
-const schema51 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_JSON","INVALID_REQUEST","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH"]}}}}}]};
+export const showTopUp200Body0 = validate50;
+const schema51 = {"type":"string"};
 
 function validate50(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
-const _errs0 = errors;
-if(errors === _errs0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((data.error === undefined) && (missing0 = "error")){
-validate50.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+if(typeof data !== "string"){
+validate50.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
-}
-else {
-if(data.error !== undefined){
-let data0 = data.error;
-const _errs2 = errors;
-if(errors === _errs2){
-if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
-let missing1;
-if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate50.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
-return false;
-}
-else {
-if(data0.code !== undefined){
-let data1 = data0.code;
-const _errs4 = errors;
-if(typeof data1 !== "string"){
-validate50.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate50.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema51.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid2 = _errs4 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.message !== undefined){
-const _errs6 = errors;
-if(typeof data0.message !== "string"){
-validate50.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid2 = _errs6 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.details !== undefined){
-let data3 = data0.details;
-const _errs8 = errors;
-if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate50.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema51.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
-return false;
-}
-var valid2 = _errs8 === errors;
-}
-else {
-var valid2 = true;
-}
-}
-}
-}
-}
-else {
-validate50.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-}
-else {
-validate50.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs0 === errors;
-if(valid0){
-const _errs11 = errors;
-if(errors === _errs11){
-if(data && typeof data == "object" && !Array.isArray(data)){
-if(data.error !== undefined){
-let data4 = data.error;
-const _errs13 = errors;
-if(errors === _errs13){
-if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
-if(data4.code !== undefined){
-let data5 = data4.code;
-if(typeof data5 !== "string"){
-validate50.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(((((data5 === "INVALID_JSON") || (data5 === "INVALID_REQUEST")) || (data5 === "FEEDBACK_CHALLENGE_INVALID")) || (data5 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data5 === "FEEDBACK_PAYLOAD_MISMATCH"))){
-validate50.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema51.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-}
-}
-else {
-validate50.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-else {
-validate50.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs11 === errors;
 }
 validate50.errors = vErrors;
 return errors === 0;
 }
 
-export const submitFeedback401Body0 = validate51;
-const schema52 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["FEEDBACK_SIGNATURE_INVALID"]}}}}}]};
+export const startTopUp303Headers = validate51;
+const schema52 = {"type":"object","required":["x-trace-id","location"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"location":{"type":"string","format":"uri"}}};
 
 function validate51(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
-const _errs0 = errors;
-if(errors === _errs0){
+if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if((data.error === undefined) && (missing0 = "error")){
-validate51.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+if(((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data.location === undefined) && (missing0 = "location"))){
+validate51.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
-if(data.error !== undefined){
-let data0 = data.error;
-const _errs2 = errors;
-if(errors === _errs2){
-if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
-let missing1;
-if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate51.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+if(data["x-trace-id"] !== undefined){
+let data0 = data["x-trace-id"];
+const _errs1 = errors;
+if(errors === _errs1){
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!(formats0.test(data0))){
+validate51.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
-}
-else {
-if(data0.code !== undefined){
-let data1 = data0.code;
-const _errs4 = errors;
-if(typeof data1 !== "string"){
-validate51.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate51.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema52.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid2 = _errs4 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.message !== undefined){
-const _errs6 = errors;
-if(typeof data0.message !== "string"){
-validate51.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid2 = _errs6 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.details !== undefined){
-let data3 = data0.details;
-const _errs8 = errors;
-if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate51.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema52.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
-return false;
-}
-var valid2 = _errs8 === errors;
-}
-else {
-var valid2 = true;
-}
-}
-}
 }
 }
 else {
-validate51.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate51.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
 }
-}
+var valid0 = _errs1 === errors;
 }
 else {
-validate51.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
+var valid0 = true;
 }
-}
-var valid0 = _errs0 === errors;
 if(valid0){
-const _errs11 = errors;
-if(errors === _errs11){
-if(data && typeof data == "object" && !Array.isArray(data)){
-if(data.error !== undefined){
-let data4 = data.error;
-const _errs13 = errors;
-if(errors === _errs13){
-if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
-if(data4.code !== undefined){
-let data5 = data4.code;
-if(typeof data5 !== "string"){
-validate51.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(data.location !== undefined){
+let data1 = data.location;
+const _errs3 = errors;
+if(errors === _errs3){
+if(errors === _errs3){
+if(typeof data1 === "string"){
+if(!(formats6(data1))){
+validate51.errors = [{instancePath:instancePath+"/location",schemaPath:"#/properties/location/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
 return false;
-}
-if(!(data5 === "FEEDBACK_SIGNATURE_INVALID")){
-validate51.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema52.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
 }
 }
 else {
-validate51.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate51.errors = [{instancePath:instancePath+"/location",schemaPath:"#/properties/location/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
+}
+}
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
 }
 }
 }
 }
 else {
-validate51.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate51.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
-}
-var valid0 = _errs11 === errors;
 }
 validate51.errors = vErrors;
 return errors === 0;
 }
 
-export const submitFeedback409Body0 = validate52;
-const schema53 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["FEEDBACK_CHALLENGE_REPLAYED"]}}}}}]};
+export const startTopUp502Body0 = validate52;
+const schema53 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["PAYMENT_ERROR"]}}}}}]};
 
 function validate52(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -6734,7 +8331,7 @@ if(typeof data5 !== "string"){
 validate52.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-if(!(data5 === "FEEDBACK_CHALLENGE_REPLAYED")){
+if(!(data5 === "PAYMENT_ERROR")){
 validate52.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema53.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
@@ -6758,10 +8355,590 @@ validate52.errors = vErrors;
 return errors === 0;
 }
 
-export const submitFeedback429Body0 = validate53;
-const schema54 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["RATE_LIMITED","FEEDBACK_RATE_LIMITED"]}}}}}]};
+export const getTopUpStatus200Body0 = validate53;
+const schema54 = {"type":"object","required":["accountId","balanceMicroUsd","balanceUsd","currency","status"],"properties":{"accountId":{"type":"string"},"balanceMicroUsd":{"type":"integer","format":"int64","minimum":0},"balanceUsd":{"type":"string","pattern":"^\\d+\\.\\d{6}$"},"currency":{"type":"string","enum":["USD"]},"status":{"type":"string","enum":["active","not_found"]},"links":{"type":"object","required":["credits"],"properties":{"credits":{"type":"string","format":"uri"}}}}};
 
 function validate53(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((((((data.accountId === undefined) && (missing0 = "accountId")) || ((data.balanceMicroUsd === undefined) && (missing0 = "balanceMicroUsd"))) || ((data.balanceUsd === undefined) && (missing0 = "balanceUsd"))) || ((data.currency === undefined) && (missing0 = "currency"))) || ((data.status === undefined) && (missing0 = "status"))){
+validate53.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.accountId !== undefined){
+const _errs1 = errors;
+if(typeof data.accountId !== "string"){
+validate53.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.balanceMicroUsd !== undefined){
+let data1 = data.balanceMicroUsd;
+const _errs3 = errors;
+if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
+validate53.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs3){
+if((typeof data1 == "number") && (isFinite(data1))){
+if(data1 < 0 || isNaN(data1)){
+validate53.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+else {
+if(!(formats42.validate(data1))){
+validate53.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+return false;
+}
+}
+}
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.balanceUsd !== undefined){
+let data2 = data.balanceUsd;
+const _errs5 = errors;
+if(errors === _errs5){
+if(typeof data2 === "string"){
+if(!pattern4.test(data2)){
+validate53.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/pattern",keyword:"pattern",params:{pattern: "^\\d+\\.\\d{6}$"},message:"must match pattern \""+"^\\d+\\.\\d{6}$"+"\""}];
+return false;
+}
+}
+else {
+validate53.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.currency !== undefined){
+let data3 = data.currency;
+const _errs7 = errors;
+if(typeof data3 !== "string"){
+validate53.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data3 === "USD")){
+validate53.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/enum",keyword:"enum",params:{allowedValues: schema54.properties.currency.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.status !== undefined){
+let data4 = data.status;
+const _errs9 = errors;
+if(typeof data4 !== "string"){
+validate53.errors = [{instancePath:instancePath+"/status",schemaPath:"#/properties/status/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!((data4 === "active") || (data4 === "not_found"))){
+validate53.errors = [{instancePath:instancePath+"/status",schemaPath:"#/properties/status/enum",keyword:"enum",params:{allowedValues: schema54.properties.status.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.links !== undefined){
+let data5 = data.links;
+const _errs11 = errors;
+if(errors === _errs11){
+if(data5 && typeof data5 == "object" && !Array.isArray(data5)){
+let missing1;
+if((data5.credits === undefined) && (missing1 = "credits")){
+validate53.errors = [{instancePath:instancePath+"/links",schemaPath:"#/properties/links/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data5.credits !== undefined){
+let data6 = data5.credits;
+const _errs13 = errors;
+if(errors === _errs13){
+if(errors === _errs13){
+if(typeof data6 === "string"){
+if(!(formats6(data6))){
+validate53.errors = [{instancePath:instancePath+"/links/credits",schemaPath:"#/properties/links/properties/credits/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
+return false;
+}
+}
+else {
+validate53.errors = [{instancePath:instancePath+"/links/credits",schemaPath:"#/properties/links/properties/credits/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+}
+}
+}
+else {
+validate53.errors = [{instancePath:instancePath+"/links",schemaPath:"#/properties/links/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs11 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate53.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+validate53.errors = vErrors;
+return errors === 0;
+}
+
+export const getCredits200Body0 = validate54;
+const schema55 = {"type":"object","required":["accountId","balanceMicroUsd","balanceUsd","currency"],"properties":{"accountId":{"type":"string"},"balanceMicroUsd":{"type":"integer","format":"int64","minimum":0},"balanceUsd":{"type":"string","pattern":"^\\d+\\.\\d{6}$"},"currency":{"type":"string","enum":["USD"]}}};
+
+function validate54(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if(((((data.accountId === undefined) && (missing0 = "accountId")) || ((data.balanceMicroUsd === undefined) && (missing0 = "balanceMicroUsd"))) || ((data.balanceUsd === undefined) && (missing0 = "balanceUsd"))) || ((data.currency === undefined) && (missing0 = "currency"))){
+validate54.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.accountId !== undefined){
+const _errs1 = errors;
+if(typeof data.accountId !== "string"){
+validate54.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.balanceMicroUsd !== undefined){
+let data1 = data.balanceMicroUsd;
+const _errs3 = errors;
+if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
+validate54.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs3){
+if((typeof data1 == "number") && (isFinite(data1))){
+if(data1 < 0 || isNaN(data1)){
+validate54.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+else {
+if(!(formats42.validate(data1))){
+validate54.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+return false;
+}
+}
+}
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.balanceUsd !== undefined){
+let data2 = data.balanceUsd;
+const _errs5 = errors;
+if(errors === _errs5){
+if(typeof data2 === "string"){
+if(!pattern4.test(data2)){
+validate54.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/pattern",keyword:"pattern",params:{pattern: "^\\d+\\.\\d{6}$"},message:"must match pattern \""+"^\\d+\\.\\d{6}$"+"\""}];
+return false;
+}
+}
+else {
+validate54.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.currency !== undefined){
+let data3 = data.currency;
+const _errs7 = errors;
+if(typeof data3 !== "string"){
+validate54.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data3 === "USD")){
+validate54.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/enum",keyword:"enum",params:{allowedValues: schema55.properties.currency.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+else {
+validate54.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+validate54.errors = vErrors;
+return errors === 0;
+}
+
+export const createQuote200Body0 = validate55;
+const schema56 = {"type":"object","required":["quoteId","quoteToken","textLength","textSha256","model","voice","speed","amountMicroUsd","amountUsd","network","payTo","issuedAt","expiresAt","paymentEndpoint"],"properties":{"quoteId":{"type":"string","format":"uuid"},"quoteToken":{"type":"string","minLength":1,"maxLength":4096},"textLength":{"type":"integer","minimum":1},"textSha256":{"type":"string","pattern":"^[a-f0-9]{64}$"},"model":{"type":"string"},"voice":{"type":"string"},"speed":{"type":"number"},"amountMicroUsd":{"type":"integer","format":"int64","minimum":1},"amountUsd":{"type":"string","pattern":"^\\d+\\.\\d{6}$"},"network":{"type":"string"},"payTo":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"issuedAt":{"type":"string","format":"date-time"},"expiresAt":{"type":"string","format":"date-time"},"paymentEndpoint":{"type":"string","enum":["/x402/tts"]}}};
+const func2 = require("ajv/dist/runtime/ucs2length").default;
+
+function validate55(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if(((((((((((((((data.quoteId === undefined) && (missing0 = "quoteId")) || ((data.quoteToken === undefined) && (missing0 = "quoteToken"))) || ((data.textLength === undefined) && (missing0 = "textLength"))) || ((data.textSha256 === undefined) && (missing0 = "textSha256"))) || ((data.model === undefined) && (missing0 = "model"))) || ((data.voice === undefined) && (missing0 = "voice"))) || ((data.speed === undefined) && (missing0 = "speed"))) || ((data.amountMicroUsd === undefined) && (missing0 = "amountMicroUsd"))) || ((data.amountUsd === undefined) && (missing0 = "amountUsd"))) || ((data.network === undefined) && (missing0 = "network"))) || ((data.payTo === undefined) && (missing0 = "payTo"))) || ((data.issuedAt === undefined) && (missing0 = "issuedAt"))) || ((data.expiresAt === undefined) && (missing0 = "expiresAt"))) || ((data.paymentEndpoint === undefined) && (missing0 = "paymentEndpoint"))){
+validate55.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.quoteId !== undefined){
+let data0 = data.quoteId;
+const _errs1 = errors;
+if(errors === _errs1){
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!(formats0.test(data0))){
+validate55.errors = [{instancePath:instancePath+"/quoteId",schemaPath:"#/properties/quoteId/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+return false;
+}
+}
+else {
+validate55.errors = [{instancePath:instancePath+"/quoteId",schemaPath:"#/properties/quoteId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.quoteToken !== undefined){
+let data1 = data.quoteToken;
+const _errs3 = errors;
+if(errors === _errs3){
+if(typeof data1 === "string"){
+if(func2(data1) > 4096){
+validate55.errors = [{instancePath:instancePath+"/quoteToken",schemaPath:"#/properties/quoteToken/maxLength",keyword:"maxLength",params:{limit: 4096},message:"must NOT have more than 4096 characters"}];
+return false;
+}
+else {
+if(func2(data1) < 1){
+validate55.errors = [{instancePath:instancePath+"/quoteToken",schemaPath:"#/properties/quoteToken/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters"}];
+return false;
+}
+}
+}
+else {
+validate55.errors = [{instancePath:instancePath+"/quoteToken",schemaPath:"#/properties/quoteToken/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.textLength !== undefined){
+let data2 = data.textLength;
+const _errs5 = errors;
+if(!(((typeof data2 == "number") && (!(data2 % 1) && !isNaN(data2))) && (isFinite(data2)))){
+validate55.errors = [{instancePath:instancePath+"/textLength",schemaPath:"#/properties/textLength/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs5){
+if((typeof data2 == "number") && (isFinite(data2))){
+if(data2 < 1 || isNaN(data2)){
+validate55.errors = [{instancePath:instancePath+"/textLength",schemaPath:"#/properties/textLength/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.textSha256 !== undefined){
+let data3 = data.textSha256;
+const _errs7 = errors;
+if(errors === _errs7){
+if(typeof data3 === "string"){
+if(!pattern7.test(data3)){
+validate55.errors = [{instancePath:instancePath+"/textSha256",schemaPath:"#/properties/textSha256/pattern",keyword:"pattern",params:{pattern: "^[a-f0-9]{64}$"},message:"must match pattern \""+"^[a-f0-9]{64}$"+"\""}];
+return false;
+}
+}
+else {
+validate55.errors = [{instancePath:instancePath+"/textSha256",schemaPath:"#/properties/textSha256/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.model !== undefined){
+const _errs9 = errors;
+if(typeof data.model !== "string"){
+validate55.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.voice !== undefined){
+const _errs11 = errors;
+if(typeof data.voice !== "string"){
+validate55.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs11 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.speed !== undefined){
+let data6 = data.speed;
+const _errs13 = errors;
+if(!((typeof data6 == "number") && (isFinite(data6)))){
+validate55.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number"}];
+return false;
+}
+var valid0 = _errs13 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.amountMicroUsd !== undefined){
+let data7 = data.amountMicroUsd;
+const _errs15 = errors;
+if(!(((typeof data7 == "number") && (!(data7 % 1) && !isNaN(data7))) && (isFinite(data7)))){
+validate55.errors = [{instancePath:instancePath+"/amountMicroUsd",schemaPath:"#/properties/amountMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs15){
+if((typeof data7 == "number") && (isFinite(data7))){
+if(data7 < 1 || isNaN(data7)){
+validate55.errors = [{instancePath:instancePath+"/amountMicroUsd",schemaPath:"#/properties/amountMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+else {
+if(!(formats42.validate(data7))){
+validate55.errors = [{instancePath:instancePath+"/amountMicroUsd",schemaPath:"#/properties/amountMicroUsd/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+return false;
+}
+}
+}
+}
+var valid0 = _errs15 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.amountUsd !== undefined){
+let data8 = data.amountUsd;
+const _errs17 = errors;
+if(errors === _errs17){
+if(typeof data8 === "string"){
+if(!pattern4.test(data8)){
+validate55.errors = [{instancePath:instancePath+"/amountUsd",schemaPath:"#/properties/amountUsd/pattern",keyword:"pattern",params:{pattern: "^\\d+\\.\\d{6}$"},message:"must match pattern \""+"^\\d+\\.\\d{6}$"+"\""}];
+return false;
+}
+}
+else {
+validate55.errors = [{instancePath:instancePath+"/amountUsd",schemaPath:"#/properties/amountUsd/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+var valid0 = _errs17 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.network !== undefined){
+const _errs19 = errors;
+if(typeof data.network !== "string"){
+validate55.errors = [{instancePath:instancePath+"/network",schemaPath:"#/properties/network/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs19 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.payTo !== undefined){
+let data10 = data.payTo;
+const _errs21 = errors;
+if(errors === _errs21){
+if(typeof data10 === "string"){
+if(!pattern1.test(data10)){
+validate55.errors = [{instancePath:instancePath+"/payTo",schemaPath:"#/properties/payTo/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\""}];
+return false;
+}
+}
+else {
+validate55.errors = [{instancePath:instancePath+"/payTo",schemaPath:"#/properties/payTo/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+var valid0 = _errs21 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.issuedAt !== undefined){
+let data11 = data.issuedAt;
+const _errs23 = errors;
+if(errors === _errs23){
+if(errors === _errs23){
+if(typeof data11 === "string"){
+if(!(formats10.validate(data11))){
+validate55.errors = [{instancePath:instancePath+"/issuedAt",schemaPath:"#/properties/issuedAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+return false;
+}
+}
+else {
+validate55.errors = [{instancePath:instancePath+"/issuedAt",schemaPath:"#/properties/issuedAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid0 = _errs23 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.expiresAt !== undefined){
+let data12 = data.expiresAt;
+const _errs25 = errors;
+if(errors === _errs25){
+if(errors === _errs25){
+if(typeof data12 === "string"){
+if(!(formats10.validate(data12))){
+validate55.errors = [{instancePath:instancePath+"/expiresAt",schemaPath:"#/properties/expiresAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+return false;
+}
+}
+else {
+validate55.errors = [{instancePath:instancePath+"/expiresAt",schemaPath:"#/properties/expiresAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid0 = _errs25 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.paymentEndpoint !== undefined){
+let data13 = data.paymentEndpoint;
+const _errs27 = errors;
+if(typeof data13 !== "string"){
+validate55.errors = [{instancePath:instancePath+"/paymentEndpoint",schemaPath:"#/properties/paymentEndpoint/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data13 === "/x402/tts")){
+validate55.errors = [{instancePath:instancePath+"/paymentEndpoint",schemaPath:"#/properties/paymentEndpoint/enum",keyword:"enum",params:{allowedValues: schema56.properties.paymentEndpoint.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid0 = _errs27 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate55.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+validate55.errors = vErrors;
+return errors === 0;
+}
+
+export const createQuote400Body0 = validate56;
+const schema57 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG"]}}}}}]};
+
+function validate56(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 const _errs0 = errors;
@@ -6769,7 +8946,7 @@ if(errors === _errs0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data.error === undefined) && (missing0 = "error")){
-validate53.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate56.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -6780,7 +8957,7 @@ if(errors === _errs2){
 if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
 let missing1;
 if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate53.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+validate56.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
 }
 else {
@@ -6788,11 +8965,11 @@ if(data0.code !== undefined){
 let data1 = data0.code;
 const _errs4 = errors;
 if(typeof data1 !== "string"){
-validate53.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate56.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate53.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema54.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate56.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema57.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid2 = _errs4 === errors;
@@ -6804,7 +8981,7 @@ if(valid2){
 if(data0.message !== undefined){
 const _errs6 = errors;
 if(typeof data0.message !== "string"){
-validate53.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate56.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid2 = _errs6 === errors;
@@ -6817,7 +8994,7 @@ if(data0.details !== undefined){
 let data3 = data0.details;
 const _errs8 = errors;
 if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate53.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema54.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+validate56.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema57.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
 return false;
 }
 var valid2 = _errs8 === errors;
@@ -6830,7 +9007,7 @@ var valid2 = true;
 }
 }
 else {
-validate53.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate56.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -6838,7 +9015,7 @@ return false;
 }
 }
 else {
-validate53.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate56.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -6855,44 +9032,1506 @@ if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
 if(data4.code !== undefined){
 let data5 = data4.code;
 if(typeof data5 !== "string"){
-validate53.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate56.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-if(!((data5 === "RATE_LIMITED") || (data5 === "FEEDBACK_RATE_LIMITED"))){
-validate53.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema54.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+if(!((((((data5 === "INVALID_JSON") || (data5 === "INVALID_REQUEST")) || (data5 === "UNKNOWN_TTS_MODEL")) || (data5 === "INVALID_VOICE")) || (data5 === "INVALID_SPEED")) || (data5 === "TEXT_TOO_LONG"))){
+validate56.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema57.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 }
 }
 else {
-validate53.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate56.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 }
 }
 else {
-validate53.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate56.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 var valid0 = _errs11 === errors;
 }
-validate53.errors = vErrors;
+validate56.errors = vErrors;
 return errors === 0;
 }
 
-export const edge405Headers = validate54;
-const schema55 = {"type":"object","required":["x-trace-id","allow"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"allow":{"type":"string"}}};
+export const getX402Speech200Headers = validate57;
+const schema58 = {"type":"object","coerce":{"x-idempotent-replay":"boolean","x-x402-balance":"number","x-x402-charged":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string"},"payment-response":{"type":"string"},"x-payment-identifier":{"type":"string","minLength":16,"maxLength":128},"x-idempotent-replay":{"type":"boolean"},"x-x402-balance":{"type":"integer","format":"int64","minimum":0},"x-x402-charged":{"type":"integer","format":"int64","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
 
-function validate54(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate57(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if(((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))){
+validate57.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data["x-idempotent-replay"] === "true" || data["x-idempotent-replay"] === "false"){
+data["x-idempotent-replay"] = data["x-idempotent-replay"] === "true";
+}
+if(typeof data["x-x402-balance"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-x402-balance"])){
+data["x-x402-balance"] = Number(data["x-x402-balance"]);
+}
+if(typeof data["x-x402-charged"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-x402-charged"])){
+data["x-x402-charged"] = Number(data["x-x402-charged"]);
+}
+if(typeof data["x-ratelimit-limit"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-limit"])){
+data["x-ratelimit-limit"] = Number(data["x-ratelimit-limit"]);
+}
+if(typeof data["x-ratelimit-remaining"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-remaining"])){
+data["x-ratelimit-remaining"] = Number(data["x-ratelimit-remaining"]);
+}
+if(typeof data["x-ratelimit-reset"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-reset"])){
+data["x-ratelimit-reset"] = Number(data["x-ratelimit-reset"]);
+}
+if(data["x-trace-id"] !== undefined){
+let data0 = data["x-trace-id"];
+const _errs1 = errors;
+if(errors === _errs1){
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!(formats0.test(data0))){
+validate57.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+return false;
+}
+}
+else {
+validate57.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["cache-control"] !== undefined){
+const _errs3 = errors;
+if(typeof data["cache-control"] !== "string"){
+validate57.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["payment-response"] !== undefined){
+const _errs5 = errors;
+if(typeof data["payment-response"] !== "string"){
+validate57.errors = [{instancePath:instancePath+"/payment-response",schemaPath:"#/properties/payment-response/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-payment-identifier"] !== undefined){
+let data3 = data["x-payment-identifier"];
+const _errs7 = errors;
+if(errors === _errs7){
+if(typeof data3 === "string"){
+if(func2(data3) > 128){
+validate57.errors = [{instancePath:instancePath+"/x-payment-identifier",schemaPath:"#/properties/x-payment-identifier/maxLength",keyword:"maxLength",params:{limit: 128},message:"must NOT have more than 128 characters"}];
+return false;
+}
+else {
+if(func2(data3) < 16){
+validate57.errors = [{instancePath:instancePath+"/x-payment-identifier",schemaPath:"#/properties/x-payment-identifier/minLength",keyword:"minLength",params:{limit: 16},message:"must NOT have fewer than 16 characters"}];
+return false;
+}
+}
+}
+else {
+validate57.errors = [{instancePath:instancePath+"/x-payment-identifier",schemaPath:"#/properties/x-payment-identifier/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-idempotent-replay"] !== undefined){
+const _errs9 = errors;
+if(typeof data["x-idempotent-replay"] !== "boolean"){
+validate57.errors = [{instancePath:instancePath+"/x-idempotent-replay",schemaPath:"#/properties/x-idempotent-replay/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+return false;
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-balance"] !== undefined){
+let data5 = data["x-x402-balance"];
+const _errs11 = errors;
+if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
+validate57.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs11){
+if((typeof data5 == "number") && (isFinite(data5))){
+if(data5 < 0 || isNaN(data5)){
+validate57.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+else {
+if(!(formats42.validate(data5))){
+validate57.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+return false;
+}
+}
+}
+}
+var valid0 = _errs11 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-charged"] !== undefined){
+let data6 = data["x-x402-charged"];
+const _errs13 = errors;
+if(!(((typeof data6 == "number") && (!(data6 % 1) && !isNaN(data6))) && (isFinite(data6)))){
+validate57.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs13){
+if((typeof data6 == "number") && (isFinite(data6))){
+if(data6 < 0 || isNaN(data6)){
+validate57.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+else {
+if(!(formats42.validate(data6))){
+validate57.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+return false;
+}
+}
+}
+}
+var valid0 = _errs13 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-limit"] !== undefined){
+let data7 = data["x-ratelimit-limit"];
+const _errs15 = errors;
+if(!(((typeof data7 == "number") && (!(data7 % 1) && !isNaN(data7))) && (isFinite(data7)))){
+validate57.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs15){
+if((typeof data7 == "number") && (isFinite(data7))){
+if(data7 < 1 || isNaN(data7)){
+validate57.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
+}
+var valid0 = _errs15 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-policy"] !== undefined){
+const _errs17 = errors;
+if(typeof data["x-ratelimit-policy"] !== "string"){
+validate57.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs17 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-remaining"] !== undefined){
+let data9 = data["x-ratelimit-remaining"];
+const _errs19 = errors;
+if(!(((typeof data9 == "number") && (!(data9 % 1) && !isNaN(data9))) && (isFinite(data9)))){
+validate57.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs19){
+if((typeof data9 == "number") && (isFinite(data9))){
+if(data9 < 0 || isNaN(data9)){
+validate57.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs19 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-reset"] !== undefined){
+let data10 = data["x-ratelimit-reset"];
+const _errs21 = errors;
+if(!(((typeof data10 == "number") && (!(data10 % 1) && !isNaN(data10))) && (isFinite(data10)))){
+validate57.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs21){
+if((typeof data10 == "number") && (isFinite(data10))){
+if(data10 < 0 || isNaN(data10)){
+validate57.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs21 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-scope"] !== undefined){
+const _errs23 = errors;
+if(typeof data["x-ratelimit-scope"] !== "string"){
+validate57.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs23 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate57.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+validate57.errors = vErrors;
+return errors === 0;
+}
+
+export const getX402Speech400Body0 = validate58;
+const schema59 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH"]}}}}}]};
+
+function validate58(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+const _errs0 = errors;
+if(errors === _errs0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.error === undefined) && (missing0 = "error")){
+validate58.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
+let missing1;
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate58.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate58.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate58.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema59.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate58.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate58.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema59.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+else {
+validate58.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate58.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs0 === errors;
+if(valid0){
+const _errs11 = errors;
+if(errors === _errs11){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
+const _errs13 = errors;
+if(errors === _errs13){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate58.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((data5 === "INVALID_JSON") || (data5 === "INVALID_REQUEST")) || (data5 === "UNKNOWN_TTS_MODEL")) || (data5 === "INVALID_VOICE")) || (data5 === "INVALID_SPEED")) || (data5 === "INVALID_PAYMENT_PAYLOAD")) || (data5 === "INVALID_QUOTE")) || (data5 === "QUOTE_EXPIRED")) || (data5 === "QUOTE_BODY_MISMATCH"))){
+validate58.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema59.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+}
+}
+else {
+validate58.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+else {
+validate58.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs11 === errors;
+}
+validate58.errors = vErrors;
+return errors === 0;
+}
+
+export const getX402Speech402Headers = validate59;
+const schema60 = {"type":"object","coerce":{"x-x402-balance":"number","x-x402-charged":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string","enum":["no-store"]},"payment-required":{"type":"string"},"x-x402-balance":{"type":"integer","format":"int64","minimum":0},"x-x402-charged":{"type":"integer","format":"int64","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+
+function validate59(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if(((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))){
+validate59.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(typeof data["x-x402-balance"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-x402-balance"])){
+data["x-x402-balance"] = Number(data["x-x402-balance"]);
+}
+if(typeof data["x-x402-charged"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-x402-charged"])){
+data["x-x402-charged"] = Number(data["x-x402-charged"]);
+}
+if(typeof data["x-ratelimit-limit"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-limit"])){
+data["x-ratelimit-limit"] = Number(data["x-ratelimit-limit"]);
+}
+if(typeof data["x-ratelimit-remaining"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-remaining"])){
+data["x-ratelimit-remaining"] = Number(data["x-ratelimit-remaining"]);
+}
+if(typeof data["x-ratelimit-reset"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-reset"])){
+data["x-ratelimit-reset"] = Number(data["x-ratelimit-reset"]);
+}
+if(data["x-trace-id"] !== undefined){
+let data0 = data["x-trace-id"];
+const _errs1 = errors;
+if(errors === _errs1){
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!(formats0.test(data0))){
+validate59.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+return false;
+}
+}
+else {
+validate59.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["cache-control"] !== undefined){
+let data1 = data["cache-control"];
+const _errs3 = errors;
+if(typeof data1 !== "string"){
+validate59.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data1 === "no-store")){
+validate59.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/enum",keyword:"enum",params:{allowedValues: schema60.properties["cache-control"].enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["payment-required"] !== undefined){
+const _errs5 = errors;
+if(typeof data["payment-required"] !== "string"){
+validate59.errors = [{instancePath:instancePath+"/payment-required",schemaPath:"#/properties/payment-required/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-balance"] !== undefined){
+let data3 = data["x-x402-balance"];
+const _errs7 = errors;
+if(!(((typeof data3 == "number") && (!(data3 % 1) && !isNaN(data3))) && (isFinite(data3)))){
+validate59.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs7){
+if((typeof data3 == "number") && (isFinite(data3))){
+if(data3 < 0 || isNaN(data3)){
+validate59.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+else {
+if(!(formats42.validate(data3))){
+validate59.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+return false;
+}
+}
+}
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-charged"] !== undefined){
+let data4 = data["x-x402-charged"];
+const _errs9 = errors;
+if(!(((typeof data4 == "number") && (!(data4 % 1) && !isNaN(data4))) && (isFinite(data4)))){
+validate59.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs9){
+if((typeof data4 == "number") && (isFinite(data4))){
+if(data4 < 0 || isNaN(data4)){
+validate59.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+else {
+if(!(formats42.validate(data4))){
+validate59.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+return false;
+}
+}
+}
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-limit"] !== undefined){
+let data5 = data["x-ratelimit-limit"];
+const _errs11 = errors;
+if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
+validate59.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs11){
+if((typeof data5 == "number") && (isFinite(data5))){
+if(data5 < 1 || isNaN(data5)){
+validate59.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
+}
+var valid0 = _errs11 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-policy"] !== undefined){
+const _errs13 = errors;
+if(typeof data["x-ratelimit-policy"] !== "string"){
+validate59.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs13 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-remaining"] !== undefined){
+let data7 = data["x-ratelimit-remaining"];
+const _errs15 = errors;
+if(!(((typeof data7 == "number") && (!(data7 % 1) && !isNaN(data7))) && (isFinite(data7)))){
+validate59.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs15){
+if((typeof data7 == "number") && (isFinite(data7))){
+if(data7 < 0 || isNaN(data7)){
+validate59.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs15 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-reset"] !== undefined){
+let data8 = data["x-ratelimit-reset"];
+const _errs17 = errors;
+if(!(((typeof data8 == "number") && (!(data8 % 1) && !isNaN(data8))) && (isFinite(data8)))){
+validate59.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs17){
+if((typeof data8 == "number") && (isFinite(data8))){
+if(data8 < 0 || isNaN(data8)){
+validate59.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs17 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-scope"] !== undefined){
+const _errs19 = errors;
+if(typeof data["x-ratelimit-scope"] !== "string"){
+validate59.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs19 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate59.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+validate59.errors = vErrors;
+return errors === 0;
+}
+
+export const getX402Speech402Body0 = validate60;
+const schema61 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["PAYMENT_REQUIRED"]}}}}}]};
+
+function validate60(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+const _errs0 = errors;
+if(errors === _errs0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.error === undefined) && (missing0 = "error")){
+validate60.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
+let missing1;
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate60.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate60.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate60.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema61.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate60.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate60.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema61.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+else {
+validate60.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate60.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs0 === errors;
+if(valid0){
+const _errs11 = errors;
+if(errors === _errs11){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
+const _errs13 = errors;
+if(errors === _errs13){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate60.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data5 === "PAYMENT_REQUIRED")){
+validate60.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema61.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+}
+}
+else {
+validate60.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+else {
+validate60.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs11 === errors;
+}
+validate60.errors = vErrors;
+return errors === 0;
+}
+
+export const getX402Speech409Headers = validate61;
+const schema62 = {"type":"object","coerce":{"x-x402-balance":"number","x-x402-charged":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"x-x402-balance":{"type":"integer","format":"int64","minimum":0},"x-x402-charged":{"type":"integer","format":"int64","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+
+function validate61(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")){
+validate61.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(typeof data["x-x402-balance"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-x402-balance"])){
+data["x-x402-balance"] = Number(data["x-x402-balance"]);
+}
+if(typeof data["x-x402-charged"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-x402-charged"])){
+data["x-x402-charged"] = Number(data["x-x402-charged"]);
+}
+if(typeof data["x-ratelimit-limit"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-limit"])){
+data["x-ratelimit-limit"] = Number(data["x-ratelimit-limit"]);
+}
+if(typeof data["x-ratelimit-remaining"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-remaining"])){
+data["x-ratelimit-remaining"] = Number(data["x-ratelimit-remaining"]);
+}
+if(typeof data["x-ratelimit-reset"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-reset"])){
+data["x-ratelimit-reset"] = Number(data["x-ratelimit-reset"]);
+}
+if(data["x-trace-id"] !== undefined){
+let data0 = data["x-trace-id"];
+const _errs1 = errors;
+if(errors === _errs1){
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!(formats0.test(data0))){
+validate61.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+return false;
+}
+}
+else {
+validate61.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-balance"] !== undefined){
+let data1 = data["x-x402-balance"];
+const _errs3 = errors;
+if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
+validate61.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs3){
+if((typeof data1 == "number") && (isFinite(data1))){
+if(data1 < 0 || isNaN(data1)){
+validate61.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+else {
+if(!(formats42.validate(data1))){
+validate61.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+return false;
+}
+}
+}
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-charged"] !== undefined){
+let data2 = data["x-x402-charged"];
+const _errs5 = errors;
+if(!(((typeof data2 == "number") && (!(data2 % 1) && !isNaN(data2))) && (isFinite(data2)))){
+validate61.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs5){
+if((typeof data2 == "number") && (isFinite(data2))){
+if(data2 < 0 || isNaN(data2)){
+validate61.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+else {
+if(!(formats42.validate(data2))){
+validate61.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+return false;
+}
+}
+}
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-limit"] !== undefined){
+let data3 = data["x-ratelimit-limit"];
+const _errs7 = errors;
+if(!(((typeof data3 == "number") && (!(data3 % 1) && !isNaN(data3))) && (isFinite(data3)))){
+validate61.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs7){
+if((typeof data3 == "number") && (isFinite(data3))){
+if(data3 < 1 || isNaN(data3)){
+validate61.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-policy"] !== undefined){
+const _errs9 = errors;
+if(typeof data["x-ratelimit-policy"] !== "string"){
+validate61.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-remaining"] !== undefined){
+let data5 = data["x-ratelimit-remaining"];
+const _errs11 = errors;
+if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
+validate61.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs11){
+if((typeof data5 == "number") && (isFinite(data5))){
+if(data5 < 0 || isNaN(data5)){
+validate61.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs11 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-reset"] !== undefined){
+let data6 = data["x-ratelimit-reset"];
+const _errs13 = errors;
+if(!(((typeof data6 == "number") && (!(data6 % 1) && !isNaN(data6))) && (isFinite(data6)))){
+validate61.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs13){
+if((typeof data6 == "number") && (isFinite(data6))){
+if(data6 < 0 || isNaN(data6)){
+validate61.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs13 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-scope"] !== undefined){
+const _errs15 = errors;
+if(typeof data["x-ratelimit-scope"] !== "string"){
+validate61.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs15 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate61.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+validate61.errors = vErrors;
+return errors === 0;
+}
+
+export const getX402Speech409Body0 = validate62;
+const schema63 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","PREPAID_NONCE_REPLAYED"]}}}}}]};
+
+function validate62(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+const _errs0 = errors;
+if(errors === _errs0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.error === undefined) && (missing0 = "error")){
+validate62.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
+let missing1;
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate62.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate62.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate62.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema63.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate62.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate62.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema63.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+else {
+validate62.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate62.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs0 === errors;
+if(valid0){
+const _errs11 = errors;
+if(errors === _errs11){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
+const _errs13 = errors;
+if(errors === _errs13){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate62.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!((((data5 === "PAYMENT_IDENTIFIER_CONFLICT") || (data5 === "PAYMENT_REPLAY_PENDING")) || (data5 === "PAYMENT_OUTCOME_UNKNOWN")) || (data5 === "PREPAID_NONCE_REPLAYED"))){
+validate62.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema63.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+}
+}
+else {
+validate62.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+else {
+validate62.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs11 === errors;
+}
+validate62.errors = vErrors;
+return errors === 0;
+}
+
+export const getX402Speech503Headers = validate63;
+const schema64 = {"type":"object","coerce":{"retry-after":"number","x-x402-balance":"number","x-x402-charged":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"retry-after":{"type":"integer","minimum":1},"x-x402-balance":{"type":"integer","format":"int64","minimum":0},"x-x402-charged":{"type":"integer","format":"int64","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+
+function validate63(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")){
+validate63.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(typeof data["retry-after"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["retry-after"])){
+data["retry-after"] = Number(data["retry-after"]);
+}
+if(typeof data["x-x402-balance"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-x402-balance"])){
+data["x-x402-balance"] = Number(data["x-x402-balance"]);
+}
+if(typeof data["x-x402-charged"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-x402-charged"])){
+data["x-x402-charged"] = Number(data["x-x402-charged"]);
+}
+if(typeof data["x-ratelimit-limit"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-limit"])){
+data["x-ratelimit-limit"] = Number(data["x-ratelimit-limit"]);
+}
+if(typeof data["x-ratelimit-remaining"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-remaining"])){
+data["x-ratelimit-remaining"] = Number(data["x-ratelimit-remaining"]);
+}
+if(typeof data["x-ratelimit-reset"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-reset"])){
+data["x-ratelimit-reset"] = Number(data["x-ratelimit-reset"]);
+}
+if(data["x-trace-id"] !== undefined){
+let data0 = data["x-trace-id"];
+const _errs1 = errors;
+if(errors === _errs1){
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!(formats0.test(data0))){
+validate63.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+return false;
+}
+}
+else {
+validate63.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["retry-after"] !== undefined){
+let data1 = data["retry-after"];
+const _errs3 = errors;
+if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
+validate63.errors = [{instancePath:instancePath+"/retry-after",schemaPath:"#/properties/retry-after/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs3){
+if((typeof data1 == "number") && (isFinite(data1))){
+if(data1 < 1 || isNaN(data1)){
+validate63.errors = [{instancePath:instancePath+"/retry-after",schemaPath:"#/properties/retry-after/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-balance"] !== undefined){
+let data2 = data["x-x402-balance"];
+const _errs5 = errors;
+if(!(((typeof data2 == "number") && (!(data2 % 1) && !isNaN(data2))) && (isFinite(data2)))){
+validate63.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs5){
+if((typeof data2 == "number") && (isFinite(data2))){
+if(data2 < 0 || isNaN(data2)){
+validate63.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+else {
+if(!(formats42.validate(data2))){
+validate63.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+return false;
+}
+}
+}
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-charged"] !== undefined){
+let data3 = data["x-x402-charged"];
+const _errs7 = errors;
+if(!(((typeof data3 == "number") && (!(data3 % 1) && !isNaN(data3))) && (isFinite(data3)))){
+validate63.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs7){
+if((typeof data3 == "number") && (isFinite(data3))){
+if(data3 < 0 || isNaN(data3)){
+validate63.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+else {
+if(!(formats42.validate(data3))){
+validate63.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+return false;
+}
+}
+}
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-limit"] !== undefined){
+let data4 = data["x-ratelimit-limit"];
+const _errs9 = errors;
+if(!(((typeof data4 == "number") && (!(data4 % 1) && !isNaN(data4))) && (isFinite(data4)))){
+validate63.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs9){
+if((typeof data4 == "number") && (isFinite(data4))){
+if(data4 < 1 || isNaN(data4)){
+validate63.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-policy"] !== undefined){
+const _errs11 = errors;
+if(typeof data["x-ratelimit-policy"] !== "string"){
+validate63.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs11 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-remaining"] !== undefined){
+let data6 = data["x-ratelimit-remaining"];
+const _errs13 = errors;
+if(!(((typeof data6 == "number") && (!(data6 % 1) && !isNaN(data6))) && (isFinite(data6)))){
+validate63.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs13){
+if((typeof data6 == "number") && (isFinite(data6))){
+if(data6 < 0 || isNaN(data6)){
+validate63.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs13 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-reset"] !== undefined){
+let data7 = data["x-ratelimit-reset"];
+const _errs15 = errors;
+if(!(((typeof data7 == "number") && (!(data7 % 1) && !isNaN(data7))) && (isFinite(data7)))){
+validate63.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs15){
+if((typeof data7 == "number") && (isFinite(data7))){
+if(data7 < 0 || isNaN(data7)){
+validate63.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs15 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-scope"] !== undefined){
+const _errs17 = errors;
+if(typeof data["x-ratelimit-scope"] !== "string"){
+validate63.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs17 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate63.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+validate63.errors = vErrors;
+return errors === 0;
+}
+
+export const getX402Speech503Body0 = validate64;
+const schema65 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["TTS_UNAVAILABLE","TTS_PROVIDER_NOT_CONFIGURED","CONFIG_ERROR","REPLAY_CACHE_UNAVAILABLE"]}}}}}]};
+
+function validate64(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+const _errs0 = errors;
+if(errors === _errs0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.error === undefined) && (missing0 = "error")){
+validate64.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
+let missing1;
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate64.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate64.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate64.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema65.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate64.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate64.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema65.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+else {
+validate64.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate64.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs0 === errors;
+if(valid0){
+const _errs11 = errors;
+if(errors === _errs11){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
+const _errs13 = errors;
+if(errors === _errs13){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate64.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!((((data5 === "TTS_UNAVAILABLE") || (data5 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data5 === "CONFIG_ERROR")) || (data5 === "REPLAY_CACHE_UNAVAILABLE"))){
+validate64.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema65.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+}
+}
+else {
+validate64.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+else {
+validate64.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs11 === errors;
+}
+validate64.errors = vErrors;
+return errors === 0;
+}
+
+export const edge405Headers = validate65;
+const schema66 = {"type":"object","required":["x-trace-id","allow"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"allow":{"type":"string"}}};
+
+function validate65(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if(((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data.allow === undefined) && (missing0 = "allow"))){
-validate54.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate65.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -6903,12 +10542,12 @@ if(errors === _errs1){
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!(formats0.test(data0))){
-validate54.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate65.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate54.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate65.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -6922,7 +10561,7 @@ if(valid0){
 if(data.allow !== undefined){
 const _errs3 = errors;
 if(typeof data.allow !== "string"){
-validate54.errors = [{instancePath:instancePath+"/allow",schemaPath:"#/properties/allow/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate65.errors = [{instancePath:instancePath+"/allow",schemaPath:"#/properties/allow/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs3 === errors;
@@ -6934,11 +10573,11 @@ var valid0 = true;
 }
 }
 else {
-validate54.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate65.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
-validate54.errors = vErrors;
+validate65.errors = vErrors;
 return errors === 0;
 }
 
@@ -6953,6 +10592,33 @@ export const getContract429Headers = getHealth429Headers;
 export const getContract429Body0 = getHealth429Body0;
 export const getContract500Headers = getHealth200Headers;
 export const getContract500Body0 = getHealth500Body0;
+export const getServiceMetadata429Headers = getHealth429Headers;
+export const getServiceMetadata429Body0 = getHealth429Body0;
+export const getServiceMetadata500Headers = getHealth200Headers;
+export const getServiceMetadata500Body0 = getHealth500Body0;
+export const getServiceMetadata503Headers = getHealth200Headers;
+export const createFeedbackChallenge400Headers = getHealth200Headers;
+export const createFeedbackChallenge413Headers = getHealth200Headers;
+export const createFeedbackChallenge415Headers = getHealth200Headers;
+export const createFeedbackChallenge429Headers = getHealth429Headers;
+export const createFeedbackChallenge429Body0 = getHealth429Body0;
+export const createFeedbackChallenge500Headers = createFeedbackChallenge200Headers;
+export const createFeedbackChallenge500Body0 = getHealth500Body0;
+export const createFeedbackChallenge503Headers = createFeedbackChallenge200Headers;
+export const createFeedbackChallenge503Body0 = getServiceMetadata503Body0;
+export const submitFeedback201Headers = createFeedbackChallenge200Headers;
+export const submitFeedback400Headers = createFeedbackChallenge200Headers;
+export const submitFeedback401Headers = createFeedbackChallenge200Headers;
+export const submitFeedback409Headers = createFeedbackChallenge200Headers;
+export const submitFeedback413Headers = getHealth200Headers;
+export const submitFeedback413Body0 = createFeedbackChallenge413Body0;
+export const submitFeedback415Headers = getHealth200Headers;
+export const submitFeedback415Body0 = createFeedbackChallenge415Body0;
+export const submitFeedback429Headers = getHealth429Headers;
+export const submitFeedback500Headers = createFeedbackChallenge200Headers;
+export const submitFeedback500Body0 = getHealth500Body0;
+export const submitFeedback503Headers = createFeedbackChallenge200Headers;
+export const submitFeedback503Body0 = getServiceMetadata503Body0;
 export const listModels200Headers = getHealth200Headers;
 export const listModels429Headers = getHealth429Headers;
 export const listModels429Body0 = getHealth429Body0;
@@ -6965,30 +10631,33 @@ export const listVoices429Body0 = getHealth429Body0;
 export const listVoices500Headers = getHealth200Headers;
 export const listVoices500Body0 = getHealth500Body0;
 export const getSpeech202Headers = getSpeech200Headers;
+export const getSpeech400Headers = createFeedbackChallenge200Headers;
 export const getSpeech413Headers = getHealth200Headers;
 export const getSpeech429Headers = getHealth429Headers;
 export const getSpeech429Body0 = getHealth429Body0;
-export const getSpeech500Headers = getSpeech400Headers;
+export const getSpeech500Headers = createFeedbackChallenge200Headers;
 export const getSpeech500Body0 = getHealth500Body0;
-export const getSpeech502Headers = getSpeech400Headers;
+export const getSpeech502Headers = createFeedbackChallenge200Headers;
 export const createSpeech200Headers = getSpeech200Headers;
 export const createSpeech202Headers = getSpeech200Headers;
 export const createSpeech202Body0 = getSpeech202Body0;
-export const createSpeech400Headers = getSpeech400Headers;
+export const createSpeech400Headers = createFeedbackChallenge200Headers;
 export const createSpeech400Body0 = getSpeech400Body0;
 export const createSpeech402Headers = getSpeech402Headers;
 export const createSpeech402Body0 = getSpeech402Body0;
 export const createSpeech413Headers = getHealth200Headers;
 export const createSpeech413Body0 = getSpeech413Body0;
 export const createSpeech415Headers = getHealth200Headers;
+export const createSpeech415Body0 = createFeedbackChallenge415Body0;
 export const createSpeech429Headers = getHealth429Headers;
 export const createSpeech429Body0 = getHealth429Body0;
-export const createSpeech500Headers = getSpeech400Headers;
+export const createSpeech500Headers = createFeedbackChallenge200Headers;
 export const createSpeech500Body0 = getHealth500Body0;
-export const createSpeech502Headers = getSpeech400Headers;
+export const createSpeech502Headers = createFeedbackChallenge200Headers;
 export const createSpeech502Body0 = getSpeech502Body0;
 export const createSpeech503Headers = getSpeech503Headers;
 export const createSpeech503Body0 = getSpeech503Body0;
+export const getJob200Headers = getServiceMetadata200Headers;
 export const getJob200Body0 = getSpeech202Body0;
 export const getJob404Headers = getHealth200Headers;
 export const getJob429Headers = getHealth429Headers;
@@ -6996,19 +10665,20 @@ export const getJob429Body0 = getHealth429Body0;
 export const getJob500Headers = getHealth200Headers;
 export const getJob500Body0 = getHealth500Body0;
 export const getJob503Headers = getHealth200Headers;
+export const getJob503Body0 = getServiceMetadata503Body0;
 export const getJobAudio400Headers = getHealth200Headers;
-export const getJobAudio401Headers = getSpeech400Headers;
-export const getJobAudio404Headers = getSpeech400Headers;
+export const getJobAudio401Headers = createFeedbackChallenge200Headers;
+export const getJobAudio404Headers = createFeedbackChallenge200Headers;
 export const getJobAudio404Body0 = getJob404Body0;
 export const getJobAudio409Headers = getHealth429Headers;
-export const getJobAudio410Headers = getSpeech400Headers;
+export const getJobAudio410Headers = createFeedbackChallenge200Headers;
 export const getJobAudio416Body0 = getJobAudio400Body0;
 export const getJobAudio429Headers = getHealth429Headers;
 export const getJobAudio429Body0 = getHealth429Body0;
 export const getJobAudio500Headers = getHealth200Headers;
 export const getJobAudio500Body0 = getHealth500Body0;
-export const getJobAudio503Headers = getHealth200Headers;
-export const getJobAudio503Body0 = getJob503Body0;
+export const getJobAudio503Headers = createFeedbackChallenge200Headers;
+export const getJobAudio503Body0 = getServiceMetadata503Body0;
 export const showTopUp200Headers = getHealth200Headers;
 export const showTopUp400Headers = getHealth200Headers;
 export const showTopUp400Body0 = showTopUp200Body0;
@@ -7021,16 +10691,17 @@ export const startTopUp400Headers = getHealth200Headers;
 export const startTopUp400Body0 = getJobAudio400Body0;
 export const startTopUp400Body1 = showTopUp200Body0;
 export const startTopUp413Headers = getHealth200Headers;
+export const startTopUp413Body0 = createFeedbackChallenge413Body0;
 export const startTopUp415Headers = getHealth200Headers;
-export const startTopUp415Body0 = createSpeech415Body0;
+export const startTopUp415Body0 = createFeedbackChallenge415Body0;
 export const startTopUp429Headers = getHealth429Headers;
 export const startTopUp429Body0 = getHealth429Body0;
 export const startTopUp500Headers = getHealth200Headers;
 export const startTopUp500Body0 = getHealth500Body0;
 export const startTopUp502Headers = getHealth200Headers;
 export const startTopUp503Headers = getHealth200Headers;
-export const startTopUp503Body0 = getJob503Body0;
-export const completeTopUp200Headers = getJob200Headers;
+export const startTopUp503Body0 = getServiceMetadata503Body0;
+export const completeTopUp200Headers = getServiceMetadata200Headers;
 export const completeTopUp200Body0 = showTopUp200Body0;
 export const completeTopUp400Headers = getHealth200Headers;
 export const completeTopUp400Body0 = showTopUp200Body0;
@@ -7044,18 +10715,18 @@ export const completeTopUp502Headers = getHealth200Headers;
 export const completeTopUp502Body0 = showTopUp200Body0;
 export const completeTopUp503Headers = getHealth200Headers;
 export const completeTopUp503Body0 = showTopUp200Body0;
-export const getTopUpStatus200Headers = getJob200Headers;
+export const getTopUpStatus200Headers = getServiceMetadata200Headers;
 export const getTopUpStatus400Headers = getHealth200Headers;
 export const getTopUpStatus400Body0 = getJobAudio400Body0;
-export const getTopUpStatus404Headers = getJob200Headers;
+export const getTopUpStatus404Headers = getServiceMetadata200Headers;
 export const getTopUpStatus404Body0 = getTopUpStatus200Body0;
 export const getTopUpStatus429Headers = getHealth429Headers;
 export const getTopUpStatus429Body0 = getHealth429Body0;
 export const getTopUpStatus500Headers = getHealth200Headers;
 export const getTopUpStatus500Body0 = getHealth500Body0;
 export const getTopUpStatus503Headers = getHealth200Headers;
-export const getTopUpStatus503Body0 = getJob503Body0;
-export const getCredits200Headers = getJob200Headers;
+export const getTopUpStatus503Body0 = getServiceMetadata503Body0;
+export const getCredits200Headers = getServiceMetadata200Headers;
 export const getCredits404Headers = getHealth200Headers;
 export const getCredits404Body0 = getJob404Body0;
 export const getCredits429Headers = getHealth429Headers;
@@ -7063,32 +10734,51 @@ export const getCredits429Body0 = getHealth429Body0;
 export const getCredits500Headers = getHealth200Headers;
 export const getCredits500Body0 = getHealth500Body0;
 export const getCredits503Headers = getHealth200Headers;
-export const getCredits503Body0 = getJob503Body0;
-export const createFeedbackChallenge200Headers = getSpeech400Headers;
-export const createFeedbackChallenge400Headers = getHealth200Headers;
-export const createFeedbackChallenge413Headers = getHealth200Headers;
-export const createFeedbackChallenge413Body0 = startTopUp413Body0;
-export const createFeedbackChallenge415Headers = getHealth200Headers;
-export const createFeedbackChallenge415Body0 = createSpeech415Body0;
-export const createFeedbackChallenge429Headers = getHealth429Headers;
-export const createFeedbackChallenge429Body0 = getHealth429Body0;
-export const createFeedbackChallenge500Headers = getSpeech400Headers;
-export const createFeedbackChallenge500Body0 = getHealth500Body0;
-export const createFeedbackChallenge503Headers = getSpeech400Headers;
-export const createFeedbackChallenge503Body0 = getJob503Body0;
-export const submitFeedback201Headers = getSpeech400Headers;
-export const submitFeedback400Headers = getSpeech400Headers;
-export const submitFeedback401Headers = getSpeech400Headers;
-export const submitFeedback409Headers = getSpeech400Headers;
-export const submitFeedback413Headers = getHealth200Headers;
-export const submitFeedback413Body0 = startTopUp413Body0;
-export const submitFeedback415Headers = getHealth200Headers;
-export const submitFeedback415Body0 = createSpeech415Body0;
-export const submitFeedback429Headers = getHealth429Headers;
-export const submitFeedback500Headers = getSpeech400Headers;
-export const submitFeedback500Body0 = getHealth500Body0;
-export const submitFeedback503Headers = getSpeech400Headers;
-export const submitFeedback503Body0 = getJob503Body0;
+export const getCredits503Body0 = getServiceMetadata503Body0;
+export const createQuote200Headers = getHealth200Headers;
+export const createQuote400Headers = getHealth200Headers;
+export const createQuote413Headers = getHealth200Headers;
+export const createQuote413Body0 = createFeedbackChallenge413Body0;
+export const createQuote415Headers = getHealth200Headers;
+export const createQuote415Body0 = createFeedbackChallenge415Body0;
+export const createQuote429Headers = getHealth429Headers;
+export const createQuote429Body0 = getHealth429Body0;
+export const createQuote500Headers = getHealth200Headers;
+export const createQuote500Body0 = getHealth500Body0;
+export const createQuote503Headers = getHealth200Headers;
+export const createQuote503Body0 = getServiceMetadata503Body0;
+export const getX402Speech400Headers = createFeedbackChallenge200Headers;
+export const getX402Speech401Headers = createFeedbackChallenge200Headers;
+export const getX402Speech401Body0 = getJobAudio401Body0;
+export const getX402Speech413Headers = getHealth200Headers;
+export const getX402Speech413Body0 = getSpeech413Body0;
+export const getX402Speech429Headers = getHealth429Headers;
+export const getX402Speech429Body0 = getHealth429Body0;
+export const getX402Speech500Headers = getHealth200Headers;
+export const getX402Speech500Body0 = getHealth500Body0;
+export const getX402Speech502Headers = getX402Speech409Headers;
+export const getX402Speech502Body0 = getSpeech502Body0;
+export const createX402Speech200Headers = getX402Speech200Headers;
+export const createX402Speech400Headers = createFeedbackChallenge200Headers;
+export const createX402Speech400Body0 = getX402Speech400Body0;
+export const createX402Speech401Headers = createFeedbackChallenge200Headers;
+export const createX402Speech401Body0 = getJobAudio401Body0;
+export const createX402Speech402Headers = getX402Speech402Headers;
+export const createX402Speech402Body0 = getX402Speech402Body0;
+export const createX402Speech409Headers = getX402Speech409Headers;
+export const createX402Speech409Body0 = getX402Speech409Body0;
+export const createX402Speech413Headers = getHealth200Headers;
+export const createX402Speech413Body0 = getSpeech413Body0;
+export const createX402Speech415Headers = getHealth200Headers;
+export const createX402Speech415Body0 = createFeedbackChallenge415Body0;
+export const createX402Speech429Headers = getHealth429Headers;
+export const createX402Speech429Body0 = getHealth429Body0;
+export const createX402Speech500Headers = getHealth200Headers;
+export const createX402Speech500Body0 = getHealth500Body0;
+export const createX402Speech502Headers = getX402Speech409Headers;
+export const createX402Speech502Body0 = getSpeech502Body0;
+export const createX402Speech503Headers = getX402Speech503Headers;
+export const createX402Speech503Body0 = getX402Speech503Body0;
 export const edge400Headers = getHealth200Headers;
 export const edge400Body0 = getJobAudio400Body0;
 export const edge404Headers = getHealth200Headers;
@@ -7097,13 +10787,13 @@ export const edge405Body0 = getJobAudio400Body0;
 export const edge408Headers = getHealth200Headers;
 export const edge408Body0 = getJobAudio400Body0;
 export const edge413Headers = getHealth200Headers;
-export const edge413Body0 = startTopUp413Body0;
+export const edge413Body0 = createFeedbackChallenge413Body0;
 export const edge417Headers = getHealth200Headers;
 export const edge417Body0 = getJobAudio400Body0;
 export const edge429Headers = getHealth429Headers;
 export const edge429Body0 = getHealth429Body0;
 export const edge431Headers = getHealth200Headers;
-export const edge431Body0 = startTopUp413Body0;
+export const edge431Body0 = createFeedbackChallenge413Body0;
 export const edge500Headers = getHealth200Headers;
 export const edge500Body0 = getHealth500Body0;
 
@@ -7122,6 +10812,32 @@ export const responseValidators = {
     200: { headers: getContract200Headers, body: { 'application/json': getContract200Body0 } },
     429: { headers: getContract429Headers, body: { 'application/json': getContract429Body0 } },
     500: { headers: getContract500Headers, body: { 'application/json': getContract500Body0 } },
+  },
+  getServiceMetadata: {
+    200: { headers: getServiceMetadata200Headers, body: { 'application/json': getServiceMetadata200Body0 } },
+    429: { headers: getServiceMetadata429Headers, body: { 'application/json': getServiceMetadata429Body0 } },
+    500: { headers: getServiceMetadata500Headers, body: { 'application/json': getServiceMetadata500Body0 } },
+    503: { headers: getServiceMetadata503Headers, body: { 'application/json': getServiceMetadata503Body0 } },
+  },
+  createFeedbackChallenge: {
+    200: { headers: createFeedbackChallenge200Headers, body: { 'application/json': createFeedbackChallenge200Body0 } },
+    400: { headers: createFeedbackChallenge400Headers, body: { 'application/json': createFeedbackChallenge400Body0 } },
+    413: { headers: createFeedbackChallenge413Headers, body: { 'application/json': createFeedbackChallenge413Body0 } },
+    415: { headers: createFeedbackChallenge415Headers, body: { 'application/json': createFeedbackChallenge415Body0 } },
+    429: { headers: createFeedbackChallenge429Headers, body: { 'application/json': createFeedbackChallenge429Body0 } },
+    500: { headers: createFeedbackChallenge500Headers, body: { 'application/json': createFeedbackChallenge500Body0 } },
+    503: { headers: createFeedbackChallenge503Headers, body: { 'application/json': createFeedbackChallenge503Body0 } },
+  },
+  submitFeedback: {
+    201: { headers: submitFeedback201Headers, body: { 'application/json': submitFeedback201Body0 } },
+    400: { headers: submitFeedback400Headers, body: { 'application/json': submitFeedback400Body0 } },
+    401: { headers: submitFeedback401Headers, body: { 'application/json': submitFeedback401Body0 } },
+    409: { headers: submitFeedback409Headers, body: { 'application/json': submitFeedback409Body0 } },
+    413: { headers: submitFeedback413Headers, body: { 'application/json': submitFeedback413Body0 } },
+    415: { headers: submitFeedback415Headers, body: { 'application/json': submitFeedback415Body0 } },
+    429: { headers: submitFeedback429Headers, body: { 'application/json': submitFeedback429Body0 } },
+    500: { headers: submitFeedback500Headers, body: { 'application/json': submitFeedback500Body0 } },
+    503: { headers: submitFeedback503Headers, body: { 'application/json': submitFeedback503Body0 } },
   },
   listModels: {
     200: { headers: listModels200Headers, body: { 'application/json': listModels200Body0 } },
@@ -7217,25 +10933,39 @@ export const responseValidators = {
     500: { headers: getCredits500Headers, body: { 'application/json': getCredits500Body0 } },
     503: { headers: getCredits503Headers, body: { 'application/json': getCredits503Body0 } },
   },
-  createFeedbackChallenge: {
-    200: { headers: createFeedbackChallenge200Headers, body: { 'application/json': createFeedbackChallenge200Body0 } },
-    400: { headers: createFeedbackChallenge400Headers, body: { 'application/json': createFeedbackChallenge400Body0 } },
-    413: { headers: createFeedbackChallenge413Headers, body: { 'application/json': createFeedbackChallenge413Body0 } },
-    415: { headers: createFeedbackChallenge415Headers, body: { 'application/json': createFeedbackChallenge415Body0 } },
-    429: { headers: createFeedbackChallenge429Headers, body: { 'application/json': createFeedbackChallenge429Body0 } },
-    500: { headers: createFeedbackChallenge500Headers, body: { 'application/json': createFeedbackChallenge500Body0 } },
-    503: { headers: createFeedbackChallenge503Headers, body: { 'application/json': createFeedbackChallenge503Body0 } },
+  createQuote: {
+    200: { headers: createQuote200Headers, body: { 'application/json': createQuote200Body0 } },
+    400: { headers: createQuote400Headers, body: { 'application/json': createQuote400Body0 } },
+    413: { headers: createQuote413Headers, body: { 'application/json': createQuote413Body0 } },
+    415: { headers: createQuote415Headers, body: { 'application/json': createQuote415Body0 } },
+    429: { headers: createQuote429Headers, body: { 'application/json': createQuote429Body0 } },
+    500: { headers: createQuote500Headers, body: { 'application/json': createQuote500Body0 } },
+    503: { headers: createQuote503Headers, body: { 'application/json': createQuote503Body0 } },
   },
-  submitFeedback: {
-    201: { headers: submitFeedback201Headers, body: { 'application/json': submitFeedback201Body0 } },
-    400: { headers: submitFeedback400Headers, body: { 'application/json': submitFeedback400Body0 } },
-    401: { headers: submitFeedback401Headers, body: { 'application/json': submitFeedback401Body0 } },
-    409: { headers: submitFeedback409Headers, body: { 'application/json': submitFeedback409Body0 } },
-    413: { headers: submitFeedback413Headers, body: { 'application/json': submitFeedback413Body0 } },
-    415: { headers: submitFeedback415Headers, body: { 'application/json': submitFeedback415Body0 } },
-    429: { headers: submitFeedback429Headers, body: { 'application/json': submitFeedback429Body0 } },
-    500: { headers: submitFeedback500Headers, body: { 'application/json': submitFeedback500Body0 } },
-    503: { headers: submitFeedback503Headers, body: { 'application/json': submitFeedback503Body0 } },
+  getX402Speech: {
+    200: { headers: getX402Speech200Headers, body: {  } },
+    400: { headers: getX402Speech400Headers, body: { 'application/json': getX402Speech400Body0 } },
+    401: { headers: getX402Speech401Headers, body: { 'application/json': getX402Speech401Body0 } },
+    402: { headers: getX402Speech402Headers, body: { 'application/json': getX402Speech402Body0 } },
+    409: { headers: getX402Speech409Headers, body: { 'application/json': getX402Speech409Body0 } },
+    413: { headers: getX402Speech413Headers, body: { 'application/json': getX402Speech413Body0 } },
+    429: { headers: getX402Speech429Headers, body: { 'application/json': getX402Speech429Body0 } },
+    500: { headers: getX402Speech500Headers, body: { 'application/json': getX402Speech500Body0 } },
+    502: { headers: getX402Speech502Headers, body: { 'application/json': getX402Speech502Body0 } },
+    503: { headers: getX402Speech503Headers, body: { 'application/json': getX402Speech503Body0 } },
+  },
+  createX402Speech: {
+    200: { headers: createX402Speech200Headers, body: {  } },
+    400: { headers: createX402Speech400Headers, body: { 'application/json': createX402Speech400Body0 } },
+    401: { headers: createX402Speech401Headers, body: { 'application/json': createX402Speech401Body0 } },
+    402: { headers: createX402Speech402Headers, body: { 'application/json': createX402Speech402Body0 } },
+    409: { headers: createX402Speech409Headers, body: { 'application/json': createX402Speech409Body0 } },
+    413: { headers: createX402Speech413Headers, body: { 'application/json': createX402Speech413Body0 } },
+    415: { headers: createX402Speech415Headers, body: { 'application/json': createX402Speech415Body0 } },
+    429: { headers: createX402Speech429Headers, body: { 'application/json': createX402Speech429Body0 } },
+    500: { headers: createX402Speech500Headers, body: { 'application/json': createX402Speech500Body0 } },
+    502: { headers: createX402Speech502Headers, body: { 'application/json': createX402Speech502Body0 } },
+    503: { headers: createX402Speech503Headers, body: { 'application/json': createX402Speech503Body0 } },
   },
 };
 export const edgeResponseValidators = {

@@ -709,6 +709,1805 @@ const asInteger = serializer.asInteger.bind(serializer)
     const JSON_STR_EMPTY_ARRAY = JSON_STR_BEGIN_ARRAY + JSON_STR_END_ARRAY
     const JSON_STR_EMPTY_STRING = JSON_STR_QUOTE + JSON_STR_QUOTE
     const JSON_STR_NULL = 'null'
+      // "#/properties/payload/properties/service"
+      function anonymous2 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_name_6 = obj["name"]
+      if (value_name_6 !== undefined) {
+        json += "{\"name\":"
+        if (typeof value_name_6 !== 'string') {
+          if (value_name_6 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_name_6 instanceof Date) {
+            json += JSON_STR_QUOTE + value_name_6.toISOString() + JSON_STR_QUOTE
+          } else if (value_name_6 instanceof RegExp) {
+            json += asString(value_name_6.source)
+          } else {
+            json += asString(value_name_6.toString())
+          }
+        } else {
+          json += asString(value_name_6)
+        }
+      } else {
+        throw new Error('"name" is required!')
+      }
+      const value_origin_7 = obj["origin"]
+      if (value_origin_7 !== undefined) {
+        json += ",\"origin\":"
+        if (typeof value_origin_7 !== 'string') {
+          if (value_origin_7 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_origin_7 instanceof Date) {
+            json += JSON_STR_QUOTE + value_origin_7.toISOString() + JSON_STR_QUOTE
+          } else if (value_origin_7 instanceof RegExp) {
+            json += asString(value_origin_7.source)
+          } else {
+            json += asString(value_origin_7.toString())
+          }
+        } else {
+          json += asString(value_origin_7)
+        }
+      } else {
+        throw new Error('"origin" is required!')
+      }
+      const value_metadataUrl_8 = obj["metadataUrl"]
+      if (value_metadataUrl_8 !== undefined) {
+        json += ",\"metadataUrl\":"
+        if (typeof value_metadataUrl_8 !== 'string') {
+          if (value_metadataUrl_8 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_metadataUrl_8 instanceof Date) {
+            json += JSON_STR_QUOTE + value_metadataUrl_8.toISOString() + JSON_STR_QUOTE
+          } else if (value_metadataUrl_8 instanceof RegExp) {
+            json += asString(value_metadataUrl_8.source)
+          } else {
+            json += asString(value_metadataUrl_8.toString())
+          }
+        } else {
+          json += asString(value_metadataUrl_8)
+        }
+      } else {
+        throw new Error('"metadataUrl" is required!')
+      }
+return json + JSON_STR_END_OBJECT
+      }
+      // "#/properties/payload/properties/protocol"
+      function anonymous3 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_name_11 = obj["name"]
+      if (value_name_11 !== undefined) {
+        json += "{\"name\":"
+        if (typeof value_name_11 !== 'string') {
+          if (value_name_11 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_name_11 instanceof Date) {
+            json += JSON_STR_QUOTE + value_name_11.toISOString() + JSON_STR_QUOTE
+          } else if (value_name_11 instanceof RegExp) {
+            json += asString(value_name_11.source)
+          } else {
+            json += asString(value_name_11.toString())
+          }
+        } else {
+          json += asString(value_name_11)
+        }
+      } else {
+        throw new Error('"name" is required!')
+      }
+      const value_version_12 = obj["version"]
+      if (value_version_12 !== undefined) {
+        json += ",\"version\":"
+        json += asNumber(value_version_12)
+      } else {
+        throw new Error('"version" is required!')
+      }
+      const value_scheme_13 = obj["scheme"]
+      if (value_scheme_13 !== undefined) {
+        json += ",\"scheme\":"
+        if (typeof value_scheme_13 !== 'string') {
+          if (value_scheme_13 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_scheme_13 instanceof Date) {
+            json += JSON_STR_QUOTE + value_scheme_13.toISOString() + JSON_STR_QUOTE
+          } else if (value_scheme_13 instanceof RegExp) {
+            json += asString(value_scheme_13.source)
+          } else {
+            json += asString(value_scheme_13.toString())
+          }
+        } else {
+          json += asString(value_scheme_13)
+        }
+      } else {
+        throw new Error('"scheme" is required!')
+      }
+return json + JSON_STR_END_OBJECT
+      }
+      // "#/properties/payload/properties/payment/properties/asset"
+      function anonymous5 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_address_19 = obj["address"]
+      if (value_address_19 !== undefined) {
+        json += "{\"address\":"
+        if (typeof value_address_19 !== 'string') {
+          if (value_address_19 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_address_19 instanceof Date) {
+            json += JSON_STR_QUOTE + value_address_19.toISOString() + JSON_STR_QUOTE
+          } else if (value_address_19 instanceof RegExp) {
+            json += asString(value_address_19.source)
+          } else {
+            json += asString(value_address_19.toString())
+          }
+        } else {
+          json += asString(value_address_19)
+        }
+      } else {
+        throw new Error('"address" is required!')
+      }
+      const value_symbol_20 = obj["symbol"]
+      if (value_symbol_20 !== undefined) {
+        json += ",\"symbol\":"
+        if (typeof value_symbol_20 !== 'string') {
+          if (value_symbol_20 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_symbol_20 instanceof Date) {
+            json += JSON_STR_QUOTE + value_symbol_20.toISOString() + JSON_STR_QUOTE
+          } else if (value_symbol_20 instanceof RegExp) {
+            json += asString(value_symbol_20.source)
+          } else {
+            json += asString(value_symbol_20.toString())
+          }
+        } else {
+          json += asString(value_symbol_20)
+        }
+      } else {
+        throw new Error('"symbol" is required!')
+      }
+      const value_name_21 = obj["name"]
+      if (value_name_21 !== undefined) {
+        json += ",\"name\":"
+        if (typeof value_name_21 !== 'string') {
+          if (value_name_21 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_name_21 instanceof Date) {
+            json += JSON_STR_QUOTE + value_name_21.toISOString() + JSON_STR_QUOTE
+          } else if (value_name_21 instanceof RegExp) {
+            json += asString(value_name_21.source)
+          } else {
+            json += asString(value_name_21.toString())
+          }
+        } else {
+          json += asString(value_name_21)
+        }
+      } else {
+        throw new Error('"name" is required!')
+      }
+      const value_decimals_22 = obj["decimals"]
+      if (value_decimals_22 !== undefined) {
+        json += ",\"decimals\":"
+        json += asNumber(value_decimals_22)
+      } else {
+        throw new Error('"decimals" is required!')
+      }
+return json + JSON_STR_END_OBJECT
+      }
+      // "#/properties/payload/properties/payment/properties/payees/items"
+      function anonymous7 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_address_25 = obj["address"]
+      if (value_address_25 !== undefined) {
+        json += "{\"address\":"
+        if (typeof value_address_25 !== 'string') {
+          if (value_address_25 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_address_25 instanceof Date) {
+            json += JSON_STR_QUOTE + value_address_25.toISOString() + JSON_STR_QUOTE
+          } else if (value_address_25 instanceof RegExp) {
+            json += asString(value_address_25.source)
+          } else {
+            json += asString(value_address_25.toString())
+          }
+        } else {
+          json += asString(value_address_25)
+        }
+      } else {
+        throw new Error('"address" is required!')
+      }
+      const value_status_26 = obj["status"]
+      if (value_status_26 !== undefined) {
+        json += ",\"status\":"
+        if (typeof value_status_26 !== 'string') {
+          if (value_status_26 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_status_26 instanceof Date) {
+            json += JSON_STR_QUOTE + value_status_26.toISOString() + JSON_STR_QUOTE
+          } else if (value_status_26 instanceof RegExp) {
+            json += asString(value_status_26.source)
+          } else {
+            json += asString(value_status_26.toString())
+          }
+        } else {
+          json += asString(value_status_26)
+        }
+      } else {
+        throw new Error('"status" is required!')
+      }
+      const value_validFrom_27 = obj["validFrom"]
+      if (value_validFrom_27 !== undefined) {
+        json += ",\"validFrom\":"
+        if (typeof value_validFrom_27 !== 'string') {
+          if (value_validFrom_27 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_validFrom_27 instanceof Date) {
+            json += JSON_STR_QUOTE + value_validFrom_27.toISOString() + JSON_STR_QUOTE
+          } else if (value_validFrom_27 instanceof RegExp) {
+            json += asString(value_validFrom_27.source)
+          } else {
+            json += asString(value_validFrom_27.toString())
+          }
+        } else {
+          json += asString(value_validFrom_27)
+        }
+      } else {
+        throw new Error('"validFrom" is required!')
+      }
+      const value_validUntil_28 = obj["validUntil"]
+      if (value_validUntil_28 !== undefined) {
+        json += ",\"validUntil\":"
+      if (value_validUntil_28 === null) {
+        json += JSON_STR_NULL
+      } else {
+        if (typeof value_validUntil_28 !== 'string') {
+          if (value_validUntil_28 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_validUntil_28 instanceof Date) {
+            json += JSON_STR_QUOTE + value_validUntil_28.toISOString() + JSON_STR_QUOTE
+          } else if (value_validUntil_28 instanceof RegExp) {
+            json += asString(value_validUntil_28.source)
+          } else {
+            json += asString(value_validUntil_28.toString())
+          }
+        } else {
+          json += asString(value_validUntil_28)
+        }
+      }
+      } else {
+        throw new Error('"validUntil" is required!')
+      }
+return json + JSON_STR_END_OBJECT
+      }
+    function anonymous6 (obj) {
+      // "#/properties/payload/properties/payment/properties/payees"
+      let json = ''
+    if (obj === null) return JSON_STR_EMPTY_ARRAY
+    if (!Array.isArray(obj)) {
+      throw new TypeError("The value of '#/properties/payload/properties/payment/properties/payees' does not match schema definition.")
+    }
+    const arrayLength = obj.length
+    json += JSON_STR_BEGIN_ARRAY
+      if (arrayLength > 0) {
+        const value = obj[0]
+        json += anonymous7(value)
+        for (let i = 1; i < arrayLength; i++) {
+          json += JSON_STR_COMMA
+          const value = obj[i]
+          json += anonymous7(value)
+        }
+      }
+      return json + JSON_STR_END_ARRAY
+    }
+      // "#/properties/payload/properties/payment"
+      function anonymous4 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_network_16 = obj["network"]
+      if (value_network_16 !== undefined) {
+        json += "{\"network\":"
+        if (typeof value_network_16 !== 'string') {
+          if (value_network_16 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_network_16 instanceof Date) {
+            json += JSON_STR_QUOTE + value_network_16.toISOString() + JSON_STR_QUOTE
+          } else if (value_network_16 instanceof RegExp) {
+            json += asString(value_network_16.source)
+          } else {
+            json += asString(value_network_16.toString())
+          }
+        } else {
+          json += asString(value_network_16)
+        }
+      } else {
+        throw new Error('"network" is required!')
+      }
+      const value_asset_17 = obj["asset"]
+      if (value_asset_17 !== undefined) {
+        json += ",\"asset\":"
+        json += anonymous5(value_asset_17)
+      } else {
+        throw new Error('"asset" is required!')
+      }
+      const value_payees_23 = obj["payees"]
+      if (value_payees_23 !== undefined) {
+        json += ",\"payees\":"
+        json += anonymous6(value_payees_23)
+      } else {
+        throw new Error('"payees" is required!')
+      }
+return json + JSON_STR_END_OBJECT
+      }
+      // "#/properties/payload/properties/pricing/properties/models/items"
+      function anonymous10 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_id_34 = obj["id"]
+      if (value_id_34 !== undefined) {
+        json += "{\"id\":"
+        if (typeof value_id_34 !== 'string') {
+          if (value_id_34 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_id_34 instanceof Date) {
+            json += JSON_STR_QUOTE + value_id_34.toISOString() + JSON_STR_QUOTE
+          } else if (value_id_34 instanceof RegExp) {
+            json += asString(value_id_34.source)
+          } else {
+            json += asString(value_id_34.toString())
+          }
+        } else {
+          json += asString(value_id_34)
+        }
+      } else {
+        throw new Error('"id" is required!')
+      }
+      const value_provider_35 = obj["provider"]
+      if (value_provider_35 !== undefined) {
+        json += ",\"provider\":"
+        if (typeof value_provider_35 !== 'string') {
+          if (value_provider_35 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_provider_35 instanceof Date) {
+            json += JSON_STR_QUOTE + value_provider_35.toISOString() + JSON_STR_QUOTE
+          } else if (value_provider_35 instanceof RegExp) {
+            json += asString(value_provider_35.source)
+          } else {
+            json += asString(value_provider_35.toString())
+          }
+        } else {
+          json += asString(value_provider_35)
+        }
+      } else {
+        throw new Error('"provider" is required!')
+      }
+      const value_billingUnit_36 = obj["billingUnit"]
+      if (value_billingUnit_36 !== undefined) {
+        json += ",\"billingUnit\":"
+        if (typeof value_billingUnit_36 !== 'string') {
+          if (value_billingUnit_36 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_billingUnit_36 instanceof Date) {
+            json += JSON_STR_QUOTE + value_billingUnit_36.toISOString() + JSON_STR_QUOTE
+          } else if (value_billingUnit_36 instanceof RegExp) {
+            json += asString(value_billingUnit_36.source)
+          } else {
+            json += asString(value_billingUnit_36.toString())
+          }
+        } else {
+          json += asString(value_billingUnit_36)
+        }
+      } else {
+        throw new Error('"billingUnit" is required!')
+      }
+      const value_ratePerCharacterUsd_37 = obj["ratePerCharacterUsd"]
+      if (value_ratePerCharacterUsd_37 !== undefined) {
+        json += ",\"ratePerCharacterUsd\":"
+        if (typeof value_ratePerCharacterUsd_37 !== 'string') {
+          if (value_ratePerCharacterUsd_37 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_ratePerCharacterUsd_37 instanceof Date) {
+            json += JSON_STR_QUOTE + value_ratePerCharacterUsd_37.toISOString() + JSON_STR_QUOTE
+          } else if (value_ratePerCharacterUsd_37 instanceof RegExp) {
+            json += asString(value_ratePerCharacterUsd_37.source)
+          } else {
+            json += asString(value_ratePerCharacterUsd_37.toString())
+          }
+        } else {
+          json += asString(value_ratePerCharacterUsd_37)
+        }
+      } else {
+        throw new Error('"ratePerCharacterUsd" is required!')
+      }
+      const value_maxCharactersPerRequest_38 = obj["maxCharactersPerRequest"]
+      if (value_maxCharactersPerRequest_38 !== undefined) {
+        json += ",\"maxCharactersPerRequest\":"
+        json += asNumber(value_maxCharactersPerRequest_38)
+      } else {
+        throw new Error('"maxCharactersPerRequest" is required!')
+      }
+      const value_maxChargeUsd_39 = obj["maxChargeUsd"]
+      if (value_maxChargeUsd_39 !== undefined) {
+        json += ",\"maxChargeUsd\":"
+        if (typeof value_maxChargeUsd_39 !== 'string') {
+          if (value_maxChargeUsd_39 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_maxChargeUsd_39 instanceof Date) {
+            json += JSON_STR_QUOTE + value_maxChargeUsd_39.toISOString() + JSON_STR_QUOTE
+          } else if (value_maxChargeUsd_39 instanceof RegExp) {
+            json += asString(value_maxChargeUsd_39.source)
+          } else {
+            json += asString(value_maxChargeUsd_39.toString())
+          }
+        } else {
+          json += asString(value_maxChargeUsd_39)
+        }
+      } else {
+        throw new Error('"maxChargeUsd" is required!')
+      }
+return json + JSON_STR_END_OBJECT
+      }
+    function anonymous9 (obj) {
+      // "#/properties/payload/properties/pricing/properties/models"
+      let json = ''
+    if (obj === null) return JSON_STR_EMPTY_ARRAY
+    if (!Array.isArray(obj)) {
+      throw new TypeError("The value of '#/properties/payload/properties/pricing/properties/models' does not match schema definition.")
+    }
+    const arrayLength = obj.length
+    json += JSON_STR_BEGIN_ARRAY
+      if (arrayLength > 0) {
+        const value = obj[0]
+        json += anonymous10(value)
+        for (let i = 1; i < arrayLength; i++) {
+          json += JSON_STR_COMMA
+          const value = obj[i]
+          json += anonymous10(value)
+        }
+      }
+      return json + JSON_STR_END_ARRAY
+    }
+      // "#/properties/payload/properties/pricing"
+      function anonymous8 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_currency_31 = obj["currency"]
+      if (value_currency_31 !== undefined) {
+        json += "{\"currency\":"
+        if (typeof value_currency_31 !== 'string') {
+          if (value_currency_31 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_currency_31 instanceof Date) {
+            json += JSON_STR_QUOTE + value_currency_31.toISOString() + JSON_STR_QUOTE
+          } else if (value_currency_31 instanceof RegExp) {
+            json += asString(value_currency_31.source)
+          } else {
+            json += asString(value_currency_31.toString())
+          }
+        } else {
+          json += asString(value_currency_31)
+        }
+      } else {
+        throw new Error('"currency" is required!')
+      }
+      const value_models_32 = obj["models"]
+      if (value_models_32 !== undefined) {
+        json += ",\"models\":"
+        json += anonymous9(value_models_32)
+      } else {
+        throw new Error('"models" is required!')
+      }
+      const value_quoteEndpoint_40 = obj["quoteEndpoint"]
+      if (value_quoteEndpoint_40 !== undefined) {
+        json += ",\"quoteEndpoint\":"
+        if (typeof value_quoteEndpoint_40 !== 'string') {
+          if (value_quoteEndpoint_40 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_quoteEndpoint_40 instanceof Date) {
+            json += JSON_STR_QUOTE + value_quoteEndpoint_40.toISOString() + JSON_STR_QUOTE
+          } else if (value_quoteEndpoint_40 instanceof RegExp) {
+            json += asString(value_quoteEndpoint_40.source)
+          } else {
+            json += asString(value_quoteEndpoint_40.toString())
+          }
+        } else {
+          json += asString(value_quoteEndpoint_40)
+        }
+      } else {
+        throw new Error('"quoteEndpoint" is required!')
+      }
+return json + JSON_STR_END_OBJECT
+      }
+      // "#/properties/payload/properties/validity"
+      function anonymous11 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_issuedAt_43 = obj["issuedAt"]
+      if (value_issuedAt_43 !== undefined) {
+        json += "{\"issuedAt\":"
+        if (typeof value_issuedAt_43 !== 'string') {
+          if (value_issuedAt_43 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_issuedAt_43 instanceof Date) {
+            json += JSON_STR_QUOTE + value_issuedAt_43.toISOString() + JSON_STR_QUOTE
+          } else if (value_issuedAt_43 instanceof RegExp) {
+            json += asString(value_issuedAt_43.source)
+          } else {
+            json += asString(value_issuedAt_43.toString())
+          }
+        } else {
+          json += asString(value_issuedAt_43)
+        }
+      } else {
+        throw new Error('"issuedAt" is required!')
+      }
+      const value_validFrom_44 = obj["validFrom"]
+      if (value_validFrom_44 !== undefined) {
+        json += ",\"validFrom\":"
+        if (typeof value_validFrom_44 !== 'string') {
+          if (value_validFrom_44 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_validFrom_44 instanceof Date) {
+            json += JSON_STR_QUOTE + value_validFrom_44.toISOString() + JSON_STR_QUOTE
+          } else if (value_validFrom_44 instanceof RegExp) {
+            json += asString(value_validFrom_44.source)
+          } else {
+            json += asString(value_validFrom_44.toString())
+          }
+        } else {
+          json += asString(value_validFrom_44)
+        }
+      } else {
+        throw new Error('"validFrom" is required!')
+      }
+      const value_validUntil_45 = obj["validUntil"]
+      if (value_validUntil_45 !== undefined) {
+        json += ",\"validUntil\":"
+        if (typeof value_validUntil_45 !== 'string') {
+          if (value_validUntil_45 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_validUntil_45 instanceof Date) {
+            json += JSON_STR_QUOTE + value_validUntil_45.toISOString() + JSON_STR_QUOTE
+          } else if (value_validUntil_45 instanceof RegExp) {
+            json += asString(value_validUntil_45.source)
+          } else {
+            json += asString(value_validUntil_45.toString())
+          }
+        } else {
+          json += asString(value_validUntil_45)
+        }
+      } else {
+        throw new Error('"validUntil" is required!')
+      }
+return json + JSON_STR_END_OBJECT
+      }
+    function anonymous16 (obj) {
+      // "#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/key_ops"
+      let json = ''
+    if (obj === null) return JSON_STR_EMPTY_ARRAY
+    if (!Array.isArray(obj)) {
+      throw new TypeError("The value of '#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/key_ops' does not match schema definition.")
+    }
+    const arrayLength = obj.length
+      if (typeof arrayLength === 'number' && arrayLength >= 128 && Number.isInteger(arrayLength) && arrayLength <= 0xffffffff) {
+        return asPlainStringArray(obj, arrayLength)
+      }
+    json += JSON_STR_BEGIN_ARRAY
+      if (arrayLength > 0) {
+        const value = obj[0]
+        if (typeof value !== 'string') {
+          if (value === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value instanceof Date) {
+            json += JSON_STR_QUOTE + value.toISOString() + JSON_STR_QUOTE
+          } else if (value instanceof RegExp) {
+            json += asString(value.source)
+          } else {
+            json += asString(value.toString())
+          }
+        } else {
+          json += asString(value)
+        }
+        for (let i = 1; i < arrayLength; i++) {
+          json += JSON_STR_COMMA
+          const value = obj[i]
+        if (typeof value !== 'string') {
+          if (value === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value instanceof Date) {
+            json += JSON_STR_QUOTE + value.toISOString() + JSON_STR_QUOTE
+          } else if (value instanceof RegExp) {
+            json += asString(value.source)
+          } else {
+            json += asString(value.toString())
+          }
+        } else {
+          json += asString(value)
+        }
+        }
+      }
+      return json + JSON_STR_END_ARRAY
+    }
+      // "#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk"
+      function anonymous15 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_kty_55 = obj["kty"]
+      if (value_kty_55 !== undefined) {
+        json += "{\"kty\":"
+        if (typeof value_kty_55 !== 'string') {
+          if (value_kty_55 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_kty_55 instanceof Date) {
+            json += JSON_STR_QUOTE + value_kty_55.toISOString() + JSON_STR_QUOTE
+          } else if (value_kty_55 instanceof RegExp) {
+            json += asString(value_kty_55.source)
+          } else {
+            json += asString(value_kty_55.toString())
+          }
+        } else {
+          json += asString(value_kty_55)
+        }
+      } else {
+        throw new Error('"kty" is required!')
+      }
+      const value_crv_56 = obj["crv"]
+      if (value_crv_56 !== undefined) {
+        json += ",\"crv\":"
+        if (typeof value_crv_56 !== 'string') {
+          if (value_crv_56 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_crv_56 instanceof Date) {
+            json += JSON_STR_QUOTE + value_crv_56.toISOString() + JSON_STR_QUOTE
+          } else if (value_crv_56 instanceof RegExp) {
+            json += asString(value_crv_56.source)
+          } else {
+            json += asString(value_crv_56.toString())
+          }
+        } else {
+          json += asString(value_crv_56)
+        }
+      } else {
+        throw new Error('"crv" is required!')
+      }
+      const value_x_57 = obj["x"]
+      if (value_x_57 !== undefined) {
+        json += ",\"x\":"
+        if (typeof value_x_57 !== 'string') {
+          if (value_x_57 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_x_57 instanceof Date) {
+            json += JSON_STR_QUOTE + value_x_57.toISOString() + JSON_STR_QUOTE
+          } else if (value_x_57 instanceof RegExp) {
+            json += asString(value_x_57.source)
+          } else {
+            json += asString(value_x_57.toString())
+          }
+        } else {
+          json += asString(value_x_57)
+        }
+      } else {
+        throw new Error('"x" is required!')
+      }
+      const value_y_58 = obj["y"]
+      if (value_y_58 !== undefined) {
+        json += ",\"y\":"
+        if (typeof value_y_58 !== 'string') {
+          if (value_y_58 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_y_58 instanceof Date) {
+            json += JSON_STR_QUOTE + value_y_58.toISOString() + JSON_STR_QUOTE
+          } else if (value_y_58 instanceof RegExp) {
+            json += asString(value_y_58.source)
+          } else {
+            json += asString(value_y_58.toString())
+          }
+        } else {
+          json += asString(value_y_58)
+        }
+      } else {
+        throw new Error('"y" is required!')
+      }
+      const value_alg_59 = obj["alg"]
+      if (value_alg_59 !== undefined) {
+        json += ",\"alg\":"
+        if (typeof value_alg_59 !== 'string') {
+          if (value_alg_59 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_alg_59 instanceof Date) {
+            json += JSON_STR_QUOTE + value_alg_59.toISOString() + JSON_STR_QUOTE
+          } else if (value_alg_59 instanceof RegExp) {
+            json += asString(value_alg_59.source)
+          } else {
+            json += asString(value_alg_59.toString())
+          }
+        } else {
+          json += asString(value_alg_59)
+        }
+      } else {
+        throw new Error('"alg" is required!')
+      }
+      const value_key_ops_60 = obj["key_ops"]
+      if (value_key_ops_60 !== undefined) {
+        json += ",\"key_ops\":"
+        json += anonymous16(value_key_ops_60)
+      } else {
+        throw new Error('"key_ops" is required!')
+      }
+      const value_ext_61 = obj["ext"]
+      if (value_ext_61 !== undefined) {
+        json += ",\"ext\":"
+        json += asBoolean(value_ext_61)
+      } else {
+        throw new Error('"ext" is required!')
+      }
+      const value_kid_62 = obj["kid"]
+      if (value_kid_62 !== undefined) {
+        json += ",\"kid\":"
+        if (typeof value_kid_62 !== 'string') {
+          if (value_kid_62 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_kid_62 instanceof Date) {
+            json += JSON_STR_QUOTE + value_kid_62.toISOString() + JSON_STR_QUOTE
+          } else if (value_kid_62 instanceof RegExp) {
+            json += asString(value_kid_62.source)
+          } else {
+            json += asString(value_kid_62.toString())
+          }
+        } else {
+          json += asString(value_kid_62)
+        }
+      }
+return json + JSON_STR_END_OBJECT
+      }
+      // "#/properties/payload/properties/trust/properties/keys/items"
+      function anonymous14 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_keyId_50 = obj["keyId"]
+      if (value_keyId_50 !== undefined) {
+        json += "{\"keyId\":"
+        if (typeof value_keyId_50 !== 'string') {
+          if (value_keyId_50 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_keyId_50 instanceof Date) {
+            json += JSON_STR_QUOTE + value_keyId_50.toISOString() + JSON_STR_QUOTE
+          } else if (value_keyId_50 instanceof RegExp) {
+            json += asString(value_keyId_50.source)
+          } else {
+            json += asString(value_keyId_50.toString())
+          }
+        } else {
+          json += asString(value_keyId_50)
+        }
+      } else {
+        throw new Error('"keyId" is required!')
+      }
+      const value_algorithm_51 = obj["algorithm"]
+      if (value_algorithm_51 !== undefined) {
+        json += ",\"algorithm\":"
+        if (typeof value_algorithm_51 !== 'string') {
+          if (value_algorithm_51 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_algorithm_51 instanceof Date) {
+            json += JSON_STR_QUOTE + value_algorithm_51.toISOString() + JSON_STR_QUOTE
+          } else if (value_algorithm_51 instanceof RegExp) {
+            json += asString(value_algorithm_51.source)
+          } else {
+            json += asString(value_algorithm_51.toString())
+          }
+        } else {
+          json += asString(value_algorithm_51)
+        }
+      } else {
+        throw new Error('"algorithm" is required!')
+      }
+      const value_status_52 = obj["status"]
+      if (value_status_52 !== undefined) {
+        json += ",\"status\":"
+        if (typeof value_status_52 !== 'string') {
+          if (value_status_52 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_status_52 instanceof Date) {
+            json += JSON_STR_QUOTE + value_status_52.toISOString() + JSON_STR_QUOTE
+          } else if (value_status_52 instanceof RegExp) {
+            json += asString(value_status_52.source)
+          } else {
+            json += asString(value_status_52.toString())
+          }
+        } else {
+          json += asString(value_status_52)
+        }
+      } else {
+        throw new Error('"status" is required!')
+      }
+      const value_publicKeyJwk_53 = obj["publicKeyJwk"]
+      if (value_publicKeyJwk_53 !== undefined) {
+        json += ",\"publicKeyJwk\":"
+        json += anonymous15(value_publicKeyJwk_53)
+      } else {
+        throw new Error('"publicKeyJwk" is required!')
+      }
+      const value_validFrom_63 = obj["validFrom"]
+      if (value_validFrom_63 !== undefined) {
+        json += ",\"validFrom\":"
+        if (typeof value_validFrom_63 !== 'string') {
+          if (value_validFrom_63 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_validFrom_63 instanceof Date) {
+            json += JSON_STR_QUOTE + value_validFrom_63.toISOString() + JSON_STR_QUOTE
+          } else if (value_validFrom_63 instanceof RegExp) {
+            json += asString(value_validFrom_63.source)
+          } else {
+            json += asString(value_validFrom_63.toString())
+          }
+        } else {
+          json += asString(value_validFrom_63)
+        }
+      } else {
+        throw new Error('"validFrom" is required!')
+      }
+      const value_validUntil_64 = obj["validUntil"]
+      if (value_validUntil_64 !== undefined) {
+        json += ",\"validUntil\":"
+      if (value_validUntil_64 === null) {
+        json += JSON_STR_NULL
+      } else {
+        if (typeof value_validUntil_64 !== 'string') {
+          if (value_validUntil_64 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_validUntil_64 instanceof Date) {
+            json += JSON_STR_QUOTE + value_validUntil_64.toISOString() + JSON_STR_QUOTE
+          } else if (value_validUntil_64 instanceof RegExp) {
+            json += asString(value_validUntil_64.source)
+          } else {
+            json += asString(value_validUntil_64.toString())
+          }
+        } else {
+          json += asString(value_validUntil_64)
+        }
+      }
+      } else {
+        throw new Error('"validUntil" is required!')
+      }
+return json + JSON_STR_END_OBJECT
+      }
+    function anonymous13 (obj) {
+      // "#/properties/payload/properties/trust/properties/keys"
+      let json = ''
+    if (obj === null) return JSON_STR_EMPTY_ARRAY
+    if (!Array.isArray(obj)) {
+      throw new TypeError("The value of '#/properties/payload/properties/trust/properties/keys' does not match schema definition.")
+    }
+    const arrayLength = obj.length
+    json += JSON_STR_BEGIN_ARRAY
+      if (arrayLength > 0) {
+        const value = obj[0]
+        json += anonymous14(value)
+        for (let i = 1; i < arrayLength; i++) {
+          json += JSON_STR_COMMA
+          const value = obj[i]
+          json += anonymous14(value)
+        }
+      }
+      return json + JSON_STR_END_ARRAY
+    }
+      // "#/properties/payload/properties/trust"
+      function anonymous12 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_keys_48 = obj["keys"]
+      if (value_keys_48 !== undefined) {
+        json += "{\"keys\":"
+        json += anonymous13(value_keys_48)
+      } else {
+        throw new Error('"keys" is required!')
+      }
+      const value_rotationRule_65 = obj["rotationRule"]
+      if (value_rotationRule_65 !== undefined) {
+        json += ",\"rotationRule\":"
+        if (typeof value_rotationRule_65 !== 'string') {
+          if (value_rotationRule_65 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_rotationRule_65 instanceof Date) {
+            json += JSON_STR_QUOTE + value_rotationRule_65.toISOString() + JSON_STR_QUOTE
+          } else if (value_rotationRule_65 instanceof RegExp) {
+            json += asString(value_rotationRule_65.source)
+          } else {
+            json += asString(value_rotationRule_65.toString())
+          }
+        } else {
+          json += asString(value_rotationRule_65)
+        }
+      } else {
+        throw new Error('"rotationRule" is required!')
+      }
+      const value_bootstrapRule_66 = obj["bootstrapRule"]
+      if (value_bootstrapRule_66 !== undefined) {
+        json += ",\"bootstrapRule\":"
+        if (typeof value_bootstrapRule_66 !== 'string') {
+          if (value_bootstrapRule_66 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_bootstrapRule_66 instanceof Date) {
+            json += JSON_STR_QUOTE + value_bootstrapRule_66.toISOString() + JSON_STR_QUOTE
+          } else if (value_bootstrapRule_66 instanceof RegExp) {
+            json += asString(value_bootstrapRule_66.source)
+          } else {
+            json += asString(value_bootstrapRule_66.toString())
+          }
+        } else {
+          json += asString(value_bootstrapRule_66)
+        }
+      } else {
+        throw new Error('"bootstrapRule" is required!')
+      }
+return json + JSON_STR_END_OBJECT
+      }
+      // "#/properties/payload/properties/recovery"
+      function anonymous17 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_paymentIdentifierRequired_69 = obj["paymentIdentifierRequired"]
+      if (value_paymentIdentifierRequired_69 !== undefined) {
+        json += "{\"paymentIdentifierRequired\":"
+        json += asBoolean(value_paymentIdentifierRequired_69)
+      } else {
+        throw new Error('"paymentIdentifierRequired" is required!')
+      }
+      const value_replayWindowSeconds_70 = obj["replayWindowSeconds"]
+      if (value_replayWindowSeconds_70 !== undefined) {
+        json += ",\"replayWindowSeconds\":"
+        json += asNumber(value_replayWindowSeconds_70)
+      } else {
+        throw new Error('"replayWindowSeconds" is required!')
+      }
+      const value_chargesFinal_71 = obj["chargesFinal"]
+      if (value_chargesFinal_71 !== undefined) {
+        json += ",\"chargesFinal\":"
+        json += asBoolean(value_chargesFinal_71)
+      } else {
+        throw new Error('"chargesFinal" is required!')
+      }
+      const value_refunds_72 = obj["refunds"]
+      if (value_refunds_72 !== undefined) {
+        json += ",\"refunds\":"
+        if (typeof value_refunds_72 !== 'string') {
+          if (value_refunds_72 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_refunds_72 instanceof Date) {
+            json += JSON_STR_QUOTE + value_refunds_72.toISOString() + JSON_STR_QUOTE
+          } else if (value_refunds_72 instanceof RegExp) {
+            json += asString(value_refunds_72.source)
+          } else {
+            json += asString(value_refunds_72.toString())
+          }
+        } else {
+          json += asString(value_refunds_72)
+        }
+      } else {
+        throw new Error('"refunds" is required!')
+      }
+      const value_unknownOutcomeCode_73 = obj["unknownOutcomeCode"]
+      if (value_unknownOutcomeCode_73 !== undefined) {
+        json += ",\"unknownOutcomeCode\":"
+        if (typeof value_unknownOutcomeCode_73 !== 'string') {
+          if (value_unknownOutcomeCode_73 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_unknownOutcomeCode_73 instanceof Date) {
+            json += JSON_STR_QUOTE + value_unknownOutcomeCode_73.toISOString() + JSON_STR_QUOTE
+          } else if (value_unknownOutcomeCode_73 instanceof RegExp) {
+            json += asString(value_unknownOutcomeCode_73.source)
+          } else {
+            json += asString(value_unknownOutcomeCode_73.toString())
+          }
+        } else {
+          json += asString(value_unknownOutcomeCode_73)
+        }
+      } else {
+        throw new Error('"unknownOutcomeCode" is required!')
+      }
+      const value_automaticRetryOnUnknownOutcome_74 = obj["automaticRetryOnUnknownOutcome"]
+      if (value_automaticRetryOnUnknownOutcome_74 !== undefined) {
+        json += ",\"automaticRetryOnUnknownOutcome\":"
+        json += asBoolean(value_automaticRetryOnUnknownOutcome_74)
+      } else {
+        throw new Error('"automaticRetryOnUnknownOutcome" is required!')
+      }
+return json + JSON_STR_END_OBJECT
+      }
+    function anonymous20 (obj) {
+      // "#/properties/payload/properties/prepaid/properties/authentication/properties/headers"
+      let json = ''
+    if (obj === null) return JSON_STR_EMPTY_ARRAY
+    if (!Array.isArray(obj)) {
+      throw new TypeError("The value of '#/properties/payload/properties/prepaid/properties/authentication/properties/headers' does not match schema definition.")
+    }
+    const arrayLength = obj.length
+      if (typeof arrayLength === 'number' && arrayLength >= 128 && Number.isInteger(arrayLength) && arrayLength <= 0xffffffff) {
+        return asPlainStringArray(obj, arrayLength)
+      }
+    json += JSON_STR_BEGIN_ARRAY
+      if (arrayLength > 0) {
+        const value = obj[0]
+        if (typeof value !== 'string') {
+          if (value === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value instanceof Date) {
+            json += JSON_STR_QUOTE + value.toISOString() + JSON_STR_QUOTE
+          } else if (value instanceof RegExp) {
+            json += asString(value.source)
+          } else {
+            json += asString(value.toString())
+          }
+        } else {
+          json += asString(value)
+        }
+        for (let i = 1; i < arrayLength; i++) {
+          json += JSON_STR_COMMA
+          const value = obj[i]
+        if (typeof value !== 'string') {
+          if (value === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value instanceof Date) {
+            json += JSON_STR_QUOTE + value.toISOString() + JSON_STR_QUOTE
+          } else if (value instanceof RegExp) {
+            json += asString(value.source)
+          } else {
+            json += asString(value.toString())
+          }
+        } else {
+          json += asString(value)
+        }
+        }
+      }
+      return json + JSON_STR_END_ARRAY
+    }
+      // "#/properties/payload/properties/prepaid/properties/authentication"
+      function anonymous19 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_scheme_83 = obj["scheme"]
+      if (value_scheme_83 !== undefined) {
+        json += "{\"scheme\":"
+        if (typeof value_scheme_83 !== 'string') {
+          if (value_scheme_83 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_scheme_83 instanceof Date) {
+            json += JSON_STR_QUOTE + value_scheme_83.toISOString() + JSON_STR_QUOTE
+          } else if (value_scheme_83 instanceof RegExp) {
+            json += asString(value_scheme_83.source)
+          } else {
+            json += asString(value_scheme_83.toString())
+          }
+        } else {
+          json += asString(value_scheme_83)
+        }
+      } else {
+        throw new Error('"scheme" is required!')
+      }
+      const value_primaryType_84 = obj["primaryType"]
+      if (value_primaryType_84 !== undefined) {
+        json += ",\"primaryType\":"
+        if (typeof value_primaryType_84 !== 'string') {
+          if (value_primaryType_84 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_primaryType_84 instanceof Date) {
+            json += JSON_STR_QUOTE + value_primaryType_84.toISOString() + JSON_STR_QUOTE
+          } else if (value_primaryType_84 instanceof RegExp) {
+            json += asString(value_primaryType_84.source)
+          } else {
+            json += asString(value_primaryType_84.toString())
+          }
+        } else {
+          json += asString(value_primaryType_84)
+        }
+      } else {
+        throw new Error('"primaryType" is required!')
+      }
+      const value_domainName_85 = obj["domainName"]
+      if (value_domainName_85 !== undefined) {
+        json += ",\"domainName\":"
+        if (typeof value_domainName_85 !== 'string') {
+          if (value_domainName_85 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_domainName_85 instanceof Date) {
+            json += JSON_STR_QUOTE + value_domainName_85.toISOString() + JSON_STR_QUOTE
+          } else if (value_domainName_85 instanceof RegExp) {
+            json += asString(value_domainName_85.source)
+          } else {
+            json += asString(value_domainName_85.toString())
+          }
+        } else {
+          json += asString(value_domainName_85)
+        }
+      } else {
+        throw new Error('"domainName" is required!')
+      }
+      const value_domainVersion_86 = obj["domainVersion"]
+      if (value_domainVersion_86 !== undefined) {
+        json += ",\"domainVersion\":"
+        if (typeof value_domainVersion_86 !== 'string') {
+          if (value_domainVersion_86 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_domainVersion_86 instanceof Date) {
+            json += JSON_STR_QUOTE + value_domainVersion_86.toISOString() + JSON_STR_QUOTE
+          } else if (value_domainVersion_86 instanceof RegExp) {
+            json += asString(value_domainVersion_86.source)
+          } else {
+            json += asString(value_domainVersion_86.toString())
+          }
+        } else {
+          json += asString(value_domainVersion_86)
+        }
+      } else {
+        throw new Error('"domainVersion" is required!')
+      }
+      const value_chainId_87 = obj["chainId"]
+      if (value_chainId_87 !== undefined) {
+        json += ",\"chainId\":"
+        json += asNumber(value_chainId_87)
+      } else {
+        throw new Error('"chainId" is required!')
+      }
+      const value_headers_88 = obj["headers"]
+      if (value_headers_88 !== undefined) {
+        json += ",\"headers\":"
+        json += anonymous20(value_headers_88)
+      } else {
+        throw new Error('"headers" is required!')
+      }
+      const value_signatureTtlSeconds_89 = obj["signatureTtlSeconds"]
+      if (value_signatureTtlSeconds_89 !== undefined) {
+        json += ",\"signatureTtlSeconds\":"
+        json += asNumber(value_signatureTtlSeconds_89)
+      } else {
+        throw new Error('"signatureTtlSeconds" is required!')
+      }
+      const value_smartAccountSignaturesSupported_90 = obj["smartAccountSignaturesSupported"]
+      if (value_smartAccountSignaturesSupported_90 !== undefined) {
+        json += ",\"smartAccountSignaturesSupported\":"
+        json += asBoolean(value_smartAccountSignaturesSupported_90)
+      } else {
+        throw new Error('"smartAccountSignaturesSupported" is required!')
+      }
+return json + JSON_STR_END_OBJECT
+      }
+      // "#/properties/payload/properties/prepaid"
+      function anonymous18 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_supported_77 = obj["supported"]
+      if (value_supported_77 !== undefined) {
+        json += "{\"supported\":"
+        json += asBoolean(value_supported_77)
+      } else {
+        throw new Error('"supported" is required!')
+      }
+      const value_depositEndpoint_78 = obj["depositEndpoint"]
+      if (value_depositEndpoint_78 !== undefined) {
+        json += ",\"depositEndpoint\":"
+        if (typeof value_depositEndpoint_78 !== 'string') {
+          if (value_depositEndpoint_78 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_depositEndpoint_78 instanceof Date) {
+            json += JSON_STR_QUOTE + value_depositEndpoint_78.toISOString() + JSON_STR_QUOTE
+          } else if (value_depositEndpoint_78 instanceof RegExp) {
+            json += asString(value_depositEndpoint_78.source)
+          } else {
+            json += asString(value_depositEndpoint_78.toString())
+          }
+        } else {
+          json += asString(value_depositEndpoint_78)
+        }
+      } else {
+        throw new Error('"depositEndpoint" is required!')
+      }
+      const value_balanceEndpoint_79 = obj["balanceEndpoint"]
+      if (value_balanceEndpoint_79 !== undefined) {
+        json += ",\"balanceEndpoint\":"
+        if (typeof value_balanceEndpoint_79 !== 'string') {
+          if (value_balanceEndpoint_79 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_balanceEndpoint_79 instanceof Date) {
+            json += JSON_STR_QUOTE + value_balanceEndpoint_79.toISOString() + JSON_STR_QUOTE
+          } else if (value_balanceEndpoint_79 instanceof RegExp) {
+            json += asString(value_balanceEndpoint_79.source)
+          } else {
+            json += asString(value_balanceEndpoint_79.toString())
+          }
+        } else {
+          json += asString(value_balanceEndpoint_79)
+        }
+      } else {
+        throw new Error('"balanceEndpoint" is required!')
+      }
+      const value_accountIdentity_80 = obj["accountIdentity"]
+      if (value_accountIdentity_80 !== undefined) {
+        json += ",\"accountIdentity\":"
+        if (typeof value_accountIdentity_80 !== 'string') {
+          if (value_accountIdentity_80 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_accountIdentity_80 instanceof Date) {
+            json += JSON_STR_QUOTE + value_accountIdentity_80.toISOString() + JSON_STR_QUOTE
+          } else if (value_accountIdentity_80 instanceof RegExp) {
+            json += asString(value_accountIdentity_80.source)
+          } else {
+            json += asString(value_accountIdentity_80.toString())
+          }
+        } else {
+          json += asString(value_accountIdentity_80)
+        }
+      } else {
+        throw new Error('"accountIdentity" is required!')
+      }
+      const value_authentication_81 = obj["authentication"]
+      if (value_authentication_81 !== undefined) {
+        json += ",\"authentication\":"
+        json += anonymous19(value_authentication_81)
+      } else {
+        throw new Error('"authentication" is required!')
+      }
+      const value_minDepositMicroUsd_91 = obj["minDepositMicroUsd"]
+      if (value_minDepositMicroUsd_91 !== undefined) {
+        json += ",\"minDepositMicroUsd\":"
+        json += asNumber(value_minDepositMicroUsd_91)
+      } else {
+        throw new Error('"minDepositMicroUsd" is required!')
+      }
+      const value_maxDepositMicroUsd_92 = obj["maxDepositMicroUsd"]
+      if (value_maxDepositMicroUsd_92 !== undefined) {
+        json += ",\"maxDepositMicroUsd\":"
+        json += asNumber(value_maxDepositMicroUsd_92)
+      } else {
+        throw new Error('"maxDepositMicroUsd" is required!')
+      }
+      const value_withdrawable_93 = obj["withdrawable"]
+      if (value_withdrawable_93 !== undefined) {
+        json += ",\"withdrawable\":"
+        json += asBoolean(value_withdrawable_93)
+      } else {
+        throw new Error('"withdrawable" is required!')
+      }
+      const value_settlementPerRequest_94 = obj["settlementPerRequest"]
+      if (value_settlementPerRequest_94 !== undefined) {
+        json += ",\"settlementPerRequest\":"
+        json += asBoolean(value_settlementPerRequest_94)
+      } else {
+        throw new Error('"settlementPerRequest" is required!')
+      }
+return json + JSON_STR_END_OBJECT
+      }
+      // "#/properties/payload"
+      function anonymous1 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_schemaVersion_3 = obj["schemaVersion"]
+      if (value_schemaVersion_3 !== undefined) {
+        json += "{\"schemaVersion\":"
+        if (typeof value_schemaVersion_3 !== 'string') {
+          if (value_schemaVersion_3 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_schemaVersion_3 instanceof Date) {
+            json += JSON_STR_QUOTE + value_schemaVersion_3.toISOString() + JSON_STR_QUOTE
+          } else if (value_schemaVersion_3 instanceof RegExp) {
+            json += asString(value_schemaVersion_3.source)
+          } else {
+            json += asString(value_schemaVersion_3.toString())
+          }
+        } else {
+          json += asString(value_schemaVersion_3)
+        }
+      } else {
+        throw new Error('"schemaVersion" is required!')
+      }
+      const value_service_4 = obj["service"]
+      if (value_service_4 !== undefined) {
+        json += ",\"service\":"
+        json += anonymous2(value_service_4)
+      } else {
+        throw new Error('"service" is required!')
+      }
+      const value_protocol_9 = obj["protocol"]
+      if (value_protocol_9 !== undefined) {
+        json += ",\"protocol\":"
+        json += anonymous3(value_protocol_9)
+      } else {
+        throw new Error('"protocol" is required!')
+      }
+      const value_payment_14 = obj["payment"]
+      if (value_payment_14 !== undefined) {
+        json += ",\"payment\":"
+        json += anonymous4(value_payment_14)
+      } else {
+        throw new Error('"payment" is required!')
+      }
+      const value_pricing_29 = obj["pricing"]
+      if (value_pricing_29 !== undefined) {
+        json += ",\"pricing\":"
+        json += anonymous8(value_pricing_29)
+      } else {
+        throw new Error('"pricing" is required!')
+      }
+      const value_validity_41 = obj["validity"]
+      if (value_validity_41 !== undefined) {
+        json += ",\"validity\":"
+        json += anonymous11(value_validity_41)
+      } else {
+        throw new Error('"validity" is required!')
+      }
+      const value_trust_46 = obj["trust"]
+      if (value_trust_46 !== undefined) {
+        json += ",\"trust\":"
+        json += anonymous12(value_trust_46)
+      } else {
+        throw new Error('"trust" is required!')
+      }
+      const value_recovery_67 = obj["recovery"]
+      if (value_recovery_67 !== undefined) {
+        json += ",\"recovery\":"
+        json += anonymous17(value_recovery_67)
+      } else {
+        throw new Error('"recovery" is required!')
+      }
+      const value_prepaid_75 = obj["prepaid"]
+      if (value_prepaid_75 !== undefined) {
+        json += ",\"prepaid\":"
+        json += anonymous18(value_prepaid_75)
+      } else {
+        throw new Error('"prepaid" is required!')
+      }
+return json + JSON_STR_END_OBJECT
+      }
+      // "#/properties/signature"
+      function anonymous21 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_algorithm_97 = obj["algorithm"]
+      if (value_algorithm_97 !== undefined) {
+        json += "{\"algorithm\":"
+        if (typeof value_algorithm_97 !== 'string') {
+          if (value_algorithm_97 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_algorithm_97 instanceof Date) {
+            json += JSON_STR_QUOTE + value_algorithm_97.toISOString() + JSON_STR_QUOTE
+          } else if (value_algorithm_97 instanceof RegExp) {
+            json += asString(value_algorithm_97.source)
+          } else {
+            json += asString(value_algorithm_97.toString())
+          }
+        } else {
+          json += asString(value_algorithm_97)
+        }
+      } else {
+        throw new Error('"algorithm" is required!')
+      }
+      const value_keyId_98 = obj["keyId"]
+      if (value_keyId_98 !== undefined) {
+        json += ",\"keyId\":"
+        if (typeof value_keyId_98 !== 'string') {
+          if (value_keyId_98 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_keyId_98 instanceof Date) {
+            json += JSON_STR_QUOTE + value_keyId_98.toISOString() + JSON_STR_QUOTE
+          } else if (value_keyId_98 instanceof RegExp) {
+            json += asString(value_keyId_98.source)
+          } else {
+            json += asString(value_keyId_98.toString())
+          }
+        } else {
+          json += asString(value_keyId_98)
+        }
+      } else {
+        throw new Error('"keyId" is required!')
+      }
+      const value_encoding_99 = obj["encoding"]
+      if (value_encoding_99 !== undefined) {
+        json += ",\"encoding\":"
+        if (typeof value_encoding_99 !== 'string') {
+          if (value_encoding_99 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_encoding_99 instanceof Date) {
+            json += JSON_STR_QUOTE + value_encoding_99.toISOString() + JSON_STR_QUOTE
+          } else if (value_encoding_99 instanceof RegExp) {
+            json += asString(value_encoding_99.source)
+          } else {
+            json += asString(value_encoding_99.toString())
+          }
+        } else {
+          json += asString(value_encoding_99)
+        }
+      } else {
+        throw new Error('"encoding" is required!')
+      }
+      const value_value_100 = obj["value"]
+      if (value_value_100 !== undefined) {
+        json += ",\"value\":"
+        if (typeof value_value_100 !== 'string') {
+          if (value_value_100 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_value_100 instanceof Date) {
+            json += JSON_STR_QUOTE + value_value_100.toISOString() + JSON_STR_QUOTE
+          } else if (value_value_100 instanceof RegExp) {
+            json += asString(value_value_100.source)
+          } else {
+            json += asString(value_value_100.toString())
+          }
+        } else {
+          json += asString(value_value_100)
+        }
+      } else {
+        throw new Error('"value" is required!')
+      }
+return json + JSON_STR_END_OBJECT
+      }
+      // "#"
+      function anonymous0 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_payload_1 = obj["payload"]
+      if (value_payload_1 !== undefined) {
+        json += "{\"payload\":"
+        json += anonymous1(value_payload_1)
+      } else {
+        throw new Error('"payload" is required!')
+      }
+      const value_signature_95 = obj["signature"]
+      if (value_signature_95 !== undefined) {
+        json += ",\"signature\":"
+        json += anonymous21(value_signature_95)
+      } else {
+        throw new Error('"signature" is required!')
+      }
+return json + JSON_STR_END_OBJECT
+      }
+    const main = anonymous0
+    return main
+    
+})(null);
+
+const body6 = ((validator) => {
+validator
+serializer
+const {
+  asString,
+  asNumber,
+  asBoolean,
+  asDateTime,
+  asDate,
+  asTime,
+  asUnsafeString,
+  asPlainStringArray
+} = serializer
+const asInteger = serializer.asInteger.bind(serializer)
+    const JSON_STR_BEGIN_OBJECT = '{'
+    const JSON_STR_END_OBJECT = '}'
+    const JSON_STR_BEGIN_ARRAY = '['
+    const JSON_STR_END_ARRAY = ']'
+    const JSON_STR_COMMA = ','
+    const JSON_STR_COLONS = ':'
+    const JSON_STR_QUOTE = '"'
+    const JSON_STR_EMPTY_OBJECT = JSON_STR_BEGIN_OBJECT + JSON_STR_END_OBJECT
+    const JSON_STR_EMPTY_ARRAY = JSON_STR_BEGIN_ARRAY + JSON_STR_END_ARRAY
+    const JSON_STR_EMPTY_STRING = JSON_STR_QUOTE + JSON_STR_QUOTE
+    const JSON_STR_NULL = 'null'
+      // "#"
+      function anonymous0 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_challenge_1 = obj["challenge"]
+      if (value_challenge_1 !== undefined) {
+        json += "{\"challenge\":"
+        if (typeof value_challenge_1 !== 'string') {
+          if (value_challenge_1 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_challenge_1 instanceof Date) {
+            json += JSON_STR_QUOTE + value_challenge_1.toISOString() + JSON_STR_QUOTE
+          } else if (value_challenge_1 instanceof RegExp) {
+            json += asString(value_challenge_1.source)
+          } else {
+            json += asString(value_challenge_1.toString())
+          }
+        } else {
+          json += asString(value_challenge_1)
+        }
+      } else {
+        throw new Error('"challenge" is required!')
+      }
+      const value_wallet_2 = obj["wallet"]
+      if (value_wallet_2 !== undefined) {
+        json += ",\"wallet\":"
+        if (typeof value_wallet_2 !== 'string') {
+          if (value_wallet_2 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_wallet_2 instanceof Date) {
+            json += JSON_STR_QUOTE + value_wallet_2.toISOString() + JSON_STR_QUOTE
+          } else if (value_wallet_2 instanceof RegExp) {
+            json += asString(value_wallet_2.source)
+          } else {
+            json += asString(value_wallet_2.toString())
+          }
+        } else {
+          json += asString(value_wallet_2)
+        }
+      } else {
+        throw new Error('"wallet" is required!')
+      }
+      const value_nonce_3 = obj["nonce"]
+      if (value_nonce_3 !== undefined) {
+        json += ",\"nonce\":"
+        if (typeof value_nonce_3 !== 'string') {
+          if (value_nonce_3 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_nonce_3 instanceof Date) {
+            json += JSON_STR_QUOTE + value_nonce_3.toISOString() + JSON_STR_QUOTE
+          } else if (value_nonce_3 instanceof RegExp) {
+            json += asString(value_nonce_3.source)
+          } else {
+            json += asString(value_nonce_3.toString())
+          }
+        } else {
+          json += asString(value_nonce_3)
+        }
+      } else {
+        throw new Error('"nonce" is required!')
+      }
+      const value_issuedAt_4 = obj["issuedAt"]
+      if (value_issuedAt_4 !== undefined) {
+        json += ",\"issuedAt\":"
+        if (typeof value_issuedAt_4 !== 'string') {
+          if (value_issuedAt_4 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_issuedAt_4 instanceof Date) {
+            json += JSON_STR_QUOTE + value_issuedAt_4.toISOString() + JSON_STR_QUOTE
+          } else if (value_issuedAt_4 instanceof RegExp) {
+            json += asString(value_issuedAt_4.source)
+          } else {
+            json += asString(value_issuedAt_4.toString())
+          }
+        } else {
+          json += asString(value_issuedAt_4)
+        }
+      } else {
+        throw new Error('"issuedAt" is required!')
+      }
+      const value_expiresAt_5 = obj["expiresAt"]
+      if (value_expiresAt_5 !== undefined) {
+        json += ",\"expiresAt\":"
+        if (typeof value_expiresAt_5 !== 'string') {
+          if (value_expiresAt_5 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_expiresAt_5 instanceof Date) {
+            json += JSON_STR_QUOTE + value_expiresAt_5.toISOString() + JSON_STR_QUOTE
+          } else if (value_expiresAt_5 instanceof RegExp) {
+            json += asString(value_expiresAt_5.source)
+          } else {
+            json += asString(value_expiresAt_5.toString())
+          }
+        } else {
+          json += asString(value_expiresAt_5)
+        }
+      } else {
+        throw new Error('"expiresAt" is required!')
+      }
+      const value_payloadSha256_6 = obj["payloadSha256"]
+      if (value_payloadSha256_6 !== undefined) {
+        json += ",\"payloadSha256\":"
+        if (typeof value_payloadSha256_6 !== 'string') {
+          if (value_payloadSha256_6 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_payloadSha256_6 instanceof Date) {
+            json += JSON_STR_QUOTE + value_payloadSha256_6.toISOString() + JSON_STR_QUOTE
+          } else if (value_payloadSha256_6 instanceof RegExp) {
+            json += asString(value_payloadSha256_6.source)
+          } else {
+            json += asString(value_payloadSha256_6.toString())
+          }
+        } else {
+          json += asString(value_payloadSha256_6)
+        }
+      } else {
+        throw new Error('"payloadSha256" is required!')
+      }
+      const value_signingMessage_7 = obj["signingMessage"]
+      if (value_signingMessage_7 !== undefined) {
+        json += ",\"signingMessage\":"
+        if (typeof value_signingMessage_7 !== 'string') {
+          if (value_signingMessage_7 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_signingMessage_7 instanceof Date) {
+            json += JSON_STR_QUOTE + value_signingMessage_7.toISOString() + JSON_STR_QUOTE
+          } else if (value_signingMessage_7 instanceof RegExp) {
+            json += asString(value_signingMessage_7.source)
+          } else {
+            json += asString(value_signingMessage_7.toString())
+          }
+        } else {
+          json += asString(value_signingMessage_7)
+        }
+      } else {
+        throw new Error('"signingMessage" is required!')
+      }
+return json + JSON_STR_END_OBJECT
+      }
+    const main = anonymous0
+    return main
+    
+})(null);
+
+const body7 = ((validator) => {
+validator
+serializer
+const {
+  asString,
+  asNumber,
+  asBoolean,
+  asDateTime,
+  asDate,
+  asTime,
+  asUnsafeString,
+  asPlainStringArray
+} = serializer
+const asInteger = serializer.asInteger.bind(serializer)
+    const JSON_STR_BEGIN_OBJECT = '{'
+    const JSON_STR_END_OBJECT = '}'
+    const JSON_STR_BEGIN_ARRAY = '['
+    const JSON_STR_END_ARRAY = ']'
+    const JSON_STR_COMMA = ','
+    const JSON_STR_COLONS = ':'
+    const JSON_STR_QUOTE = '"'
+    const JSON_STR_EMPTY_OBJECT = JSON_STR_BEGIN_OBJECT + JSON_STR_END_OBJECT
+    const JSON_STR_EMPTY_ARRAY = JSON_STR_BEGIN_ARRAY + JSON_STR_END_ARRAY
+    const JSON_STR_EMPTY_STRING = JSON_STR_QUOTE + JSON_STR_QUOTE
+    const JSON_STR_NULL = 'null'
+      // "#"
+      function anonymous0 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_feedbackId_1 = obj["feedbackId"]
+      if (value_feedbackId_1 !== undefined) {
+        json += "{\"feedbackId\":"
+        if (typeof value_feedbackId_1 !== 'string') {
+          if (value_feedbackId_1 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_feedbackId_1 instanceof Date) {
+            json += JSON_STR_QUOTE + value_feedbackId_1.toISOString() + JSON_STR_QUOTE
+          } else if (value_feedbackId_1 instanceof RegExp) {
+            json += asString(value_feedbackId_1.source)
+          } else {
+            json += asString(value_feedbackId_1.toString())
+          }
+        } else {
+          json += asString(value_feedbackId_1)
+        }
+      } else {
+        throw new Error('"feedbackId" is required!')
+      }
+      const value_receivedAt_2 = obj["receivedAt"]
+      if (value_receivedAt_2 !== undefined) {
+        json += ",\"receivedAt\":"
+        if (typeof value_receivedAt_2 !== 'string') {
+          if (value_receivedAt_2 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_receivedAt_2 instanceof Date) {
+            json += JSON_STR_QUOTE + value_receivedAt_2.toISOString() + JSON_STR_QUOTE
+          } else if (value_receivedAt_2 instanceof RegExp) {
+            json += asString(value_receivedAt_2.source)
+          } else {
+            json += asString(value_receivedAt_2.toString())
+          }
+        } else {
+          json += asString(value_receivedAt_2)
+        }
+      } else {
+        throw new Error('"receivedAt" is required!')
+      }
+      const value_notification_3 = obj["notification"]
+      if (value_notification_3 !== undefined) {
+        json += ",\"notification\":"
+        if (typeof value_notification_3 !== 'string') {
+          if (value_notification_3 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_notification_3 instanceof Date) {
+            json += JSON_STR_QUOTE + value_notification_3.toISOString() + JSON_STR_QUOTE
+          } else if (value_notification_3 instanceof RegExp) {
+            json += asString(value_notification_3.source)
+          } else {
+            json += asString(value_notification_3.toString())
+          }
+        } else {
+          json += asString(value_notification_3)
+        }
+      } else {
+        throw new Error('"notification" is required!')
+      }
+return json + JSON_STR_END_OBJECT
+      }
+    const main = anonymous0
+    return main
+    
+})(null);
+
+const body8 = ((validator) => {
+validator
+serializer
+const {
+  asString,
+  asNumber,
+  asBoolean,
+  asDateTime,
+  asDate,
+  asTime,
+  asUnsafeString,
+  asPlainStringArray
+} = serializer
+const asInteger = serializer.asInteger.bind(serializer)
+    const JSON_STR_BEGIN_OBJECT = '{'
+    const JSON_STR_END_OBJECT = '}'
+    const JSON_STR_BEGIN_ARRAY = '['
+    const JSON_STR_END_ARRAY = ']'
+    const JSON_STR_COMMA = ','
+    const JSON_STR_COLONS = ':'
+    const JSON_STR_QUOTE = '"'
+    const JSON_STR_EMPTY_OBJECT = JSON_STR_BEGIN_OBJECT + JSON_STR_END_OBJECT
+    const JSON_STR_EMPTY_ARRAY = JSON_STR_BEGIN_ARRAY + JSON_STR_END_ARRAY
+    const JSON_STR_EMPTY_STRING = JSON_STR_QUOTE + JSON_STR_QUOTE
+    const JSON_STR_NULL = 'null'
       // "#/properties/models/items/properties/speed"
       function anonymous3 (input) {
         const obj = (input && typeof input.toJSON === 'function')
@@ -1163,7 +2962,7 @@ return json + JSON_STR_END_OBJECT
     
 })(null);
 
-const body6 = ((validator) => {
+const body9 = ((validator) => {
 validator
 serializer
 const {
@@ -1467,7 +3266,7 @@ return json + JSON_STR_END_OBJECT
     
 })(null);
 
-const body7 = ((validator) => {
+const body10 = ((validator) => {
 validator
 serializer
 const {
@@ -1851,7 +3650,7 @@ return json + JSON_STR_END_OBJECT
     
 })(null);
 
-const body8 = ((validator) => {
+const body11 = ((validator) => {
 validator
 serializer
 const {
@@ -2107,7 +3906,7 @@ return json + JSON_STR_END_OBJECT
     
 })(null);
 
-const body9 = ((validator) => {
+const body12 = ((validator) => {
 validator
 serializer
 const {
@@ -2262,7 +4061,7 @@ return json + JSON_STR_END_OBJECT
     
 })(null);
 
-const body10 = ((validator) => {
+const body13 = ((validator) => {
 validator
 serializer
 const {
@@ -2365,7 +4164,7 @@ return json + JSON_STR_END_OBJECT
     
 })(null);
 
-const body11 = ((validator) => {
+const body14 = ((validator) => {
 validator
 serializer
 const {
@@ -2397,234 +4196,235 @@ const asInteger = serializer.asInteger.bind(serializer)
     : input
         if (obj === null) return JSON_STR_EMPTY_OBJECT
         let json = ''
-      const value_challenge_1 = obj["challenge"]
-      if (value_challenge_1 !== undefined) {
-        json += "{\"challenge\":"
-        if (typeof value_challenge_1 !== 'string') {
-          if (value_challenge_1 === null) {
+      const value_quoteId_1 = obj["quoteId"]
+      if (value_quoteId_1 !== undefined) {
+        json += "{\"quoteId\":"
+        if (typeof value_quoteId_1 !== 'string') {
+          if (value_quoteId_1 === null) {
             json += JSON_STR_EMPTY_STRING
-          } else if (value_challenge_1 instanceof Date) {
-            json += JSON_STR_QUOTE + value_challenge_1.toISOString() + JSON_STR_QUOTE
-          } else if (value_challenge_1 instanceof RegExp) {
-            json += asString(value_challenge_1.source)
+          } else if (value_quoteId_1 instanceof Date) {
+            json += JSON_STR_QUOTE + value_quoteId_1.toISOString() + JSON_STR_QUOTE
+          } else if (value_quoteId_1 instanceof RegExp) {
+            json += asString(value_quoteId_1.source)
           } else {
-            json += asString(value_challenge_1.toString())
+            json += asString(value_quoteId_1.toString())
           }
         } else {
-          json += asString(value_challenge_1)
+          json += asString(value_quoteId_1)
         }
       } else {
-        throw new Error('"challenge" is required!')
+        throw new Error('"quoteId" is required!')
       }
-      const value_wallet_2 = obj["wallet"]
-      if (value_wallet_2 !== undefined) {
-        json += ",\"wallet\":"
-        if (typeof value_wallet_2 !== 'string') {
-          if (value_wallet_2 === null) {
+      const value_quoteToken_2 = obj["quoteToken"]
+      if (value_quoteToken_2 !== undefined) {
+        json += ",\"quoteToken\":"
+        if (typeof value_quoteToken_2 !== 'string') {
+          if (value_quoteToken_2 === null) {
             json += JSON_STR_EMPTY_STRING
-          } else if (value_wallet_2 instanceof Date) {
-            json += JSON_STR_QUOTE + value_wallet_2.toISOString() + JSON_STR_QUOTE
-          } else if (value_wallet_2 instanceof RegExp) {
-            json += asString(value_wallet_2.source)
+          } else if (value_quoteToken_2 instanceof Date) {
+            json += JSON_STR_QUOTE + value_quoteToken_2.toISOString() + JSON_STR_QUOTE
+          } else if (value_quoteToken_2 instanceof RegExp) {
+            json += asString(value_quoteToken_2.source)
           } else {
-            json += asString(value_wallet_2.toString())
+            json += asString(value_quoteToken_2.toString())
           }
         } else {
-          json += asString(value_wallet_2)
+          json += asString(value_quoteToken_2)
         }
       } else {
-        throw new Error('"wallet" is required!')
+        throw new Error('"quoteToken" is required!')
       }
-      const value_nonce_3 = obj["nonce"]
-      if (value_nonce_3 !== undefined) {
-        json += ",\"nonce\":"
-        if (typeof value_nonce_3 !== 'string') {
-          if (value_nonce_3 === null) {
+      const value_textLength_3 = obj["textLength"]
+      if (value_textLength_3 !== undefined) {
+        json += ",\"textLength\":"
+        json += asNumber(value_textLength_3)
+      } else {
+        throw new Error('"textLength" is required!')
+      }
+      const value_textSha256_4 = obj["textSha256"]
+      if (value_textSha256_4 !== undefined) {
+        json += ",\"textSha256\":"
+        if (typeof value_textSha256_4 !== 'string') {
+          if (value_textSha256_4 === null) {
             json += JSON_STR_EMPTY_STRING
-          } else if (value_nonce_3 instanceof Date) {
-            json += JSON_STR_QUOTE + value_nonce_3.toISOString() + JSON_STR_QUOTE
-          } else if (value_nonce_3 instanceof RegExp) {
-            json += asString(value_nonce_3.source)
+          } else if (value_textSha256_4 instanceof Date) {
+            json += JSON_STR_QUOTE + value_textSha256_4.toISOString() + JSON_STR_QUOTE
+          } else if (value_textSha256_4 instanceof RegExp) {
+            json += asString(value_textSha256_4.source)
           } else {
-            json += asString(value_nonce_3.toString())
+            json += asString(value_textSha256_4.toString())
           }
         } else {
-          json += asString(value_nonce_3)
+          json += asString(value_textSha256_4)
         }
       } else {
-        throw new Error('"nonce" is required!')
+        throw new Error('"textSha256" is required!')
       }
-      const value_issuedAt_4 = obj["issuedAt"]
-      if (value_issuedAt_4 !== undefined) {
+      const value_model_5 = obj["model"]
+      if (value_model_5 !== undefined) {
+        json += ",\"model\":"
+        if (typeof value_model_5 !== 'string') {
+          if (value_model_5 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_model_5 instanceof Date) {
+            json += JSON_STR_QUOTE + value_model_5.toISOString() + JSON_STR_QUOTE
+          } else if (value_model_5 instanceof RegExp) {
+            json += asString(value_model_5.source)
+          } else {
+            json += asString(value_model_5.toString())
+          }
+        } else {
+          json += asString(value_model_5)
+        }
+      } else {
+        throw new Error('"model" is required!')
+      }
+      const value_voice_6 = obj["voice"]
+      if (value_voice_6 !== undefined) {
+        json += ",\"voice\":"
+        if (typeof value_voice_6 !== 'string') {
+          if (value_voice_6 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_voice_6 instanceof Date) {
+            json += JSON_STR_QUOTE + value_voice_6.toISOString() + JSON_STR_QUOTE
+          } else if (value_voice_6 instanceof RegExp) {
+            json += asString(value_voice_6.source)
+          } else {
+            json += asString(value_voice_6.toString())
+          }
+        } else {
+          json += asString(value_voice_6)
+        }
+      } else {
+        throw new Error('"voice" is required!')
+      }
+      const value_speed_7 = obj["speed"]
+      if (value_speed_7 !== undefined) {
+        json += ",\"speed\":"
+        json += asNumber(value_speed_7)
+      } else {
+        throw new Error('"speed" is required!')
+      }
+      const value_amountMicroUsd_8 = obj["amountMicroUsd"]
+      if (value_amountMicroUsd_8 !== undefined) {
+        json += ",\"amountMicroUsd\":"
+        json += asInteger(value_amountMicroUsd_8)
+      } else {
+        throw new Error('"amountMicroUsd" is required!')
+      }
+      const value_amountUsd_9 = obj["amountUsd"]
+      if (value_amountUsd_9 !== undefined) {
+        json += ",\"amountUsd\":"
+        if (typeof value_amountUsd_9 !== 'string') {
+          if (value_amountUsd_9 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_amountUsd_9 instanceof Date) {
+            json += JSON_STR_QUOTE + value_amountUsd_9.toISOString() + JSON_STR_QUOTE
+          } else if (value_amountUsd_9 instanceof RegExp) {
+            json += asString(value_amountUsd_9.source)
+          } else {
+            json += asString(value_amountUsd_9.toString())
+          }
+        } else {
+          json += asString(value_amountUsd_9)
+        }
+      } else {
+        throw new Error('"amountUsd" is required!')
+      }
+      const value_network_10 = obj["network"]
+      if (value_network_10 !== undefined) {
+        json += ",\"network\":"
+        if (typeof value_network_10 !== 'string') {
+          if (value_network_10 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_network_10 instanceof Date) {
+            json += JSON_STR_QUOTE + value_network_10.toISOString() + JSON_STR_QUOTE
+          } else if (value_network_10 instanceof RegExp) {
+            json += asString(value_network_10.source)
+          } else {
+            json += asString(value_network_10.toString())
+          }
+        } else {
+          json += asString(value_network_10)
+        }
+      } else {
+        throw new Error('"network" is required!')
+      }
+      const value_payTo_11 = obj["payTo"]
+      if (value_payTo_11 !== undefined) {
+        json += ",\"payTo\":"
+        if (typeof value_payTo_11 !== 'string') {
+          if (value_payTo_11 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_payTo_11 instanceof Date) {
+            json += JSON_STR_QUOTE + value_payTo_11.toISOString() + JSON_STR_QUOTE
+          } else if (value_payTo_11 instanceof RegExp) {
+            json += asString(value_payTo_11.source)
+          } else {
+            json += asString(value_payTo_11.toString())
+          }
+        } else {
+          json += asString(value_payTo_11)
+        }
+      } else {
+        throw new Error('"payTo" is required!')
+      }
+      const value_issuedAt_12 = obj["issuedAt"]
+      if (value_issuedAt_12 !== undefined) {
         json += ",\"issuedAt\":"
-        if (typeof value_issuedAt_4 !== 'string') {
-          if (value_issuedAt_4 === null) {
+        if (typeof value_issuedAt_12 !== 'string') {
+          if (value_issuedAt_12 === null) {
             json += JSON_STR_EMPTY_STRING
-          } else if (value_issuedAt_4 instanceof Date) {
-            json += JSON_STR_QUOTE + value_issuedAt_4.toISOString() + JSON_STR_QUOTE
-          } else if (value_issuedAt_4 instanceof RegExp) {
-            json += asString(value_issuedAt_4.source)
+          } else if (value_issuedAt_12 instanceof Date) {
+            json += JSON_STR_QUOTE + value_issuedAt_12.toISOString() + JSON_STR_QUOTE
+          } else if (value_issuedAt_12 instanceof RegExp) {
+            json += asString(value_issuedAt_12.source)
           } else {
-            json += asString(value_issuedAt_4.toString())
+            json += asString(value_issuedAt_12.toString())
           }
         } else {
-          json += asString(value_issuedAt_4)
+          json += asString(value_issuedAt_12)
         }
       } else {
         throw new Error('"issuedAt" is required!')
       }
-      const value_expiresAt_5 = obj["expiresAt"]
-      if (value_expiresAt_5 !== undefined) {
+      const value_expiresAt_13 = obj["expiresAt"]
+      if (value_expiresAt_13 !== undefined) {
         json += ",\"expiresAt\":"
-        if (typeof value_expiresAt_5 !== 'string') {
-          if (value_expiresAt_5 === null) {
+        if (typeof value_expiresAt_13 !== 'string') {
+          if (value_expiresAt_13 === null) {
             json += JSON_STR_EMPTY_STRING
-          } else if (value_expiresAt_5 instanceof Date) {
-            json += JSON_STR_QUOTE + value_expiresAt_5.toISOString() + JSON_STR_QUOTE
-          } else if (value_expiresAt_5 instanceof RegExp) {
-            json += asString(value_expiresAt_5.source)
+          } else if (value_expiresAt_13 instanceof Date) {
+            json += JSON_STR_QUOTE + value_expiresAt_13.toISOString() + JSON_STR_QUOTE
+          } else if (value_expiresAt_13 instanceof RegExp) {
+            json += asString(value_expiresAt_13.source)
           } else {
-            json += asString(value_expiresAt_5.toString())
+            json += asString(value_expiresAt_13.toString())
           }
         } else {
-          json += asString(value_expiresAt_5)
+          json += asString(value_expiresAt_13)
         }
       } else {
         throw new Error('"expiresAt" is required!')
       }
-      const value_payloadSha256_6 = obj["payloadSha256"]
-      if (value_payloadSha256_6 !== undefined) {
-        json += ",\"payloadSha256\":"
-        if (typeof value_payloadSha256_6 !== 'string') {
-          if (value_payloadSha256_6 === null) {
+      const value_paymentEndpoint_14 = obj["paymentEndpoint"]
+      if (value_paymentEndpoint_14 !== undefined) {
+        json += ",\"paymentEndpoint\":"
+        if (typeof value_paymentEndpoint_14 !== 'string') {
+          if (value_paymentEndpoint_14 === null) {
             json += JSON_STR_EMPTY_STRING
-          } else if (value_payloadSha256_6 instanceof Date) {
-            json += JSON_STR_QUOTE + value_payloadSha256_6.toISOString() + JSON_STR_QUOTE
-          } else if (value_payloadSha256_6 instanceof RegExp) {
-            json += asString(value_payloadSha256_6.source)
+          } else if (value_paymentEndpoint_14 instanceof Date) {
+            json += JSON_STR_QUOTE + value_paymentEndpoint_14.toISOString() + JSON_STR_QUOTE
+          } else if (value_paymentEndpoint_14 instanceof RegExp) {
+            json += asString(value_paymentEndpoint_14.source)
           } else {
-            json += asString(value_payloadSha256_6.toString())
+            json += asString(value_paymentEndpoint_14.toString())
           }
         } else {
-          json += asString(value_payloadSha256_6)
+          json += asString(value_paymentEndpoint_14)
         }
       } else {
-        throw new Error('"payloadSha256" is required!')
-      }
-      const value_signingMessage_7 = obj["signingMessage"]
-      if (value_signingMessage_7 !== undefined) {
-        json += ",\"signingMessage\":"
-        if (typeof value_signingMessage_7 !== 'string') {
-          if (value_signingMessage_7 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_signingMessage_7 instanceof Date) {
-            json += JSON_STR_QUOTE + value_signingMessage_7.toISOString() + JSON_STR_QUOTE
-          } else if (value_signingMessage_7 instanceof RegExp) {
-            json += asString(value_signingMessage_7.source)
-          } else {
-            json += asString(value_signingMessage_7.toString())
-          }
-        } else {
-          json += asString(value_signingMessage_7)
-        }
-      } else {
-        throw new Error('"signingMessage" is required!')
-      }
-return json + JSON_STR_END_OBJECT
-      }
-    const main = anonymous0
-    return main
-    
-})(null);
-
-const body12 = ((validator) => {
-validator
-serializer
-const {
-  asString,
-  asNumber,
-  asBoolean,
-  asDateTime,
-  asDate,
-  asTime,
-  asUnsafeString,
-  asPlainStringArray
-} = serializer
-const asInteger = serializer.asInteger.bind(serializer)
-    const JSON_STR_BEGIN_OBJECT = '{'
-    const JSON_STR_END_OBJECT = '}'
-    const JSON_STR_BEGIN_ARRAY = '['
-    const JSON_STR_END_ARRAY = ']'
-    const JSON_STR_COMMA = ','
-    const JSON_STR_COLONS = ':'
-    const JSON_STR_QUOTE = '"'
-    const JSON_STR_EMPTY_OBJECT = JSON_STR_BEGIN_OBJECT + JSON_STR_END_OBJECT
-    const JSON_STR_EMPTY_ARRAY = JSON_STR_BEGIN_ARRAY + JSON_STR_END_ARRAY
-    const JSON_STR_EMPTY_STRING = JSON_STR_QUOTE + JSON_STR_QUOTE
-    const JSON_STR_NULL = 'null'
-      // "#"
-      function anonymous0 (input) {
-        const obj = (input && typeof input.toJSON === 'function')
-    ? input.toJSON()
-    : input
-        if (obj === null) return JSON_STR_EMPTY_OBJECT
-        let json = ''
-      const value_feedbackId_1 = obj["feedbackId"]
-      if (value_feedbackId_1 !== undefined) {
-        json += "{\"feedbackId\":"
-        if (typeof value_feedbackId_1 !== 'string') {
-          if (value_feedbackId_1 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_feedbackId_1 instanceof Date) {
-            json += JSON_STR_QUOTE + value_feedbackId_1.toISOString() + JSON_STR_QUOTE
-          } else if (value_feedbackId_1 instanceof RegExp) {
-            json += asString(value_feedbackId_1.source)
-          } else {
-            json += asString(value_feedbackId_1.toString())
-          }
-        } else {
-          json += asString(value_feedbackId_1)
-        }
-      } else {
-        throw new Error('"feedbackId" is required!')
-      }
-      const value_receivedAt_2 = obj["receivedAt"]
-      if (value_receivedAt_2 !== undefined) {
-        json += ",\"receivedAt\":"
-        if (typeof value_receivedAt_2 !== 'string') {
-          if (value_receivedAt_2 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_receivedAt_2 instanceof Date) {
-            json += JSON_STR_QUOTE + value_receivedAt_2.toISOString() + JSON_STR_QUOTE
-          } else if (value_receivedAt_2 instanceof RegExp) {
-            json += asString(value_receivedAt_2.source)
-          } else {
-            json += asString(value_receivedAt_2.toString())
-          }
-        } else {
-          json += asString(value_receivedAt_2)
-        }
-      } else {
-        throw new Error('"receivedAt" is required!')
-      }
-      const value_notification_3 = obj["notification"]
-      if (value_notification_3 !== undefined) {
-        json += ",\"notification\":"
-        if (typeof value_notification_3 !== 'string') {
-          if (value_notification_3 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_notification_3 instanceof Date) {
-            json += JSON_STR_QUOTE + value_notification_3.toISOString() + JSON_STR_QUOTE
-          } else if (value_notification_3 instanceof RegExp) {
-            json += asString(value_notification_3.source)
-          } else {
-            json += asString(value_notification_3.toString())
-          }
-        } else {
-          json += asString(value_notification_3)
-        }
-      } else {
-        throw new Error('"notification" is required!')
+        throw new Error('"paymentEndpoint" is required!')
       }
 return json + JSON_STR_END_OBJECT
       }
@@ -2642,31 +4442,51 @@ export const getGuide500 = body2;
 export const getContract200 = body4;
 export const getContract429 = body2;
 export const getContract500 = body2;
-export const listModels200 = body5;
+export const getServiceMetadata200 = body5;
+export const getServiceMetadata429 = body2;
+export const getServiceMetadata500 = body2;
+export const getServiceMetadata503 = body2;
+export const createFeedbackChallenge200 = body6;
+export const createFeedbackChallenge400 = body2;
+export const createFeedbackChallenge413 = body2;
+export const createFeedbackChallenge415 = body2;
+export const createFeedbackChallenge429 = body2;
+export const createFeedbackChallenge500 = body2;
+export const createFeedbackChallenge503 = body2;
+export const submitFeedback201 = body7;
+export const submitFeedback400 = body2;
+export const submitFeedback401 = body2;
+export const submitFeedback409 = body2;
+export const submitFeedback413 = body2;
+export const submitFeedback415 = body2;
+export const submitFeedback429 = body2;
+export const submitFeedback500 = body2;
+export const submitFeedback503 = body2;
+export const listModels200 = body8;
 export const listModels429 = body2;
 export const listModels500 = body2;
-export const listVoices200 = body6;
+export const listVoices200 = body9;
 export const listVoices400 = body2;
 export const listVoices429 = body2;
 export const listVoices500 = body2;
-export const getSpeech202 = body7;
+export const getSpeech202 = body10;
 export const getSpeech400 = body2;
-export const getSpeech402 = body8;
+export const getSpeech402 = body11;
 export const getSpeech413 = body2;
 export const getSpeech429 = body2;
 export const getSpeech500 = body2;
 export const getSpeech502 = body2;
 export const getSpeech503 = body2;
-export const createSpeech202 = body7;
+export const createSpeech202 = body10;
 export const createSpeech400 = body2;
-export const createSpeech402 = body8;
+export const createSpeech402 = body11;
 export const createSpeech413 = body2;
 export const createSpeech415 = body2;
 export const createSpeech429 = body2;
 export const createSpeech500 = body2;
 export const createSpeech502 = body2;
 export const createSpeech503 = body2;
-export const getJob200 = body7;
+export const getJob200 = body10;
 export const getJob404 = body2;
 export const getJob429 = body2;
 export const getJob500 = body2;
@@ -2690,30 +4510,40 @@ export const startTopUp500 = body2;
 export const startTopUp502 = body2;
 export const startTopUp503 = body2;
 export const completeTopUp429 = body2;
-export const getTopUpStatus200 = body9;
+export const getTopUpStatus200 = body12;
 export const getTopUpStatus400 = body2;
-export const getTopUpStatus404 = body9;
+export const getTopUpStatus404 = body12;
 export const getTopUpStatus429 = body2;
 export const getTopUpStatus500 = body2;
 export const getTopUpStatus503 = body2;
-export const getCredits200 = body10;
+export const getCredits200 = body13;
 export const getCredits404 = body2;
 export const getCredits429 = body2;
 export const getCredits500 = body2;
 export const getCredits503 = body2;
-export const createFeedbackChallenge200 = body11;
-export const createFeedbackChallenge400 = body2;
-export const createFeedbackChallenge413 = body2;
-export const createFeedbackChallenge415 = body2;
-export const createFeedbackChallenge429 = body2;
-export const createFeedbackChallenge500 = body2;
-export const createFeedbackChallenge503 = body2;
-export const submitFeedback201 = body12;
-export const submitFeedback400 = body2;
-export const submitFeedback401 = body2;
-export const submitFeedback409 = body2;
-export const submitFeedback413 = body2;
-export const submitFeedback415 = body2;
-export const submitFeedback429 = body2;
-export const submitFeedback500 = body2;
-export const submitFeedback503 = body2;
+export const createQuote200 = body14;
+export const createQuote400 = body2;
+export const createQuote413 = body2;
+export const createQuote415 = body2;
+export const createQuote429 = body2;
+export const createQuote500 = body2;
+export const createQuote503 = body2;
+export const getX402Speech400 = body2;
+export const getX402Speech401 = body2;
+export const getX402Speech402 = body2;
+export const getX402Speech409 = body2;
+export const getX402Speech413 = body2;
+export const getX402Speech429 = body2;
+export const getX402Speech500 = body2;
+export const getX402Speech502 = body2;
+export const getX402Speech503 = body2;
+export const createX402Speech400 = body2;
+export const createX402Speech401 = body2;
+export const createX402Speech402 = body2;
+export const createX402Speech409 = body2;
+export const createX402Speech413 = body2;
+export const createX402Speech415 = body2;
+export const createX402Speech429 = body2;
+export const createX402Speech500 = body2;
+export const createX402Speech502 = body2;
+export const createX402Speech503 = body2;

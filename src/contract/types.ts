@@ -59,6 +59,66 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/.well-known/x402-service-metadata": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Signed metadata of payment, prices and keys
+         * @description Verify it under a key that was pinned out of band before any network or payee is trusted; never start trust from a payment challenge. The signature covers the canonical JSON (RFC 8785) of `payload`.
+         */
+        get: operations["getServiceMetadata"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/feedback/challenge": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Get the message to sign for a piece of feedback
+         * @description The first of two steps. The challenge is bound to the wallet and to the feedback, and can be used once until `expiresAt`. Sign `signingMessage` exactly as it is (EIP-191 `personal_sign`) and send the same feedback to POST /feedback. Nothing is stored by this step.
+         */
+        post: operations["createFeedbackChallenge"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/feedback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send signed feedback
+         * @description The second step. `wallet`, `message`, `category` and `details` are those that the challenge was made for; the wallet's letter case and the order of the members of `details` do not matter. What is stored is kept, whatever becomes of the mail about it. A challenge is used up only by feedback that is stored. The checks come in this order: the challenge is genuine, the feedback is the one it was made for, the wallet signed it, the challenge was not used, it has not expired, the wallet has sent fewer than 5 within the last 24 hours.
+         */
+        post: operations["submitFeedback"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/tts/models": {
         parameters: {
             query?: never;
@@ -229,7 +289,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/feedback/challenge": {
+    "/x402/tts/quote": {
         parameters: {
             query?: never;
             header?: never;
@@ -239,30 +299,34 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Get the message to sign for a piece of feedback
-         * @description The first of two steps. The challenge is bound to the wallet and to the feedback, and can be used once until `expiresAt`. Sign `signingMessage` exactly as it is (EIP-191 `personal_sign`) and send the same feedback to POST /feedback. Nothing is stored by this step.
+         * Price a text without sending it
+         * @description Binds length and digest of the text, model, voice, speed, price, network and payee in a signed token that is honoured as issued until it expires. Whether the digest belongs to a text of that length is checked when the text is sent with the payment.
          */
-        post: operations["createFeedbackChallenge"];
+        post: operations["createQuote"];
         delete?: never;
         options?: never;
         head?: never;
         patch?: never;
         trace?: never;
     };
-    "/feedback": {
+    "/x402/tts": {
         parameters: {
             query?: never;
             header?: never;
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * Speak a text given in the query, paid in USDC
+         * @description Responses and payment are those of POST /x402/tts. A challenge that was got by GET is paid by GET. HEAD is not served, since a GET is charged.
+         */
+        get: operations["getX402Speech"];
         put?: never;
         /**
-         * Send signed feedback
-         * @description The second step. `wallet`, `message`, `category` and `details` are those that the challenge was made for; the wallet's letter case and the order of the members of `details` do not matter. What is stored is kept, whatever becomes of the mail about it. A challenge is used up only by feedback that is stored. The checks come in this order: the challenge is genuine, the feedback is the one it was made for, the wallet signed it, the challenge was not used, it has not expired, the wallet has sent fewer than 5 within the last 24 hours.
+         * Speak a text, paid in USDC
+         * @description Without payment the answer is a 402 with the challenge in PAYMENT-REQUIRED. The paid request repeats method, URL and body and carries `payment-signature`. It is settled once the audio exists, and an exact repetition within 86400 seconds gets the same audio and receipt again. Payments are final. With a quote, `{quoteToken}` alone gets the challenge, and `{quoteToken, text}` is sent with the payment.
          */
-        post: operations["submitFeedback"];
+        post: operations["createX402Speech"];
         delete?: never;
         options?: never;
         head?: never;
@@ -450,62 +514,6 @@ export interface components {
                 audio: string | null;
             };
         };
-        CreditAccount: {
-            /** @example 3b241101-e2bb-4255-8caf-4136c566a962 */
-            accountId: string;
-            balanceMicroUsd: components["schemas"]["MicroUsd"];
-            balanceUsd: components["schemas"]["Usd"];
-            /** @enum {string} */
-            currency: "USD";
-        };
-        TopUpStatus: {
-            accountId: string;
-            balanceMicroUsd: components["schemas"]["MicroUsd"];
-            balanceUsd: components["schemas"]["Usd"];
-            /** @enum {string} */
-            currency: "USD";
-            /** @enum {string} */
-            status: "active" | "not_found";
-            links?: {
-                /** Format: uri */
-                credits: string;
-            };
-        };
-        CreditRequired: {
-            /**
-             * Format: uri
-             * @description Names the kind of problem.
-             */
-            type: string;
-            /**
-             * @description Cents to add so that this request can be paid, at least the smallest top-up.
-             * @example 500
-             */
-            amount: string;
-            /** @enum {string} */
-            currency: "usd";
-            /**
-             * Format: uri
-             * @example http://127.0.0.1:8080/top-up?amount=500
-             */
-            topUpUrl: string;
-            /** @description How the account is named in a request. */
-            creditAccount: {
-                /** @enum {string} */
-                in: "header";
-                /** @enum {string} */
-                name: "x-credit-account";
-                /** @enum {integer} */
-                maxLength: 128;
-                description: string;
-            };
-            error: {
-                /** @enum {string} */
-                code: "PAYMENT_REQUIRED";
-                message: string;
-                details: JsonObject | null;
-            };
-        };
         /**
          * @description EVM address. Its letter case does not matter.
          * @example 0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266
@@ -593,6 +601,275 @@ export interface components {
              * @enum {string}
              */
             notification: "queued" | "not_configured";
+        };
+        CreditAccount: {
+            /** @example 3b241101-e2bb-4255-8caf-4136c566a962 */
+            accountId: string;
+            balanceMicroUsd: components["schemas"]["MicroUsd"];
+            balanceUsd: components["schemas"]["Usd"];
+            /** @enum {string} */
+            currency: "USD";
+        };
+        TopUpStatus: {
+            accountId: string;
+            balanceMicroUsd: components["schemas"]["MicroUsd"];
+            balanceUsd: components["schemas"]["Usd"];
+            /** @enum {string} */
+            currency: "USD";
+            /** @enum {string} */
+            status: "active" | "not_found";
+            links?: {
+                /** Format: uri */
+                credits: string;
+            };
+        };
+        CreditRequired: {
+            /**
+             * Format: uri
+             * @description Names the kind of problem.
+             */
+            type: string;
+            /**
+             * @description Cents to add so that this request can be paid, at least the smallest top-up.
+             * @example 500
+             */
+            amount: string;
+            /** @enum {string} */
+            currency: "usd";
+            /**
+             * Format: uri
+             * @example http://127.0.0.1:8080/top-up?amount=500
+             */
+            topUpUrl: string;
+            /** @description How the account is named in a request. */
+            creditAccount: {
+                /** @enum {string} */
+                in: "header";
+                /** @enum {string} */
+                name: "x-credit-account";
+                /** @enum {integer} */
+                maxLength: 128;
+                description: string;
+            };
+            error: {
+                /** @enum {string} */
+                code: "PAYMENT_REQUIRED";
+                message: string;
+                details: JsonObject | null;
+            };
+        };
+        /** @description The text itself, or a quote with the text it was made for. */
+        X402TtsRequest: components["schemas"]["QuotedTtsRequest"] | (components["schemas"]["TtsRequest"] & unknown);
+        QuotedTtsRequest: {
+            /** @description Token from POST /x402/tts/quote. */
+            quoteToken: string;
+            /** @description The quoted text. Omit it to get the challenge, send it with the payment. The SHA-256 of its trimmed UTF-8 must be the quoted one. */
+            text?: string;
+            model?: components["schemas"]["ModelId"];
+            voice?: components["schemas"]["VoiceId"];
+            speed?: components["schemas"]["Speed"];
+        };
+        QuoteRequest: {
+            /**
+             * @description Characters of the trimmed text, from 1 to the selected model's maxInputCharacters.
+             * @example 11
+             */
+            textLength: number;
+            /** @description SHA-256 of the trimmed text's UTF-8, in hexadecimal. */
+            textSha256: string;
+            model?: components["schemas"]["ModelId"];
+            voice?: components["schemas"]["VoiceId"];
+            speed?: components["schemas"]["Speed"];
+        };
+        Quote: {
+            /** Format: uuid */
+            quoteId: string;
+            quoteToken: string;
+            /** @example 11 */
+            textLength: number;
+            textSha256: string;
+            /** @example provider-a/tts-1 */
+            model: string;
+            /** @example provider-a_alloy */
+            voice: string;
+            /** @example 1 */
+            speed: number;
+            /**
+             * Format: int64
+             * @example 198
+             */
+            amountMicroUsd: bigint;
+            amountUsd: components["schemas"]["Usd"];
+            /** @example eip155:8453 */
+            network: string;
+            payTo: components["schemas"]["EvmAddress"];
+            /** Format: date-time */
+            issuedAt: string;
+            /**
+             * Format: date-time
+             * @description The quote is refused from this moment on.
+             */
+            expiresAt: string;
+            /** @enum {string} */
+            paymentEndpoint: "/x402/tts";
+        };
+        /** @example 0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913 */
+        EvmAddress: string;
+        /** @enum {string} */
+        RotationStatus: "current" | "next" | "retiring";
+        SignedServiceMetadata: {
+            payload: components["schemas"]["ServiceMetadata"];
+            signature: {
+                /** @enum {string} */
+                algorithm: "ES256";
+                keyId: string;
+                /** @enum {string} */
+                encoding: "base64url-ieee-p1363";
+                value: string;
+            };
+        };
+        ServiceMetadata: {
+            /** @enum {string} */
+            schemaVersion: "1";
+            service: {
+                name: string;
+                /** Format: uri */
+                origin: string;
+                /** Format: uri */
+                metadataUrl: string;
+            };
+            protocol: {
+                /** @enum {string} */
+                name: "x402";
+                /** @enum {integer} */
+                version: 2;
+                /** @enum {string} */
+                scheme: "exact";
+            };
+            payment: {
+                /** @example eip155:8453 */
+                network: string;
+                asset: {
+                    address: components["schemas"]["EvmAddress"];
+                    /** @example USDC */
+                    symbol: string;
+                    /** @example USD Coin */
+                    name: string;
+                    /** @example 6 */
+                    decimals: number;
+                };
+                payees: {
+                    address: components["schemas"]["EvmAddress"];
+                    status: components["schemas"]["RotationStatus"];
+                    /** Format: date-time */
+                    validFrom: string;
+                    /** Format: date-time */
+                    validUntil: string | null;
+                }[];
+            };
+            pricing: {
+                /** @enum {string} */
+                currency: "USD";
+                models: {
+                    /** @example provider-a/tts-1 */
+                    id: string;
+                    /** @example provider-a */
+                    provider: string;
+                    /** @enum {string} */
+                    billingUnit: "character";
+                    /** @example 0.000018 */
+                    ratePerCharacterUsd: string;
+                    /** @example 4096 */
+                    maxCharactersPerRequest: number;
+                    maxChargeUsd: components["schemas"]["Usd"];
+                }[];
+                /** Format: uri */
+                quoteEndpoint: string;
+            };
+            validity: {
+                /** Format: date-time */
+                issuedAt: string;
+                /** Format: date-time */
+                validFrom: string;
+                /** Format: date-time */
+                validUntil: string;
+            };
+            trust: {
+                keys: {
+                    keyId: string;
+                    /** @enum {string} */
+                    algorithm: "ES256";
+                    status: components["schemas"]["RotationStatus"];
+                    publicKeyJwk: {
+                        /** @enum {string} */
+                        kty: "EC";
+                        /** @enum {string} */
+                        crv: "P-256";
+                        x: string;
+                        y: string;
+                        /** @enum {string} */
+                        alg: "ES256";
+                        key_ops: "verify"[];
+                        /** @enum {boolean} */
+                        ext: true;
+                        kid?: string;
+                    };
+                    /** Format: date-time */
+                    validFrom: string;
+                    /** Format: date-time */
+                    validUntil: string | null;
+                }[];
+                rotationRule: string;
+                bootstrapRule: string;
+            };
+            recovery: {
+                /** @enum {boolean} */
+                paymentIdentifierRequired: true;
+                /** @example 86400 */
+                replayWindowSeconds: number;
+                /** @enum {boolean} */
+                chargesFinal: true;
+                /** @enum {string} */
+                refunds: "none";
+                /** @enum {string} */
+                unknownOutcomeCode: "PAYMENT_OUTCOME_UNKNOWN";
+                /** @enum {boolean} */
+                automaticRetryOnUnknownOutcome: false;
+            };
+            prepaid: {
+                /** @enum {boolean} */
+                supported: true;
+                /** Format: uri */
+                depositEndpoint: string;
+                balanceEndpoint: string;
+                /** @enum {string} */
+                accountIdentity: "payer_evm_address";
+                authentication: {
+                    /** @enum {string} */
+                    scheme: "eip712";
+                    /** @enum {string} */
+                    primaryType: "PrepaidRequest";
+                    /** @example speechgate-Prepaid */
+                    domainName: string;
+                    /** @enum {string} */
+                    domainVersion: "1";
+                    /** @example 8453 */
+                    chainId: number;
+                    headers: string[];
+                    /** @example 120 */
+                    signatureTtlSeconds: number;
+                    /** @enum {boolean} */
+                    smartAccountSignaturesSupported: false;
+                };
+                /** @example 100000 */
+                minDepositMicroUsd: number;
+                /** @example 100000000 */
+                maxDepositMicroUsd: number;
+                /** @enum {boolean} */
+                withdrawable: false;
+                /** @enum {boolean} */
+                settlementPerRequest: false;
+            };
         };
         /** @enum {string} */
         ErrorCode: "CONFIG_ERROR" | "INVALID_JSON" | "INVALID_REQUEST" | "UNKNOWN_TTS_MODEL" | "INVALID_VOICE" | "INVALID_SPEED" | "TEXT_TOO_LONG" | "TTS_PROVIDER_NOT_CONFIGURED" | "INVALID_PAYMENT_PAYLOAD" | "INVALID_QUOTE" | "QUOTE_EXPIRED" | "QUOTE_BODY_MISMATCH" | "UNSUPPORTED_CONTENT_TYPE" | "PAYMENT_REQUIRED" | "PAYMENT_ERROR" | "PAYMENT_IDENTIFIER_CONFLICT" | "PAYMENT_REPLAY_PENDING" | "PAYMENT_OUTCOME_UNKNOWN" | "REPLAY_CACHE_UNAVAILABLE" | "RATE_LIMITED" | "FEEDBACK_CHALLENGE_INVALID" | "FEEDBACK_CHALLENGE_EXPIRED" | "FEEDBACK_PAYLOAD_MISMATCH" | "FEEDBACK_SIGNATURE_INVALID" | "FEEDBACK_CHALLENGE_REPLAYED" | "FEEDBACK_RATE_LIMITED" | "REQUEST_TOO_LARGE" | "NOT_FOUND" | "UNAUTHORIZED" | "JOB_NOT_READY" | "AUDIO_NOT_STORED" | "TTS_UPSTREAM_ERROR" | "TTS_UNAVAILABLE" | "INTERNAL_ERROR" | "PREPAID_NONCE_REPLAYED";
@@ -695,12 +972,6 @@ export interface components {
                 code?: "TTS_UNAVAILABLE" | "TTS_PROVIDER_NOT_CONFIGURED" | "CONFIG_ERROR";
             };
         };
-        ConfigError: components["schemas"]["StructuredError"] & {
-            error?: {
-                /** @enum {string} */
-                code?: "CONFIG_ERROR";
-            };
-        };
         InvalidFeedbackError: components["schemas"]["StructuredError"] & {
             error?: {
                 /** @enum {string} */
@@ -729,6 +1000,42 @@ export interface components {
             error?: {
                 /** @enum {string} */
                 code?: "RATE_LIMITED" | "FEEDBACK_RATE_LIMITED";
+            };
+        };
+        ConfigError: components["schemas"]["StructuredError"] & {
+            error?: {
+                /** @enum {string} */
+                code?: "CONFIG_ERROR";
+            };
+        };
+        InvalidQuoteRequestError: components["schemas"]["StructuredError"] & {
+            error?: {
+                /** @enum {string} */
+                code?: "INVALID_JSON" | "INVALID_REQUEST" | "UNKNOWN_TTS_MODEL" | "INVALID_VOICE" | "INVALID_SPEED" | "TEXT_TOO_LONG";
+            };
+        };
+        InvalidX402RequestError: components["schemas"]["StructuredError"] & {
+            error?: {
+                /** @enum {string} */
+                code?: "INVALID_JSON" | "INVALID_REQUEST" | "UNKNOWN_TTS_MODEL" | "INVALID_VOICE" | "INVALID_SPEED" | "INVALID_PAYMENT_PAYLOAD" | "INVALID_QUOTE" | "QUOTE_EXPIRED" | "QUOTE_BODY_MISMATCH";
+            };
+        };
+        PaymentRequiredError: components["schemas"]["StructuredError"] & {
+            error?: {
+                /** @enum {string} */
+                code?: "PAYMENT_REQUIRED";
+            };
+        };
+        X402ConflictError: components["schemas"]["StructuredError"] & {
+            error?: {
+                /** @enum {string} */
+                code?: "PAYMENT_IDENTIFIER_CONFLICT" | "PAYMENT_REPLAY_PENDING" | "PAYMENT_OUTCOME_UNKNOWN" | "PREPAID_NONCE_REPLAYED";
+            };
+        };
+        X402UnavailableError: components["schemas"]["StructuredError"] & {
+            error?: {
+                /** @enum {string} */
+                code?: "TTS_UNAVAILABLE" | "TTS_PROVIDER_NOT_CONFIGURED" | "CONFIG_ERROR" | "REPLAY_CACHE_UNAVAILABLE";
             };
         };
     };
@@ -788,6 +1095,128 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["CreditRequired"];
+            };
+        };
+        /** @description The audio, paid for. */
+        X402Speech: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "cache-control": components["headers"]["CacheControl"];
+                "PAYMENT-RESPONSE": components["headers"]["PaymentResponse"];
+                "x-payment-identifier": components["headers"]["PaymentIdentifier"];
+                "x-idempotent-replay": components["headers"]["IdempotentReplay"];
+                "x-x402-balance": components["headers"]["PrepaidBalance"];
+                "x-x402-charged": components["headers"]["PrepaidCharged"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                [name: string]: unknown;
+            };
+            content: {
+                "audio/mpeg": Uint8Array;
+            };
+        };
+        /** @description The request, its payment payload or its quote breaks a rule; `details` names the field and the rule. Nothing was verified, settled or synthesised. */
+        InvalidX402Request: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["InvalidX402RequestError"];
+            };
+        };
+        /** @description The prepaid signature was not made by the account for this request. Nothing was charged. */
+        PrepaidUnauthorized: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["UnauthorizedError"];
+            };
+        };
+        /** @description Payment is required, or the payment was refused; the challenge's `error` says why. The challenge is in PAYMENT-REQUIRED and in the error's details. A prepaid balance that is too small is answered without a challenge. */
+        X402PaymentRequired: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "cache-control": components["headers"]["NoStore"];
+                "PAYMENT-REQUIRED": components["headers"]["PaymentRequired"];
+                "x-x402-balance": components["headers"]["PrepaidBalance"];
+                "x-x402-charged": components["headers"]["PrepaidCharged"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["PaymentRequiredError"];
+            };
+        };
+        /** @description PAYMENT_IDENTIFIER_CONFLICT: the identifier, or the authorization, belongs to another request. PAYMENT_REPLAY_PENDING: the first request with this payment is still running; repeat it later. PAYMENT_OUTCOME_UNKNOWN: whether the payment was settled is not known yet; repeating the identical request gets the audio once the chain has told. Make no new payment without the user's approval. PREPAID_NONCE_REPLAYED: the prepaid nonce was spent before. */
+        X402Conflict: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "x-x402-balance": components["headers"]["PrepaidBalance"];
+                "x-x402-charged": components["headers"]["PrepaidCharged"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["X402ConflictError"];
+            };
+        };
+        /** @description TTS_UPSTREAM_ERROR: the speech provider failed. PAYMENT_ERROR: the payment service or the chain can't be reached, or answers nonsense. Nothing was settled or charged. */
+        X402Failed: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "x-x402-balance": components["headers"]["PrepaidBalance"];
+                "x-x402-charged": components["headers"]["PrepaidCharged"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["SpeechFailedError"];
+            };
+        };
+        /** @description A part that the request needs is not set up, too slow or not reachable, or the audio of a paid request can't be stored or read now. Nothing was settled or charged by this request. */
+        X402Unavailable: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "Retry-After": components["headers"]["OptionalRetryAfter"];
+                "x-x402-balance": components["headers"]["PrepaidBalance"];
+                "x-x402-charged": components["headers"]["PrepaidCharged"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["X402UnavailableError"];
             };
         };
         /** @description The request breaks a rule; `details` names the field and the rule. */
@@ -942,16 +1371,6 @@ export interface components {
                 "application/json": components["schemas"]["SpeechUnavailableError"];
             };
         };
-        /** @description A part that this operation needs is not set up or not reachable; `details` tells how to repair it. */
-        NotConfigured: {
-            headers: {
-                "x-trace-id": components["headers"]["TraceId"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/json": components["schemas"]["ConfigError"];
-            };
-        };
         /** @description Too many requests from this address (RATE_LIMITED), or the wallet has sent 5 pieces of feedback within the last 24 hours (FEEDBACK_RATE_LIMITED); then the challenge stays usable until it expires. */
         FeedbackRateLimited: {
             headers: {
@@ -998,6 +1417,16 @@ export interface components {
                 "application/json": components["schemas"]["ConfigError"];
             };
         };
+        /** @description A part that this operation needs is not set up or not reachable; `details` tells how to repair it. */
+        NotConfigured: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["ConfigError"];
+            };
+        };
     };
     parameters: {
         /** @description The text, 1 to 1500 characters after trimming. Send longer texts with POST. */
@@ -1012,6 +1441,18 @@ export interface components {
         JobId: string;
         /** @description Bearer id of the account to debit. Whoever knows it can spend the balance. */
         CreditAccount: string;
+        /** @description Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. `accepted` is the chosen entry of the challenge's `accepts`, unmodified; `extensions` holds the required Payment Identifier, 16 to 128 characters of `A-Z a-z 0-9 _ -`. Can't be combined with the x-x402 headers. */
+        PaymentSignature: string;
+        /** @description EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
+        PrepaidAccount: string;
+        /** @description Unique for each request, 1 to 128 visible ASCII characters. */
+        PrepaidNonce: string;
+        /** @description Unix seconds at which the signature expires, at most 120 from now. */
+        PrepaidExpiry: string;
+        /** @description The most that may be spent, in micro-USD. */
+        PrepaidMaxAmount: string;
+        /** @description EIP-712 signature of the PrepaidRequest by the account. */
+        PrepaidSignature: string;
     };
     requestBodies: never;
     headers: {
@@ -1023,6 +1464,20 @@ export interface components {
         CreditAccount: string;
         /** @description What remains in the account, in whole micro-USD. */
         CreditBalance: bigint;
+        /** @description A challenge is never stored. */
+        NoStore: "no-store";
+        /** @description Base64 of the x402 version 2 challenge: amount in atomic USDC units, asset, network, payTo and the required extensions. Absent on a refused prepaid request. */
+        PaymentRequired: string;
+        /** @description Base64 of the x402 settlement receipt. Direct payment only. */
+        PaymentResponse: string;
+        /** @description The payment's identifier. Direct payment only. */
+        PaymentIdentifier: string;
+        /** @description True when an earlier answer is repeated. Direct payment only. */
+        IdempotentReplay: boolean;
+        /** @description What remains in the prepaid balance, in whole micro-USD. Prepaid requests only. */
+        PrepaidBalance: bigint;
+        /** @description What this request retained of the prepaid balance, in whole micro-USD; 0 when nothing was charged or the debit was restored. Prepaid requests only. */
+        PrepaidCharged: bigint;
         /** @description Whole seconds to wait. */
         RetryAfter: number;
         /** @description The audio is meant to be played in place; the file name is for those who save it. */
@@ -1063,9 +1518,6 @@ export type TtsModel = components['schemas']['TtsModel'];
 export type TtsModelsResponse = components['schemas']['TtsModelsResponse'];
 export type TtsRequest = components['schemas']['TtsRequest'];
 export type TtsJob = components['schemas']['TtsJob'];
-export type CreditAccount = components['schemas']['CreditAccount'];
-export type TopUpStatus = components['schemas']['TopUpStatus'];
-export type CreditRequired = components['schemas']['CreditRequired'];
 export type WalletAddress = components['schemas']['WalletAddress'];
 export type FeedbackMessage = components['schemas']['FeedbackMessage'];
 export type FeedbackCategory = components['schemas']['FeedbackCategory'];
@@ -1074,6 +1526,17 @@ export type FeedbackChallengeRequest = components['schemas']['FeedbackChallengeR
 export type FeedbackChallenge = components['schemas']['FeedbackChallenge'];
 export type FeedbackSubmission = components['schemas']['FeedbackSubmission'];
 export type FeedbackReceipt = components['schemas']['FeedbackReceipt'];
+export type CreditAccount = components['schemas']['CreditAccount'];
+export type TopUpStatus = components['schemas']['TopUpStatus'];
+export type CreditRequired = components['schemas']['CreditRequired'];
+export type X402TtsRequest = components['schemas']['X402TtsRequest'];
+export type QuotedTtsRequest = components['schemas']['QuotedTtsRequest'];
+export type QuoteRequest = components['schemas']['QuoteRequest'];
+export type Quote = components['schemas']['Quote'];
+export type EvmAddress = components['schemas']['EvmAddress'];
+export type RotationStatus = components['schemas']['RotationStatus'];
+export type SignedServiceMetadata = components['schemas']['SignedServiceMetadata'];
+export type ServiceMetadata = components['schemas']['ServiceMetadata'];
 export type ErrorCode = components['schemas']['ErrorCode'];
 export type StructuredError = components['schemas']['StructuredError'];
 export type InvalidRequestError = components['schemas']['InvalidRequestError'];
@@ -1091,15 +1554,27 @@ export type InternalError = components['schemas']['InternalError'];
 export type PaymentError = components['schemas']['PaymentError'];
 export type SpeechFailedError = components['schemas']['SpeechFailedError'];
 export type SpeechUnavailableError = components['schemas']['SpeechUnavailableError'];
-export type ConfigError = components['schemas']['ConfigError'];
 export type InvalidFeedbackError = components['schemas']['InvalidFeedbackError'];
 export type FeedbackRefusedError = components['schemas']['FeedbackRefusedError'];
 export type FeedbackSignatureError = components['schemas']['FeedbackSignatureError'];
 export type FeedbackReplayedError = components['schemas']['FeedbackReplayedError'];
 export type FeedbackRateLimitedError = components['schemas']['FeedbackRateLimitedError'];
+export type ConfigError = components['schemas']['ConfigError'];
+export type InvalidQuoteRequestError = components['schemas']['InvalidQuoteRequestError'];
+export type InvalidX402RequestError = components['schemas']['InvalidX402RequestError'];
+export type PaymentRequiredError = components['schemas']['PaymentRequiredError'];
+export type X402ConflictError = components['schemas']['X402ConflictError'];
+export type X402UnavailableError = components['schemas']['X402UnavailableError'];
 export type ResponseSpeech = components['responses']['Speech'];
 export type ResponseJobAccepted = components['responses']['JobAccepted'];
 export type ResponseCreditRequired = components['responses']['CreditRequired'];
+export type ResponseX402Speech = components['responses']['X402Speech'];
+export type ResponseInvalidX402Request = components['responses']['InvalidX402Request'];
+export type ResponsePrepaidUnauthorized = components['responses']['PrepaidUnauthorized'];
+export type ResponseX402PaymentRequired = components['responses']['X402PaymentRequired'];
+export type ResponseX402Conflict = components['responses']['X402Conflict'];
+export type ResponseX402Failed = components['responses']['X402Failed'];
+export type ResponseX402Unavailable = components['responses']['X402Unavailable'];
 export type ResponseInvalidRequest = components['responses']['InvalidRequest'];
 export type ResponseInvalidSpeechRequest = components['responses']['InvalidSpeechRequest'];
 export type ResponseNotFound = components['responses']['NotFound'];
@@ -1112,20 +1587,33 @@ export type ResponseInternalError = components['responses']['InternalError'];
 export type ResponseSpeechInternalError = components['responses']['SpeechInternalError'];
 export type ResponseSpeechFailed = components['responses']['SpeechFailed'];
 export type ResponseSpeechUnavailable = components['responses']['SpeechUnavailable'];
-export type ResponseNotConfigured = components['responses']['NotConfigured'];
 export type ResponseFeedbackRateLimited = components['responses']['FeedbackRateLimited'];
 export type ResponseFeedbackInternalError = components['responses']['FeedbackInternalError'];
 export type ResponseFeedbackUnavailable = components['responses']['FeedbackUnavailable'];
+export type ResponseNotConfigured = components['responses']['NotConfigured'];
 export type ParameterText = components['parameters']['Text'];
 export type ParameterAsync = components['parameters']['Async'];
 export type ParameterStoreAudio = components['parameters']['StoreAudio'];
 export type ParameterIdempotencyKey = components['parameters']['IdempotencyKey'];
 export type ParameterJobId = components['parameters']['JobId'];
 export type ParameterCreditAccount = components['parameters']['CreditAccount'];
+export type ParameterPaymentSignature = components['parameters']['PaymentSignature'];
+export type ParameterPrepaidAccount = components['parameters']['PrepaidAccount'];
+export type ParameterPrepaidNonce = components['parameters']['PrepaidNonce'];
+export type ParameterPrepaidExpiry = components['parameters']['PrepaidExpiry'];
+export type ParameterPrepaidMaxAmount = components['parameters']['PrepaidMaxAmount'];
+export type ParameterPrepaidSignature = components['parameters']['PrepaidSignature'];
 export type HeaderTraceId = components['headers']['TraceId'];
 export type HeaderCacheControl = components['headers']['CacheControl'];
 export type HeaderCreditAccount = components['headers']['CreditAccount'];
 export type HeaderCreditBalance = components['headers']['CreditBalance'];
+export type HeaderNoStore = components['headers']['NoStore'];
+export type HeaderPaymentRequired = components['headers']['PaymentRequired'];
+export type HeaderPaymentResponse = components['headers']['PaymentResponse'];
+export type HeaderPaymentIdentifier = components['headers']['PaymentIdentifier'];
+export type HeaderIdempotentReplay = components['headers']['IdempotentReplay'];
+export type HeaderPrepaidBalance = components['headers']['PrepaidBalance'];
+export type HeaderPrepaidCharged = components['headers']['PrepaidCharged'];
 export type HeaderRetryAfter = components['headers']['RetryAfter'];
 export type HeaderContentDisposition = components['headers']['ContentDisposition'];
 export type HeaderAcceptRanges = components['headers']['AcceptRanges'];
@@ -1206,6 +1694,201 @@ export interface operations {
             };
             429: components["responses"]["RateLimited"];
             500: components["responses"]["InternalError"];
+        };
+    };
+    getServiceMetadata: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The metadata, valid for some minutes. */
+            200: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    /** @description It may be kept until half of its validity has passed. */
+                    "cache-control": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignedServiceMetadata"];
+                };
+            };
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["NotConfigured"];
+        };
+    };
+    createFeedbackChallenge: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "wallet": "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266",
+                 *       "message": "The 402 of POST /tts names no amount.",
+                 *       "category": "bug",
+                 *       "details": {
+                 *         "agent": "shop-assistant/1.4",
+                 *         "endpoint": "POST /tts",
+                 *         "lastHttpStatus": 402
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["FeedbackChallengeRequest"];
+            };
+        };
+        responses: {
+            /** @description The challenge, and what to sign. */
+            200: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "challenge": "eyJhbGciOiJIUzI1NiJ9.eyJ3YWxsZXQiOiIweGYzOWYifQ.c2lnbmF0dXJl",
+                     *       "wallet": "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266",
+                     *       "nonce": "0c4b6f0e-8f0a-4f3e-9d7a-5d2f3c1b7a90",
+                     *       "issuedAt": "2026-01-31T12:00:00.000Z",
+                     *       "expiresAt": "2026-01-31T12:10:00.000Z",
+                     *       "payloadSha256": "1d0c2c8b7f9c5e3a4b6d8f0a1c2e3b5d7f9a1c3e5d7b9f0a2c4e6d8b0f1a3c5e",
+                     *       "signingMessage": "Sign this message to send your feedback to speechgate.\n(The rest of it names wallet, category, digest, nonce and times.)"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["FeedbackChallenge"];
+                };
+            };
+            /** @description The request breaks a rule; `details` names the field and the rule. */
+            400: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InvalidFeedbackError"];
+                };
+            };
+            413: components["responses"]["RequestTooLarge"];
+            415: components["responses"]["UnsupportedContentType"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["FeedbackInternalError"];
+            503: components["responses"]["FeedbackUnavailable"];
+        };
+    };
+    submitFeedback: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "wallet": "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266",
+                 *       "challenge": "eyJhbGciOiJIUzI1NiJ9.eyJ3YWxsZXQiOiIweGYzOWYifQ.c2lnbmF0dXJl",
+                 *       "signature": "0x5f0b7d3c1a2e4b6d8f9a0c1e3d5b7f9a1c3e5d7b9f0a2c4e6d8b0f1a3c5e7d9b2f4a6c8e0d1b3f5a7c9e1d2b4f6a8c0e2d3b5f7a9c1e3d4b6f8a0c2e4d5b7f9a1b",
+                 *       "message": "The 402 of POST /tts names no amount.",
+                 *       "category": "bug",
+                 *       "details": {
+                 *         "agent": "shop-assistant/1.4",
+                 *         "endpoint": "POST /tts",
+                 *         "lastHttpStatus": 402
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["FeedbackSubmission"];
+            };
+        };
+        responses: {
+            /** @description The feedback is stored. */
+            201: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "feedbackId": "6b1f0f9e-52c4-4e0b-9a57-1f0e6f1c2d3e",
+                     *       "receivedAt": "2026-01-31T12:00:42.000Z",
+                     *       "notification": "queued"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["FeedbackReceipt"];
+                };
+            };
+            /** @description The request breaks a rule, or the challenge was not made here (FEEDBACK_CHALLENGE_INVALID), is past its time (FEEDBACK_CHALLENGE_EXPIRED) or was made for other feedback (FEEDBACK_PAYLOAD_MISMATCH). */
+            400: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FeedbackRefusedError"];
+                };
+            };
+            /** @description The signature is not one of the wallet over the challenge's `signingMessage`. */
+            401: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FeedbackSignatureError"];
+                };
+            };
+            /** @description The challenge was used before, so this feedback is already stored. */
+            409: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FeedbackReplayedError"];
+                };
+            };
+            413: components["responses"]["RequestTooLarge"];
+            415: components["responses"]["UnsupportedContentType"];
+            429: components["responses"]["FeedbackRateLimited"];
+            500: components["responses"]["FeedbackInternalError"];
+            503: components["responses"]["FeedbackUnavailable"];
         };
     };
     listModels: {
@@ -1508,7 +2191,21 @@ export interface operations {
             };
             429: components["responses"]["RateLimited"];
             500: components["responses"]["InternalError"];
-            503: components["responses"]["NotConfigured"];
+            /** @description The database or the store of the audio is not set up or not reachable. */
+            503: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ConfigError"];
+                };
+            };
         };
     };
     showTopUp: {
@@ -1767,7 +2464,7 @@ export interface operations {
             503: components["responses"]["NotConfigured"];
         };
     };
-    createFeedbackChallenge: {
+    createQuote: {
         parameters: {
             query?: never;
             header?: never;
@@ -1778,44 +2475,22 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "wallet": "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266",
-                 *       "message": "The 402 of POST /tts names no amount.",
-                 *       "category": "bug",
-                 *       "details": {
-                 *         "agent": "shop-assistant/1.4",
-                 *         "endpoint": "POST /tts",
-                 *         "lastHttpStatus": 402
-                 *       }
+                 *       "textLength": 11,
+                 *       "textSha256": "64ec88ca00b268e5ba1a35678a1b5316d212f4f366b2477232534a8aeca37f3c"
                  *     }
                  */
-                "application/json": components["schemas"]["FeedbackChallengeRequest"];
+                "application/json": components["schemas"]["QuoteRequest"];
             };
         };
         responses: {
-            /** @description The challenge, and what to sign. */
+            /** @description The quote. */
             200: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
-                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
-                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
-                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
-                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
-                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
                     [name: string]: unknown;
                 };
                 content: {
-                    /**
-                     * @example {
-                     *       "challenge": "eyJhbGciOiJIUzI1NiJ9.eyJ3YWxsZXQiOiIweGYzOWYifQ.c2lnbmF0dXJl",
-                     *       "wallet": "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266",
-                     *       "nonce": "0c4b6f0e-8f0a-4f3e-9d7a-5d2f3c1b7a90",
-                     *       "issuedAt": "2026-01-31T12:00:00.000Z",
-                     *       "expiresAt": "2026-01-31T12:10:00.000Z",
-                     *       "payloadSha256": "1d0c2c8b7f9c5e3a4b6d8f0a1c2e3b5d7f9a1c3e5d7b9f0a2c4e6d8b0f1a3c5e",
-                     *       "signingMessage": "Sign this message to send your feedback to speechgate.\n(The rest of it names wallet, category, digest, nonce and times.)"
-                     *     }
-                     */
-                    "application/json": components["schemas"]["FeedbackChallenge"];
+                    "application/json": components["schemas"]["Quote"];
                 };
             };
             /** @description The request breaks a rule; `details` names the field and the rule. */
@@ -1825,20 +2500,76 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["InvalidFeedbackError"];
+                    "application/json": components["schemas"]["InvalidQuoteRequestError"];
                 };
             };
             413: components["responses"]["RequestTooLarge"];
             415: components["responses"]["UnsupportedContentType"];
             429: components["responses"]["RateLimited"];
-            500: components["responses"]["FeedbackInternalError"];
-            503: components["responses"]["FeedbackUnavailable"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["NotConfigured"];
         };
     };
-    submitFeedback: {
+    getX402Speech: {
+        parameters: {
+            query: {
+                /** @description The text, 1 to 1500 characters after trimming. Send longer texts with POST. */
+                text: components["parameters"]["Text"];
+                /** @description Provider-qualified model id; the catalog's default model when omitted. */
+                model?: components["schemas"]["ModelId"];
+                /** @description Voice id; the model's default voice when omitted. */
+                voice?: components["schemas"]["VoiceId"];
+                /** @description A plain decimal. */
+                speed?: components["schemas"]["Speed"];
+            };
+            header?: {
+                /** @description Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. `accepted` is the chosen entry of the challenge's `accepts`, unmodified; `extensions` holds the required Payment Identifier, 16 to 128 characters of `A-Z a-z 0-9 _ -`. Can't be combined with the x-x402 headers. */
+                "payment-signature"?: components["parameters"]["PaymentSignature"];
+                /** @description EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
+                "x-x402-account"?: components["parameters"]["PrepaidAccount"];
+                /** @description Unique for each request, 1 to 128 visible ASCII characters. */
+                "x-x402-nonce"?: components["parameters"]["PrepaidNonce"];
+                /** @description Unix seconds at which the signature expires, at most 120 from now. */
+                "x-x402-expiry"?: components["parameters"]["PrepaidExpiry"];
+                /** @description The most that may be spent, in micro-USD. */
+                "x-x402-max-amount"?: components["parameters"]["PrepaidMaxAmount"];
+                /** @description EIP-712 signature of the PrepaidRequest by the account. */
+                "x-x402-signature"?: components["parameters"]["PrepaidSignature"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["X402Speech"];
+            400: components["responses"]["InvalidX402Request"];
+            401: components["responses"]["PrepaidUnauthorized"];
+            402: components["responses"]["X402PaymentRequired"];
+            409: components["responses"]["X402Conflict"];
+            413: components["responses"]["TextTooLong"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["InternalError"];
+            502: components["responses"]["X402Failed"];
+            503: components["responses"]["X402Unavailable"];
+        };
+    };
+    createX402Speech: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. `accepted` is the chosen entry of the challenge's `accepts`, unmodified; `extensions` holds the required Payment Identifier, 16 to 128 characters of `A-Z a-z 0-9 _ -`. Can't be combined with the x-x402 headers. */
+                "payment-signature"?: components["parameters"]["PaymentSignature"];
+                /** @description EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
+                "x-x402-account"?: components["parameters"]["PrepaidAccount"];
+                /** @description Unique for each request, 1 to 128 visible ASCII characters. */
+                "x-x402-nonce"?: components["parameters"]["PrepaidNonce"];
+                /** @description Unix seconds at which the signature expires, at most 120 from now. */
+                "x-x402-expiry"?: components["parameters"]["PrepaidExpiry"];
+                /** @description The most that may be spent, in micro-USD. */
+                "x-x402-max-amount"?: components["parameters"]["PrepaidMaxAmount"];
+                /** @description EIP-712 signature of the PrepaidRequest by the account. */
+                "x-x402-signature"?: components["parameters"]["PrepaidSignature"];
+            };
             path?: never;
             cookie?: never;
         };
@@ -1846,94 +2577,25 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "wallet": "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266",
-                 *       "challenge": "eyJhbGciOiJIUzI1NiJ9.eyJ3YWxsZXQiOiIweGYzOWYifQ.c2lnbmF0dXJl",
-                 *       "signature": "0x5f0b7d3c1a2e4b6d8f9a0c1e3d5b7f9a1c3e5d7b9f0a2c4e6d8b0f1a3c5e7d9b2f4a6c8e0d1b3f5a7c9e1d2b4f6a8c0e2d3b5f7a9c1e3d4b6f8a0c2e4d5b7f9a1b",
-                 *       "message": "The 402 of POST /tts names no amount.",
-                 *       "category": "bug",
-                 *       "details": {
-                 *         "agent": "shop-assistant/1.4",
-                 *         "endpoint": "POST /tts",
-                 *         "lastHttpStatus": 402
-                 *       }
+                 *       "text": "Hello world",
+                 *       "voice": "provider-a_nova"
                  *     }
                  */
-                "application/json": components["schemas"]["FeedbackSubmission"];
+                "application/json": components["schemas"]["X402TtsRequest"];
             };
         };
         responses: {
-            /** @description The feedback is stored. */
-            201: {
-                headers: {
-                    "x-trace-id": components["headers"]["TraceId"];
-                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
-                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
-                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
-                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
-                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "feedbackId": "6b1f0f9e-52c4-4e0b-9a57-1f0e6f1c2d3e",
-                     *       "receivedAt": "2026-01-31T12:00:42.000Z",
-                     *       "notification": "queued"
-                     *     }
-                     */
-                    "application/json": components["schemas"]["FeedbackReceipt"];
-                };
-            };
-            /** @description The request breaks a rule, or the challenge was not made here (FEEDBACK_CHALLENGE_INVALID), is past its time (FEEDBACK_CHALLENGE_EXPIRED) or was made for other feedback (FEEDBACK_PAYLOAD_MISMATCH). */
-            400: {
-                headers: {
-                    "x-trace-id": components["headers"]["TraceId"];
-                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
-                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
-                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
-                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
-                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["FeedbackRefusedError"];
-                };
-            };
-            /** @description The signature is not one of the wallet over the challenge's `signingMessage`. */
-            401: {
-                headers: {
-                    "x-trace-id": components["headers"]["TraceId"];
-                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
-                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
-                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
-                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
-                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["FeedbackSignatureError"];
-                };
-            };
-            /** @description The challenge was used before, so this feedback is already stored. */
-            409: {
-                headers: {
-                    "x-trace-id": components["headers"]["TraceId"];
-                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
-                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
-                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
-                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
-                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["FeedbackReplayedError"];
-                };
-            };
-            413: components["responses"]["RequestTooLarge"];
+            200: components["responses"]["X402Speech"];
+            400: components["responses"]["InvalidX402Request"];
+            401: components["responses"]["PrepaidUnauthorized"];
+            402: components["responses"]["X402PaymentRequired"];
+            409: components["responses"]["X402Conflict"];
+            413: components["responses"]["TextTooLong"];
             415: components["responses"]["UnsupportedContentType"];
-            429: components["responses"]["FeedbackRateLimited"];
-            500: components["responses"]["FeedbackInternalError"];
-            503: components["responses"]["FeedbackUnavailable"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["InternalError"];
+            502: components["responses"]["X402Failed"];
+            503: components["responses"]["X402Unavailable"];
         };
     };
 }

@@ -8,6 +8,8 @@ export interface Validator {
   errors?: ErrorObject[] | null;
 }
 
+export declare const createFeedbackChallengeJsonBody: Validator;
+export declare const submitFeedbackJsonBody: Validator;
 export declare const listVoicesQuery: Validator;
 export declare const getSpeechQuery: Validator;
 export declare const getSpeechHeaders: Validator;
@@ -24,5 +26,8 @@ export declare const startTopUpFormBody: Validator;
 export declare const completeTopUpQuery: Validator;
 export declare const getTopUpStatusQuery: Validator;
 export declare const getCreditsParams: Validator;
-export declare const createFeedbackChallengeJsonBody: Validator;
-export declare const submitFeedbackJsonBody: Validator;
+export declare const createQuoteJsonBody: Validator;
+export declare const getX402SpeechQuery: Validator;
+export declare const getX402SpeechHeaders: Validator;
+export declare const createX402SpeechHeaders: Validator;
+export declare const createX402SpeechJsonBody: Validator;

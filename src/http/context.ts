@@ -15,6 +15,10 @@ export interface OperationContext {
   readonly ip: string;
   /** All headers, for checks that span flows (R36). */
   readonly headers: IncomingHttpHeaders;
+  /** Path and query as they were sent. */
+  readonly url: string;
+  /** The body as it was sent; empty when there was none. */
+  readonly bytes: Buffer;
   /** The media types that the caller prefers pages in, rather than JSON (R15). */
   readonly prefersHtml: boolean;
   readonly log: FastifyBaseLogger;

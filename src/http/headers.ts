@@ -13,6 +13,8 @@ const REQUEST_HEADERS = [
   'x-x402-expiry',
   'x-x402-max-amount',
   'x-x402-signature',
+  // The official x402 client sends it with a payment.
+  'access-control-expose-headers',
 ];
 
 /** Response headers that pages of other origins may read: all that the contract declares. */

@@ -35,6 +35,7 @@ const DEFAULT_BODY_LIMIT = 65_536;
 const HEADERS_TIMEOUT_MS = 20_000;
 const REQUEST_TIMEOUT_MS = 30_000;
 const KEEP_ALIVE_TIMEOUT_MS = 75_000;
+const EMPTY = Buffer.alloc(0);
 
 export interface ServerOptions {
   readonly logger: FastifyBaseLogger;
@@ -162,6 +163,8 @@ function contextOf(request: FastifyRequest, reply: FastifyReply): OperationConte
     method: request.method,
     ip: request.ip,
     headers: request.headers,
+    url: request.raw.url ?? '',
+    bytes: Buffer.isBuffer(request.body) ? request.body : EMPTY,
     prefersHtml: prefersHtml(request.headers.accept),
     log: request.log,
     setHeader: (name, value) => void reply.header(name, value),

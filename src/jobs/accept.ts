@@ -20,7 +20,12 @@ export interface JobRequest {
 }
 
 export type AcceptResult =
-  | { readonly outcome: 'accepted'; readonly job: Job; readonly balanceMicroUsd: bigint }
+  /** A repeat found the job of an earlier request, and debited nothing. */
+  | {
+      readonly outcome: 'accepted' | 'repeated';
+      readonly job: Job;
+      readonly balanceMicroUsd: bigint;
+    }
   | { readonly outcome: 'refused'; readonly refusal: CreditRefusal }
   /** The idempotency key was used for another request. */
   | { readonly outcome: 'conflict' };
@@ -83,7 +88,7 @@ async function findRepeated(
   if (!row) return undefined;
   if (!row.request_hash?.equals(request)) return { outcome: 'conflict' };
   const job = (await findJob(trx, row.id)) as Job;
-  return { outcome: 'accepted', job, balanceMicroUsd: account.balanceMicroUsd };
+  return { outcome: 'repeated', job, balanceMicroUsd: account.balanceMicroUsd };
 }
 
 const refuse = (reason: CreditRefusal['reason'], balanceMicroUsd = 0n): AcceptResult => ({

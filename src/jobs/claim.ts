@@ -6,6 +6,8 @@ import type { Utterance } from '../speech/provider.ts';
 export interface Claim {
   readonly jobId: string;
   readonly holdId: bigint;
+  /** What the hold holds. */
+  readonly priceMicroUsd: bigint;
   readonly fence: number;
   readonly utterance: Utterance;
   readonly storeAudio: boolean;
@@ -29,15 +31,17 @@ export async function claimJob(db: Database, jobId: string, workerId: string): P
     ), hold as (
       update transfer set fence = claimed.fence from claimed
       where transfer.id = claimed.hold_id and transfer.state = 'pending'
+      returning transfer.amount_micro_usd
     )
-    select hold_id, fence, text, model, voice, speed, store_audio, attempts,
+    select hold_id, amount_micro_usd, fence, text, model, voice, speed, store_audio, attempts,
            extract(epoch from now() - started_at)::double precision * 1000 as elapsed_ms
-    from claimed`.execute(db);
+    from claimed, hold`.execute(db);
   const row = rows[0];
   return (
     row && {
       jobId,
       holdId: row.hold_id,
+      priceMicroUsd: row.amount_micro_usd,
       fence: row.fence,
       utterance: { text: row.text, model: row.model, voice: row.voice, speed: row.speed },
       storeAudio: row.store_audio,
@@ -49,6 +53,7 @@ export async function claimJob(db: Database, jobId: string, workerId: string): P
 
 interface Row extends Utterance {
   readonly hold_id: bigint;
+  readonly amount_micro_usd: bigint;
   readonly fence: number;
   readonly store_audio: boolean;
   readonly attempts: number;

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyBaseLogger } from 'fastify';
 import type { AudioStore } from '../audio/store.ts';
 import type { Database } from '../db/database.ts';
+import type { HoldEvent, Metrics } from '../metrics.ts';
 import { collectSpeech } from '../speech/collect.ts';
 import { type AudioType, SpeechError, type SpeechProvider } from '../speech/provider.ts';
 import { testPoint } from '../test-point.ts';
@@ -17,6 +18,7 @@ export interface JobRunnerOptions {
   readonly timeoutMs: number;
   readonly store: AudioStore;
   readonly retentionSeconds: number;
+  readonly metrics: Metrics;
   readonly log: FastifyBaseLogger;
 }
 
@@ -30,6 +32,9 @@ type Outcome =
   | { readonly kind: 'retry'; readonly delayMs: number }
   /** Broken off by the signal. */
   | { readonly kind: 'given back' };
+
+/** What an outcome means for the hold; the others leave it pending. */
+const HOLD_EVENTS: Partial<Record<Outcome['kind'], HoldEvent>> = { completed: 'captured', failed: 'voided' };
 
 /**
  * Makes one attempt at a job: claims it, speaks, stores the audio, and writes the end together with that of the hold.
@@ -46,7 +51,11 @@ export async function runJob(
   testPoint('job claimed');
   const outcome = await attempt(claim, options, signal);
   const isOwner = await writeUntilDone(() => writeOutcome(claim, outcome, options), options, signal);
-  if (isOwner === true) testPoint(`job ${outcome.kind}`);
+  if (isOwner) {
+    testPoint(`job ${outcome.kind}`);
+    const event = HOLD_EVENTS[outcome.kind];
+    if (event) options.metrics.holdMoved('card', event, claim.priceMicroUsd);
+  }
   if (isOwner === false && outcome.kind === 'completed' && claim.storeAudio) {
     options.log.warn('a job had been taken over: its audio of this worker is deleted');
     await options.store.delete(audioKey(claim.jobId, claim.fence));

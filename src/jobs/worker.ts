@@ -1,13 +1,16 @@
 import { randomUUID } from 'node:crypto';
+import { EventEmitter } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { runTaskList, type TaskList, type WorkerPool } from 'graphile-worker';
+import { runTaskList, type TaskList, type WorkerEvents, type WorkerPool } from 'graphile-worker';
 import type { Pool } from 'pg';
 import { queueLogger } from '../db/queue-logger.ts';
 import { openQueuePool } from '../db/queue-pool.ts';
+import { RunningWork } from '../running-work.ts';
+import { within } from '../within.ts';
 import { TASK, type TaskPayload } from './enqueue.ts';
 import { beat, HEARTBEAT_MS, signOff } from './heartbeat.ts';
 import { type JobRunnerOptions, runJob } from './run.ts';
-import { requeueLostJobs, takeOverJobs } from './take-over.ts';
+import { takeOverJobs } from './take-over.ts';
 
 export interface JobWorkerOptions extends JobRunnerOptions {
   readonly databaseUrl: string;
@@ -31,11 +34,13 @@ export class JobWorker {
   readonly #id = randomUUID();
   readonly #options: JobWorkerOptions;
   readonly #connections: Pool;
+  readonly #running = new RunningWork();
+  /** Fires when the jobs that run are to be given back. */
+  readonly #givingBack = new AbortController();
   readonly #stopped = new AbortController();
   #queue: WorkerPool | undefined;
   #loop: Promise<void> | undefined;
   #stop: Promise<void> | undefined;
-  #isStopping = false;
   #isAway = false;
 
   constructor(options: JobWorkerOptions) {
@@ -55,14 +60,14 @@ export class JobWorker {
   }
 
   async #end(): Promise<void> {
-    this.#isStopping = true;
-    const { signal } = this.#stopped;
-    const ended = this.#queue?.gracefulShutdown();
-    await Promise.race([ended, sleep(STOP_PATIENCE_MS + GIVE_BACK_MS, undefined, { signal })]).catch(() => {});
+    const closed = this.#queue?.gracefulShutdown();
+    const giveBack = setTimeout(() => this.#givingBack.abort(), STOP_PATIENCE_MS);
+    await within(STOP_PATIENCE_MS + GIVE_BACK_MS, Promise.all([this.#running.idle(), closed]));
+    clearTimeout(giveBack);
     this.#stopped.abort();
     await this.#loop;
     await signOff(this.#options.db, this.#id).catch(() => {});
-    await this.#connections.end();
+    await within(GIVE_BACK_MS, this.#connections.end());
   }
 
   async #live(): Promise<void> {
@@ -71,12 +76,12 @@ export class JobWorker {
     while (!signal.aborted) {
       try {
         await beat(db, this.#id, this.#queue?.id);
-        if (!this.#queue && !this.#isStopping) {
+        if (!this.#queue && !this.#stop) {
           this.#queue = this.#openQueue();
           continue;
         }
-        const count = (await takeOverJobs(db)) + (await requeueLostJobs(db));
-        if (count > 0) log.warn({ count }, 'jobs of dead workers, or lost ones, were queued again');
+        const count = await takeOverJobs(db);
+        if (count > 0) log.warn({ count }, 'jobs of dead workers were queued again');
         this.#isAway = false;
       } catch (error) {
         if (!this.#isAway) log.warn({ err: error }, 'the job worker waits for the database');
@@ -89,26 +94,29 @@ export class JobWorker {
   #openQueue(): WorkerPool {
     const { concurrency, log } = this.#options;
     const tasks: TaskList = {
-      [TASK]: (payload, { abortSignal }) =>
-        runJob((payload as TaskPayload).jobId, this.#id, this.#options, abortSignal),
+      [TASK]: (payload) => {
+        const { jobId } = payload as TaskPayload;
+        return this.#running.add(runJob(jobId, this.#id, this.#options, this.#givingBack.signal));
+      },
     };
+    const events: WorkerEvents = new EventEmitter();
+    // It shuts itself down when it could not write the end of an entry. The next heartbeat opens another one.
+    events.once('pool:gracefulShutdown', () => {
+      this.#queue = undefined;
+    });
     const queue = runTaskList(
       {
         concurrency,
         noHandleSignals: true,
-        gracefulShutdownAbortTimeout: STOP_PATIENCE_MS,
+        events,
         logger: queueLogger(log),
-        // Ends of queue entries are written in batches, for which the queue itself tries again when that fails.
+        // Ends of entries are written in batches: without, one that fails is an unhandled rejection.
         preset: { worker: { completeJobBatchDelay: 0, failJobBatchDelay: 0 } },
       },
       tasks,
       this.#connections,
     );
-    // When it gives up, as after a long outage, the next heartbeat opens another one.
-    const forget = () => {
-      this.#queue = undefined;
-    };
-    queue.promise.then(forget, forget);
+    queue.promise.catch((error) => log.warn({ err: error }, 'the queue of the job worker broke'));
     return queue;
   }
 }

@@ -85,6 +85,34 @@ export const invariants: readonly Invariant[] = [
     breaches: sql`
       select id, state from job where (state in ('completed', 'failed')) = (text is not null)`,
   },
+  {
+    rule: 'a settled payment has exactly one settlement of its amount, and no other payment has one',
+    breaches: sql`
+      select coalesce(transfer.reference, payment.id::text) as payment, max(payment.state) as state,
+             count(transfer.id) as settlements, sum(transfer.amount_micro_usd) as settled,
+             max(payment.amount_micro_usd) as amount
+      from (select * from transfer where kind = 'settlement') transfer
+      full join x402_payment payment on payment.id::text = transfer.reference
+      where transfer.id is not null or payment.state = 'settled'
+      group by 1
+      having count(transfer.id) <> 1 or max(payment.state) is distinct from 'settled'
+          or bool_or(transfer.state <> 'posted')
+          or sum(transfer.amount_micro_usd) is distinct from max(payment.amount_micro_usd)`,
+  },
+  {
+    rule: 'a transfer on the chain pays for one payment at most',
+    breaches: sql`
+      select network, transaction_hash, log_index, count(*) as payments from x402_payment
+      where transaction_hash is not null
+      group by network, transaction_hash, log_index having count(*) > 1`,
+  },
+  {
+    rule: 'a payment under way is within its lease',
+    breaches: sql`
+      select id, state, amount_micro_usd as amount, created_at, lease_until from x402_payment
+      where state in ('reserved', 'settling')
+        and lease_until < now() - make_interval(secs => ${RECONCILER_GRACE_SECONDS})`,
+  },
 ];
 
 export interface AuditFinding {

@@ -4,4 +4,8 @@ export const contra = {
   cardClearing: '00000000-0000-4000-8000-000000000001',
   /** Charges paid from card credit. */
   cardRevenue: '00000000-0000-4000-8000-000000000002',
+  /** Money received in USDC. */
+  usdcClearing: '00000000-0000-4000-8000-000000000003',
+  /** Requests paid in USDC directly. */
+  usdcRevenue: '00000000-0000-4000-8000-000000000004',
 } as const;

@@ -1,14 +1,9 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { failure } from '../http/errors.ts';
+import { PREPAID } from '../x402/prepaid.ts';
 
-const X402_HEADERS = [
-  'payment-signature',
-  'x-x402-account',
-  'x-x402-nonce',
-  'x-x402-expiry',
-  'x-x402-max-amount',
-  'x-x402-signature',
-];
+const DIRECT_HEADER = 'payment-signature';
+const X402_HEADERS = [DIRECT_HEADER, ...PREPAID.headers];
 
 /** Refuses a card request that carries another flow's headers (R36); undefined when it carries none. */
 export function refuseX402Headers(headers: IncomingHttpHeaders) {
@@ -19,4 +14,27 @@ export function refuseX402Headers(headers: IncomingHttpHeaders) {
         field: found,
         rule: 'one flow',
       });
+}
+
+/** How a request at an x402 endpoint means to pay; `none` asks for the challenge. */
+export type X402Flow = 'none' | 'direct' | 'prepaid';
+
+/** Tells the flow of an x402 request by its headers, or refuses those of two flows (R36) and incomplete ones (R30). */
+export function x402FlowOf(headers: IncomingHttpHeaders) {
+  const isDirect = headers[DIRECT_HEADER] !== undefined;
+  const prepaid = PREPAID.headers.filter((name) => headers[name] !== undefined);
+  const foreign = headers['x-credit-account'] !== undefined ? 'x-credit-account' : isDirect ? prepaid[0] : undefined;
+  if (foreign !== undefined) {
+    const details = { field: foreign, rule: 'one flow' };
+    const message = `${foreign} belongs to another payment flow. Send the headers of one flow.`;
+    return { refusal: failure('INVALID_REQUEST', message, details) };
+  }
+  const missing = PREPAID.headers.find((name) => headers[name] === undefined);
+  if (prepaid.length > 0 && missing !== undefined) {
+    const details = { field: missing, rule: 'required' };
+    const message = `${missing} is missing. A prepaid request carries ${PREPAID.headers.join(', ')}.`;
+    return { refusal: failure('INVALID_REQUEST', message, details) };
+  }
+  const flow: X402Flow = isDirect ? 'direct' : prepaid.length > 0 ? 'prepaid' : 'none';
+  return { flow };
 }

@@ -4,6 +4,7 @@ import { MAX_PER_DAY } from '../feedback/record.ts';
 import { statusOf } from '../http/errors.ts';
 import { ASYNC_TEXT_LENGTH } from '../jobs/asynchronous.ts';
 import { MIN_TOP_UP_CENTS } from '../top-up/amount.ts';
+import { REPLAY_WINDOW_SECONDS } from '../x402/payment.ts';
 
 /** The machine-readable guide of GET /docs (R41). `/openapi.json` is the canonical contract. */
 export function guide({ serviceName, baseUrl }: { serviceName: string; baseUrl: string }) {
@@ -33,6 +34,16 @@ export function guide({ serviceName, baseUrl }: { serviceName: string; baseUrl: 
         funding: `${baseUrl}/top-up`,
         refunds: 'A request that fails after it was debited is refunded to the account.',
       },
+      directX402: {
+        endpoints: ['POST /x402/tts', 'GET /x402/tts', 'POST /x402/tts/quote'],
+        protocol: 'x402 version 2, scheme exact, USDC; one EIP-3009 authorization for each request.',
+        identity: 'None: the payment itself, in header payment-signature.',
+        price: 'As with card credits; one micro-USD is one atomic unit of USDC.',
+        identifier: 'The extension payment-identifier is required: 16 to 128 characters of A-Z a-z 0-9 _ -.',
+        replayWindowSeconds: REPLAY_WINDOW_SECONDS,
+        trust: `${baseUrl}/.well-known/x402-service-metadata, verified under a key that was pinned out of band.`,
+        refunds: 'None: payments are final, and settled only once the audio exists.',
+      },
     },
     endpoints: routes.map(({ method, path, operationId }) => ({ method, path, operationId })),
     errorCodes: Object.keys(statusOf),
@@ -50,6 +61,16 @@ export function guide({ serviceName, baseUrl }: { serviceName: string; baseUrl: 
         'POST /tts?async=true with x-credit-account and an idempotency-key of your own; the answer is 202 with a job.',
         'GET links.status until status is completed or failed. A failed job has been refunded.',
         'GET links.audio of the completed job. With storeAudio=false nothing is kept, and the answer is 410.',
+      ],
+      directX402: [
+        'Verify the signed metadata under your pinned key; trust only its network, asset and payees.',
+        'To keep the text back until payment, POST /x402/tts/quote with its length and SHA-256, then use quoteToken.',
+        'POST /x402/tts with {"text": …} or {"quoteToken": …}; the answer is 402 with the challenge in PAYMENT-REQUIRED.',
+        'Sign the entry of accepts with an x402 client, add a payment identifier of your own, and keep both.',
+        'Repeat the same method, URL and body (a quoted one with its text) with payment-signature; the answer is the audio.',
+        'When an answer is lost, repeat the identical request with the same payment: it is never settled twice.',
+        'On PAYMENT_REPLAY_PENDING and PAYMENT_OUTCOME_UNKNOWN repeat the identical request later. Make no new payment ' +
+          "without the user's approval.",
       ],
       feedback: [
         'POST /feedback/challenge with {"wallet", "message", "category", "details"?}: the address of a wallet that can ' +

@@ -16,22 +16,23 @@ const EXTENSIONS = { 'audio/mpeg': 'mp3', 'audio/wav': 'wav' } as const;
 
 export interface JobsOptions extends JobLinks {
   readonly db: Database;
-  readonly store: AudioStore;
   readonly limits: RollingWindow;
+  readonly store: AudioStore;
 }
 
 /** Asynchronous speech: its state and its audio. */
 export function jobsOperations({ db, store, limits, ...links }: JobsOptions): JobsOperations {
   const unknown = () => failure('NOT_FOUND', 'There is no such job.', { field: 'jobId' });
 
-  /** In the order of R50. */
+  /** In the order of R50. Whoever shows no valid sig takes a slot of its address (R13, R48). */
   async function getJobAudio({ params, query, headers }: GetJobAudioRequest, context: OperationContext) {
     const { signer } = links;
-    const isSigned = signer && query.sig !== undefined && (await signer.verify(query.sig, params.jobId.toLowerCase()));
-    const bucket = isSigned && query.sig ? { scope: 'audio' as const, key: query.sig } : addressBucket(context);
+    const sig = signer && query.sig;
+    const isSigned = sig !== undefined && (await signer?.verify(sig, params.jobId.toLowerCase()));
+    const bucket = isSigned ? ({ scope: 'audio', key: sig } as const) : addressBucket(context);
     const limited = await meter(context, limits.take(bucket));
     if (limited) return limited;
-    if (signer && query.sig !== undefined && !isSigned) {
+    if (sig !== undefined && !isSigned) {
       return failure('UNAUTHORIZED', 'sig is not valid for this audio, or no longer. The job has a fresh link.', {
         field: 'sig',
         rule: 'signature',

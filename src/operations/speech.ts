@@ -11,7 +11,9 @@ import { failure } from '../http/errors.ts';
 import { PRIVATE } from '../http/headers.ts';
 import { acceptJob } from '../jobs/accept.ts';
 import { isAsynchronous } from '../jobs/asynchronous.ts';
+import type { Job } from '../jobs/job.ts';
 import type { RollingWindow } from '../limits/rolling-window.ts';
+import type { Metrics } from '../metrics.ts';
 import type { CardCredits } from '../payments/card-credits.ts';
 import { creditChallenge } from '../payments/credit-challenge.ts';
 import { streamSpeech } from '../payments/streamed.ts';
@@ -32,6 +34,7 @@ export interface SpeechOptions extends JobLinks {
   /** Undefined while payment by card is off (R47). */
   readonly cardCredits: CardCredits | undefined;
   readonly limits: RollingWindow;
+  readonly metrics: Metrics;
   readonly work: RunningWork;
 }
 
@@ -46,7 +49,7 @@ interface Wishes {
 
 /** Text to speech, paid from a card-credit account. */
 export function speechOperations(options: SpeechOptions): SpeechOperations {
-  const { db, baseUrl, signer, serviceName, catalog, speech, cardCredits, limits, work } = options;
+  const { db, baseUrl, signer, serviceName, catalog, speech, cardCredits, limits, metrics, work } = options;
 
   async function speak(request: OrderRequest, wishes: Wishes, context: OperationContext) {
     const placed = placeOrder(catalog, request);
@@ -109,15 +112,22 @@ export function speechOperations(options: SpeechOptions): SpeechOperations {
           rule: 'same request',
         });
       case 'accepted':
-        return {
-          status: 202 as const,
-          headers: {
-            'x-credit-account': accountId ?? '',
-            'x-credit-balance': accepted.balanceMicroUsd,
-            'cache-control': PRIVATE,
-          },
-          body: await jobBody(accepted.job, { baseUrl, signer }),
-        };
+        metrics.holdMoved('card', 'placed', priceMicroUsd);
+        return jobAccepted(accepted);
+      case 'repeated':
+        return jobAccepted(accepted);
+    }
+
+    async function jobAccepted({ job, balanceMicroUsd }: { job: Job; balanceMicroUsd: bigint }) {
+      return {
+        status: 202 as const,
+        headers: {
+          'x-credit-account': accountId ?? '',
+          'x-credit-balance': balanceMicroUsd,
+          'cache-control': PRIVATE,
+        },
+        body: await jobBody(job, { baseUrl, signer }),
+      };
     }
   }
 

@@ -1,13 +1,30 @@
 import type { AudioStore } from '../audio/store.ts';
 import type { Database } from '../db/database.ts';
-import { expireAudio } from '../jobs/expire.ts';
+import { deleteAudio, expiredJobs } from '../jobs/expire.ts';
+import { Failures } from './failures.ts';
 import type { Reconciler } from './reconciler.ts';
 
-/** Deletes the audio of jobs whose retention has passed. Counts jobs. */
+const BATCH = 100;
+
+/** Deletes the audio of jobs when its retention has passed. Counts jobs. */
 export function expiredAudio(db: Database, store: AudioStore): Reconciler {
   return {
     name: 'expired_audio',
-    everyTurns: 4,
-    run: async ({ done }) => done(await expireAudio(db, store)),
+    async run({ signal, done }) {
+      const failures = new Failures();
+      for (let isMore = true; isMore && !signal.aborted; ) {
+        const jobs = await expiredJobs(db, BATCH);
+        for (const job of jobs) {
+          if (signal.aborted) return;
+          try {
+            if (await deleteAudio(db, store, job)) done(1);
+          } catch (error) {
+            failures.add(error);
+          }
+        }
+        failures.check();
+        isMore = jobs.length === BATCH;
+      }
+    },
   };
 }

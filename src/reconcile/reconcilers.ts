@@ -3,21 +3,43 @@ import type { Config } from '../config.ts';
 import type { Database } from '../db/database.ts';
 import { Processor } from '../top-up/processor.ts';
 import { Purchases } from '../top-up/purchase.ts';
+import type { OpenPayments } from '../x402/open-payments.ts';
+import { abandonedPayments } from './abandoned-payments.ts';
 import { checkoutSweep } from './checkout-sweep.ts';
+import { doubtfulPayments } from './doubtful-payments.ts';
 import { expiredAudio } from './expired-audio.ts';
 import { expiredHolds } from './expired-holds.ts';
+import { lostJobs } from './lost-jobs.ts';
+import { lostMail } from './lost-mail.ts';
+import { paymentAudio } from './payment-audio.ts';
 import type { Reconciler } from './reconciler.ts';
 import { topUps } from './top-ups.ts';
 
-/** The reconcilers of the flows that are on. */
-export function createReconcilers(config: Config, db: Database, store: AudioStore): Reconciler[] {
-  const { baseUrl, serviceName, card } = config;
-  const reconcilers = [expiredHolds(db), expiredAudio(db, store)];
+/**
+ * The reconcilers of the flows that are on.
+ * @param x402 undefined while direct payment is off
+ */
+export function createReconcilers(
+  { baseUrl, serviceName, card, feedback }: Config,
+  db: Database,
+  store: AudioStore,
+  x402?: OpenPayments,
+): Reconciler[] {
+  const reconcilers = [expiredHolds(db), lostJobs(db), expiredAudio(db, store)];
   if (card) {
     // The next turn is the retry.
     const processor = new Processor(card.secretKey, card.apiBase, { retries: 0 });
     const purchases = new Purchases(db, processor, { baseUrl, serviceName });
     reconcilers.push(topUps(db, processor, purchases), checkoutSweep(db, processor, purchases));
+  }
+  if (feedback?.mail) reconcilers.push(lostMail(db));
+  if (x402) {
+    const { payments, resolver } = x402;
+    reconcilers.push(
+      abandonedPayments(payments, store),
+      doubtfulPayments(payments, resolver),
+      paymentAudio(payments, store),
+    );
   }
   return reconcilers;
 }

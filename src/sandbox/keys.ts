@@ -1,33 +1,43 @@
 import { randomBytes } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { Hex } from 'viem';
+import { generatePrivateKey } from 'viem/accounts';
 
 /** Secrets that the sandbox makes for itself once, and keeps. */
 export interface SandboxKeys {
   /** What the gateway and the local checkout share. */
   readonly stripeSecretKey: string;
+  /** Signs the links to the audio of jobs. */
+  readonly jobSigningSecret: string;
+  /** Signs feedback challenges. */
   readonly feedbackSecret: string;
+  /** Signs quotes. */
+  readonly quoteSecret: string;
+  /** Of the wallet that the gateway is paid to. */
+  readonly payeeKey: Hex;
+  /** Of the wallet that sends the facilitator's transactions. */
+  readonly facilitatorKey: Hex;
+  /** Of the demo wallet, which pays. */
+  readonly walletKey: Hex;
 }
 
-/** Reads DATA_DIR/sandbox-keys.json, which is readable by its owner only, and adds to it what is missing. */
+const secret = () => randomBytes(32).toString('hex');
+
+/** Reads DATA_DIR/sandbox-keys.json, and makes what it lacks. The file is readable by its owner only. */
 export async function sandboxKeys(dataDir: string): Promise<SandboxKeys> {
   const file = join(dataDir, 'sandbox-keys.json');
-  const kept = await readKeys(file);
-  const keys: SandboxKeys = {
-    stripeSecretKey: `sk_test_${randomBytes(24).toString('hex')}`,
-    feedbackSecret: randomBytes(32).toString('hex'),
-    ...kept,
+  const made: SandboxKeys = {
+    stripeSecretKey: `sk_test_${secret()}`,
+    jobSigningSecret: secret(),
+    feedbackSecret: secret(),
+    quoteSecret: secret(),
+    payeeKey: generatePrivateKey(),
+    facilitatorKey: generatePrivateKey(),
+    walletKey: generatePrivateKey(),
   };
-  if (Object.keys(keys).some((name) => !(name in kept))) {
-    await writeFile(file, `${JSON.stringify(keys, null, 2)}\n`, { mode: 0o600 });
-  }
+  const kept = await readFile(file, 'utf8').catch(() => '{}');
+  const keys = { ...made, ...JSON.parse(kept) };
+  await writeFile(file, `${JSON.stringify(keys, null, 2)}\n`, { mode: 0o600 });
   return keys;
-}
-
-async function readKeys(file: string): Promise<Partial<SandboxKeys>> {
-  try {
-    return JSON.parse(await readFile(file, 'utf8'));
-  } catch {
-    return {};
-  }
 }

@@ -15,6 +15,7 @@ import { sandboxKeys } from './keys.ts';
 import { startMailSink } from './mail.ts';
 import { startPostgres } from './postgres.ts';
 import { readSandboxFile, SANDBOX_FILE, writeSandboxFile } from './sandbox-file.ts';
+import { startUsdc } from './usdc.ts';
 
 /** The demo account is topped up by a new purchase when it holds less. */
 const MIN_DEMO_BALANCE_MICRO_USD = 1_000_000n;
@@ -59,6 +60,10 @@ progress('Starting the local mail server');
 const mail = await startMailSink({ dataDir, onMail: (file) => console.log(`Mail arrived: ${file}`) });
 started.push(mail);
 
+progress('Starting a local chain with USDC, and its facilitator');
+const usdc = await startUsdc(dataDir, keys, progress);
+started.push(usdc);
+
 progress('Starting the gateway and its voice');
 const port = await freePort(Number(process.env.PORT ?? 8080));
 if (String(port) !== (process.env.PORT ?? '8080')) progress(`Port ${process.env.PORT ?? 8080} is taken, using ${port}`);
@@ -72,6 +77,8 @@ const result = readConfig({
   STRIPE_SECRET_KEY: keys.stripeSecretKey,
   STRIPE_API_BASE: checkout.apiBase,
   CHECKOUT_ORIGIN: checkout.origin,
+  JOB_SIGNING_SECRET: keys.jobSigningSecret,
+  ...usdc.env,
   FEEDBACK_SECRET: keys.feedbackSecret,
   SMTP_URL: mail.url,
   FEEDBACK_FROM: 'feedback@sandbox.test',
@@ -86,18 +93,18 @@ const { config } = result;
 const app = await createApp(config, createLogger(config.logLevel));
 started.push(app);
 await app.server.listen({ host: config.host, port: config.port });
+if (config.adminPort !== undefined) await app.admin.listen({ host: '127.0.0.1', port: config.adminPort });
 app.worker?.start();
 app.mailer?.start();
-if (config.adminPort !== undefined) await app.admin.listen({ host: '127.0.0.1', port: config.adminPort });
 
 const creditAccount = await demoAccount(before?.creditAccount);
 await writeSandboxFile(dataDir, {
   baseUrl: config.baseUrl,
   creditAccount,
   checkoutUrl: checkout.origin,
-  chain: null,
-  facilitatorUrl: null,
-  wallet: null,
+  chain: usdc.chain,
+  facilitatorUrl: usdc.facilitatorUrl,
+  wallet: usdc.wallet,
 });
 progress('Ready');
 console.log(instructions({ baseUrl: config.baseUrl, creditAccount, dataDir }));

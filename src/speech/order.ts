@@ -44,8 +44,17 @@ export function unknownModel(catalog: Catalog): OrderRefusal & { code: 'UNKNOWN_
   };
 }
 
-/** Validates what the contract can't (model, voice, speed, the model's cap, in this order, R7) and prices it. */
-export function placeOrder(catalog: Catalog, request: OrderRequest): OrderResult {
+export interface Selection {
+  readonly model: Model;
+  readonly voice: Voice;
+  readonly speed: number;
+}
+
+/** Validates what the contract can't of model, voice and speed, in this order (R7). */
+export function select(
+  catalog: Catalog,
+  request: Omit<OrderRequest, 'text'>,
+): { readonly selection: Selection } | { readonly refusal: OrderRefusal } {
   const model = findModel(catalog, request.model);
   if (!model?.available) return { refusal: unknownModel(catalog) };
 
@@ -71,29 +80,32 @@ export function placeOrder(catalog: Catalog, request: OrderRequest): OrderResult
       },
     };
   }
+  return { selection: { model, voice, speed } };
+}
 
+/** The refusal of a text that is over the model's cap (R4). */
+export const textTooLong = (
+  field: string,
+  characters: number,
+  model: Model,
+): OrderRefusal & { code: 'TEXT_TOO_LONG' } => ({
+  code: 'TEXT_TOO_LONG',
+  message: `text has ${characters} characters; ${model.id} takes up to ${model.maxInputCharacters}. Split it.`,
+  details: { field, rule: 'maxLength', maximum: model.maxInputCharacters, characters },
+});
+
+/** Validates what the contract can't (model, voice, speed, the model's cap, in this order, R7) and prices it. */
+export function placeOrder(catalog: Catalog, request: OrderRequest): OrderResult {
+  const selected = select(catalog, request);
+  if ('refusal' in selected) return selected;
+  const { model } = selected.selection;
   const text = request.text.trim();
-  if (text.length > model.maxInputCharacters) {
-    return {
-      refusal: {
-        code: 'TEXT_TOO_LONG',
-        message: `text has ${text.length} characters; ${model.id} takes up to ${model.maxInputCharacters}. Split it.`,
-        details: {
-          field: 'text',
-          rule: 'maxLength',
-          maximum: model.maxInputCharacters,
-          characters: text.length,
-        },
-      },
-    };
-  }
+  if (text.length > model.maxInputCharacters) return { refusal: textTooLong('text', text.length, model) };
   return {
     order: {
+      ...selected.selection,
       text,
       characters: text.length,
-      model,
-      voice,
-      speed,
       priceMicroUsd: priceMicroUsd(text.length, model.ratePicoUsd),
     },
   };

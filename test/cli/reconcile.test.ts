@@ -52,10 +52,12 @@ test('npm run reconcile runs every reconciler once and tells what each did', asy
   assert.equal(
     done?.output.trim(),
     [
-      'expired_holds    0 done',
-      'expired_audio    0 done',
-      'top_ups          1 done',
-      'checkout_sweep   skipped: another process is at it',
+      'expired_holds      0 done',
+      'lost_jobs          0 done',
+      'expired_audio      0 done',
+      'top_ups            1 done',
+      'checkout_sweep     skipped: another process is at it',
+      'Direct payment in USDC is off: X402_PAY_TO or X402_RPC_URL is unset.',
     ].join('\n'),
   );
 

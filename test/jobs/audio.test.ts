@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
-import { randomUUID } from 'node:crypto';
-import { rm } from 'node:fs/promises';
+import { createHash, randomUUID } from 'node:crypto';
+import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test from 'node:test';
 import { sql } from 'kysely';
 import { createLinkSigner } from '../../src/audio/link-token.ts';
 import { openAudioStore } from '../../src/audio/open-store.ts';
-import { expireAudio } from '../../src/jobs/expire.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
 import { later, untilJob } from '../support/jobs.ts';
+import { runTurn } from '../support/reconcile.ts';
 import { openAiError, startStubUpstream } from '../support/stub-upstream.ts';
 
 const SECRET = 'a secret of thirty-two bytes or more';
@@ -165,7 +165,6 @@ test('audio that is gone from the store is 404, and a store that is away 503', a
   const another = await complete();
   const away = join(gateway.config.dataDir, 'audio');
   await rm(away, { recursive: true });
-  const { writeFile } = await import('node:fs/promises');
   await writeFile(away, 'no directory');
   const reply = await gateway.call(path(another.links.audio));
   assert.deepEqual([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR']);
@@ -181,7 +180,7 @@ test('after AUDIO_RETENTION_SECONDS the audio is deleted: stored is false, and t
   );
   assert.deepEqual(rows, [{ seconds: 3600 }, { seconds: 3600 }]);
   const store = stored(gateway);
-  assert.equal(await expireAudio(gateway.db, store), 0);
+  assert.equal((await runTurn(gateway, 'expired_audio')).count, 0);
 
   // What an earlier owner stored before it died goes too.
   const { fence } = await gateway.db
@@ -201,10 +200,61 @@ test('after AUDIO_RETENTION_SECONDS the audio is deleted: stored is false, and t
     assert.deepEqual([audio.status, audio.json.error.code], [410, 'AUDIO_NOT_STORED']);
   };
   await isGone();
-  const counts = await Promise.all([expireAudio(gateway.db, store), expireAudio(gateway.db, store)]);
-  assert.deepEqual(counts.sort(), [0, 1], 'two replicas expire it once');
+  assert.equal((await runTurn(gateway, 'expired_audio')).count, 1);
+  assert.equal((await runTurn(gateway, 'expired_audio')).count, 0, 'once');
   assert.equal(await store.open(`jobs/${old.jobId}/${fence}`), undefined);
   assert.equal(await store.open(`jobs/${old.jobId}/${fence - 1}`), undefined);
   await isGone();
   assert.equal((await gateway.call(path(young.links.audio))).status, 200);
+});
+
+test('audio that can not be deleted keeps no other audio from being deleted, and is tried again', async (t) => {
+  const { gateway, complete } = await start(t);
+  const [bad, good] = [await complete(), await complete()];
+  await gateway.db.updateTable('job').set({ audio_expires_at: sql<Date>`now()` }).execute();
+  const root = join(gateway.config.dataDir, 'audio');
+  const { fence } = await gateway.db
+    .selectFrom('job')
+    .select('fence')
+    .where('id', '=', bad.jobId)
+    .executeTakeFirstOrThrow();
+  const directory = join(root, createHash('sha256').update(`jobs/${bad.jobId}/${fence}`).digest('hex').slice(0, 2));
+  await rename(directory, `${directory}.away`);
+  await writeFile(directory, 'in its place');
+  const first = await runTurn(gateway, 'expired_audio');
+  assert.deepEqual([first.outcome, first.count], ['failed', 1]);
+  assert.equal((await stored(gateway).open(`jobs/${good.jobId}/${fence}`))?.size, undefined);
+  await rm(directory);
+  await rename(`${directory}.away`, directory);
+  const second = await runTurn(gateway, 'expired_audio');
+  assert.deepEqual([second.outcome, second.count], ['done', 1]);
+  assert.equal(await stored(gateway).open(`jobs/${bad.jobId}/${fence}`), undefined);
+});
+
+test('R48: a valid sig is its own bucket, whatever else is shown costs the address a slot', async (t) => {
+  const { gateway, complete } = await start(t, { JOB_SIGNING_SECRET: SECRET, RATE_LIMIT_MAX: '3' });
+  const [one, two] = [path((await complete()).links.audio), path((await complete()).links.audio)];
+  const scopes = async (url: string) => {
+    const reply = await gateway.call(url);
+    return [reply.status, reply.headers.get('x-ratelimit-scope'), reply.headers.get('x-ratelimit-remaining')];
+  };
+  assert.deepEqual(await scopes(one), [200, 'audio', '2']);
+  assert.deepEqual(await scopes(one), [200, 'audio', '1']);
+  assert.deepEqual(await scopes(two), [200, 'audio', '2']);
+  assert.deepEqual(await scopes(one), [200, 'audio', '0']);
+  const refused = await gateway.call(one);
+  assert.deepEqual([refused.status, refused.json.error.code], [429, 'RATE_LIMITED']);
+  assert.ok(Number(refused.headers.get('retry-after')) >= 1);
+  assert.deepEqual(await scopes(`/tts/jobs/${randomUUID()}/audio?sig=x`), [401, 'ip', '2']);
+  assert.deepEqual(await scopes(`/tts/jobs/${randomUUID()}/audio`), [404, 'ip', '1']);
+  assert.deepEqual(await scopes(one.replace(/[?].*/, '')), [401, 'ip', '0']);
+  assert.deepEqual(await scopes(`${two}x`), [429, 'ip', '0']);
+  assert.deepEqual(await scopes(two), [200, 'audio', '1'], 'a valid sig is not held up by it');
+});
+
+test('where links are unsigned, the address is the bucket', async (t) => {
+  const { gateway, complete } = await start(t, { RATE_LIMIT_MAX: '5' });
+  const url = path((await complete()).links.audio);
+  const reply = await gateway.call(`${url}?sig=anything`);
+  assert.deepEqual([reply.status, reply.headers.get('x-ratelimit-scope')], [200, 'ip']);
 });

@@ -11,6 +11,7 @@ import { requeueLostJobs, takeOverJobs } from '../../src/jobs/take-over.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
 import { later, untilJob } from '../support/jobs.ts';
+import { runTurn } from '../support/reconcile.ts';
 import { Drip, silentMp3, startStubUpstream } from '../support/stub-upstream.ts';
 
 const PRICE = 198n;
@@ -218,7 +219,7 @@ test('the safety net enters a due job again that the queue has lost, and no othe
 
   // The worker with that pool dies: its entry is unlocked, long before the queue's own 4 hours.
   await sql`update worker set heartbeat_at = now() - interval '11 seconds'`.execute(gateway.db);
-  await requeueLostJobs(gateway.db);
+  assert.equal((await runTurn(gateway, 'lost_jobs')).outcome, 'done');
   gateway.app.worker?.start();
   for (const jobId of all) await untilJob(gateway, jobId, 'completed');
   assert.deepEqual(await audit(gateway.db), []);

@@ -39,7 +39,7 @@ test('the sandbox: its printed commands work as they stand, and it survives Ctrl
       .match(/^ {2}curl .+$/gm) ?? [];
   assert.ok(commands.length >= 4, 'commands are printed');
   for (const command of commands) execFileSync('sh', ['-euc', command], { cwd: dataDir, stdio: 'pipe' });
-  const spoken = ['Hello world, this is speech paid by the character.', 'Hello world'];
+  const spoken = ['Hello world, this is speech paid by the character.', 'Hello world', 'Fetch me later.'];
   assert.equal(await balance(sandbox), funded - 18 * spoken.join('').length, 'the price is ceil(characters x rate)');
 
   for (const name of ['hello.mp3', 'slow.mp3']) {
@@ -59,6 +59,10 @@ test('the sandbox: its printed commands work as they stand, and it survives Ctrl
   const words = await hear(await readFile(join(dataDir, 'hello.mp3')));
   for (const word of ['hello', 'world', 'speech'])
     assert.ok(words.includes(word), `${word} is heard in: ${words.join(' ')}`);
+
+  const demo = startChild(t, 'src/sandbox/demo.ts', env);
+  await demo.printed(/POST \/x402\/tts\n.*direct-post\.mp3\n {2}paid 0\.000720 USDC/);
+  assert.ok((await hear(await readFile(join(dataDir, 'demo', 'direct-post.mp3')))).includes('transfer'));
 
   const spent = await balance(sandbox);
   assert.equal(await first.stop('SIGKILL'), null);

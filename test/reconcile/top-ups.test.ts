@@ -230,10 +230,7 @@ test('R16, R54: what is foreign, unpaid, in another currency or of the other mod
   }
   for (let turn = 0; turn < 2; turn++) {
     const results = await gateway.app.reconcilers.turn();
-    assert.deepEqual(
-      results.map(({ outcome, count }) => [outcome, count]),
-      Array(3).fill(['done', 0]),
-    );
+    for (const { name, outcome, count } of results) assert.deepEqual([outcome, count], ['done', 0], name);
   }
 
   // A service with a live key, at a processor whose sessions are those of the test mode.
@@ -264,15 +261,10 @@ test('a processor that is down or talks nonsense disturbs nothing, is called lit
     checkout.fault = fault;
     checkout.calls.length = 0;
     const results = await runner.turn();
-    assert.deepEqual(
-      results.map(({ outcome, count }) => [outcome, count]),
-      [
-        ['done', 0],
-        ['failed', 0],
-        ['failed', 0],
-      ],
-      name,
-    );
+    for (const result of results) {
+      const outcome = ['top_ups', 'checkout_sweep'].includes(result.name) ? 'failed' : 'done';
+      assert.deepEqual([result.outcome, result.count], [outcome, 0], `${name}: ${result.name}`);
+    }
     // Three sessions and a list; the SDK repeats a call once whose connection was closed.
     assert.ok(checkout.calls.length <= 2 * (3 + 1), `${name}: ${checkout.calls.length} calls`);
   }

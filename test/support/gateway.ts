@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { request as httpRequest, type IncomingMessage, type OutgoingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -11,6 +11,7 @@ import { type Config, describeFaults, readConfig } from '../../src/config.ts';
 import { type Database, openDatabase } from '../../src/db/database.ts';
 import { creditTopUp } from '../../src/ledger/credit-top-up.ts';
 import { createLogger } from '../../src/logger.ts';
+import { rotateKeys } from '../../src/x402/signing-keys.ts';
 import { assertContract } from './contract.ts';
 import { testDatabase } from './database.ts';
 
@@ -49,8 +50,8 @@ export interface Gateway {
 
 /**
  * A gateway in this process with a database of its own. `env` is what `npm start` would read; settings that are not
- * given are those of a gateway whose flows are on but whose outside parts can't be reached. Its reconcilers run only when
- * they are told to (`app.reconcilers.turn()`), its jobs with `worker`.
+ * given are those of a gateway whose flows are on but whose outside parts can't be reached, and whose reconcilers run
+ * only when they are told to (`app.reconcilers.turn()`). Jobs run with `worker` only.
  */
 export async function startGateway(
   t: TestContext,
@@ -59,6 +60,8 @@ export async function startGateway(
 ): Promise<Gateway> {
   const databaseUrl = options.databaseUrl ?? (await testDatabase(t)).url;
   const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-test-'));
+  const signingKeys = join(dataDir, 'keys.json');
+  await writeFile(signingKeys, JSON.stringify(rotateKeys(undefined, new Date())));
   const result = readConfig({
     BASE_URL,
     DATABASE_URL: databaseUrl,
@@ -68,6 +71,11 @@ export async function startGateway(
     STRIPE_API_BASE: 'http://127.0.0.1:1',
     SPEECH_BASE_URL: 'http://127.0.0.1:1/v1',
     FEEDBACK_SECRET: 'the secret of the gateway under test',
+    X402_PAY_TO: '0x00000000000000000000000000000000000000a1',
+    X402_FACILITATOR_URL: 'http://127.0.0.1:1',
+    X402_RPC_URL: 'http://127.0.0.1:1',
+    QUOTE_SECRET: 'a-quote-secret-of-the-tests-of-32-bytes-or-more',
+    SIGNING_KEYS_FILE: signingKeys,
     RATE_LIMIT_MAX: '10000',
     EDGE_RATE_LIMIT_MAX: '1000000',
     RECONCILE_INTERVAL_MS: '86400000',

@@ -9,11 +9,8 @@ const voice = startVoice({ after }, 2);
 
 for (const [name, text] of Object.entries({ ...HOSTILE_TEXTS, ...LONG_WINDED_TEXTS })) {
   test(`4096 units are spoken in bounded audio and memory: ${name}`, async () => {
-    const [plain, slow] = await Promise.all([
-      speak(voice, { text, voice: 'ash' }),
-      speak(voice, { text, voice: 'onyx', speed: 0.5 }),
-    ]);
-    for (const mp3 of [plain, slow]) assert.ok(readMp3(mp3).seconds <= MAX_AUDIO_SECONDS + 1);
+    const slow = await speak(voice, { text, voice: 'onyx', speed: 0.5 });
+    assert.ok(readMp3(slow).seconds <= MAX_AUDIO_SECONDS + 1);
     assert.ok(process.memoryUsage().rss < 800 * 1024 * 1024, `${process.memoryUsage().rss} bytes`);
   });
 }

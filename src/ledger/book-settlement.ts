@@ -1,0 +1,39 @@
+import { sql } from 'kysely';
+import type { Database } from '../db/database.ts';
+import { contra } from './contra.ts';
+
+/** Proof that a payment was settled: the token's Transfer event on the chain. */
+export interface SettlementProof {
+  readonly transaction: string;
+  readonly logIndex: number;
+}
+
+/**
+ * Records that a payment is settled and books its amount as revenue, in one statement. Tells the receipt that replays
+ * repeat: this one, or the one of whoever recorded it before. Undefined when the payment can't be settled from the
+ * state that it is in. Safe to repeat after a lost answer.
+ * @param receipt the PAYMENT-RESPONSE header
+ */
+export async function bookSettlement(
+  db: Database,
+  paymentId: bigint,
+  { transaction, logIndex }: SettlementProof,
+  receipt: string,
+): Promise<string | undefined> {
+  const { rows } = await sql<{ receipt: string }>`
+    with payment as (
+      update x402_payment
+      set state = 'settled', settled_at = now(), lease_until = null, refusal = null, failed_at = null,
+          transaction_hash = ${transaction}, log_index = ${logIndex}, receipt = ${receipt}
+      where id = ${paymentId} and state in ('settling', 'refused', 'unknown')
+      returning id, amount_micro_usd, receipt
+    ), revenue as (
+      insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, ended_at)
+      select 'settlement', 'posted', ${contra.usdcClearing}, ${contra.usdcRevenue}, amount_micro_usd, id::text, now()
+      from payment
+    )
+    select receipt from payment
+    union all
+    select receipt from x402_payment where id = ${paymentId} and state = 'settled'`.execute(db);
+  return rows[0]?.receipt;
+}

@@ -1,0 +1,31 @@
+import type { Payments } from '../x402/payment.ts';
+import type { Resolver } from '../x402/resolver.ts';
+import { Failures } from './failures.ts';
+import type { Reconciler } from './reconciler.ts';
+
+const MOST = 200;
+
+/**
+ * Asks the chain about the payments whose settlement was refused, has an unknown end, or was under way when its process
+ * died (R23, R25, R45). Counts those that are settled or have failed for good.
+ */
+export function doubtfulPayments(payments: Payments, resolver: Resolver): Reconciler {
+  return {
+    name: 'doubtful_payments',
+    async run({ signal, done }) {
+      const failures = new Failures();
+      const since = await payments.now();
+      for (let checks = 0; checks < MOST && !signal.aborted; checks++) {
+        const payment = await payments.claimNextCheck(since);
+        if (!payment) break;
+        try {
+          const { outcome } = await resolver.resolveClaimed(payment);
+          if (outcome !== 'open') done(1);
+        } catch (error) {
+          failures.add(error);
+        }
+      }
+      failures.check();
+    },
+  };
+}

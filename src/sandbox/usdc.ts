@@ -1,0 +1,82 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { privateKeyToAccount } from 'viem/accounts';
+import { rotateKeys } from '../x402/signing-keys.ts';
+import { fund, usdcBalance } from './chain/fund.ts';
+import { chainClient } from './chain/network.ts';
+import { type RunningChain, startChain } from './chain.ts';
+import { startFacilitator } from './facilitator.ts';
+import type { SandboxKeys } from './keys.ts';
+import type { SandboxFile } from './sandbox-file.ts';
+
+/** The demo wallet gets new USDC when it holds less. */
+const MIN_WALLET_MICRO_USDC = 5_000_000n;
+const WALLET_MICRO_USDC = 20_000_000n;
+const GAS_WEI = 100n * 10n ** 18n;
+
+export interface UsdcParts extends Pick<SandboxFile, 'chain' | 'facilitatorUrl' | 'wallet'> {
+  /** Settings of the gateway. */
+  readonly env: Readonly<Record<string, string>>;
+  close(): Promise<void>;
+}
+
+/**
+ * Starts what payment in USDC takes: a local chain, a facilitator, and a wallet with money.
+ * Where no chain can run, onProgress is told why and the sandbox goes on without.
+ */
+export async function startUsdc(
+  dataDir: string,
+  keys: SandboxKeys,
+  onProgress: (message: string) => void,
+): Promise<UsdcParts> {
+  const started = await startChain({ dataDir, onProgress });
+  if (!started.available) {
+    onProgress(`Payment in USDC is off here: ${started.reason}`);
+    return { env: {}, chain: null, facilitatorUrl: null, wallet: null, close: async () => {} };
+  }
+  const { chain } = started;
+  const wallet = await fundedWallet(chain, keys);
+  const facilitator = await startFacilitator({
+    rpcUrl: chain.rpcUrl,
+    chainId: chain.chainId,
+    privateKey: keys.facilitatorKey,
+    persist: () => chain.persist(),
+  });
+  return {
+    env: {
+      X402_PAY_TO: privateKeyToAccount(keys.payeeKey).address,
+      X402_FACILITATOR_URL: facilitator.url,
+      X402_RPC_URL: chain.rpcUrl,
+      X402_ASSET: chain.asset,
+      QUOTE_SECRET: keys.quoteSecret,
+      SIGNING_KEYS_FILE: await signingKeysFile(dataDir),
+    },
+    chain: { rpcUrl: chain.rpcUrl, chainId: chain.chainId, asset: chain.asset },
+    facilitatorUrl: facilitator.url,
+    wallet,
+    close: async () => {
+      await facilitator.close();
+      await chain.stop();
+    },
+  };
+}
+
+async function fundedWallet(chain: RunningChain, { walletKey, facilitatorKey }: SandboxKeys) {
+  const client = chainClient(chain.rpcUrl);
+  const { address } = privateKeyToAccount(walletKey);
+  await fund(client, privateKeyToAccount(facilitatorKey).address, { ether: GAS_WEI });
+  if ((await usdcBalance(client, address)) < MIN_WALLET_MICRO_USDC) {
+    await fund(client, address, { usdc: WALLET_MICRO_USDC });
+  }
+  await chain.persist();
+  return { address, privateKey: walletKey };
+}
+
+async function signingKeysFile(dataDir: string): Promise<string> {
+  const file = join(dataDir, 'signing-keys.json');
+  const keys = `${JSON.stringify(rotateKeys(undefined, new Date()), null, 2)}\n`;
+  await writeFile(file, keys, { mode: 0o600, flag: 'wx' }).catch((error) => {
+    if (error.code !== 'EEXIST') throw error;
+  });
+  return file;
+}

@@ -1,0 +1,169 @@
+import { Pool } from 'undici';
+import { identifierExtension, PAYMENT_IDENTIFIER, type Resource } from './challenge.ts';
+import type { Hex, PaymentEnvelope } from './envelope.ts';
+import type { Offer } from './offer.ts';
+
+const VERIFY_TIMEOUT_MS = 5_000;
+const SETTLE_TIMEOUT_MS = 30_000;
+const MAX_ANSWER_BYTES = 65_536;
+/**
+ * Idle connections are closed this soon, since a settle that meets a connection which the other side has just closed
+ * has an unknown end.
+ */
+const KEEP_ALIVE_MS = 1_000;
+
+/** A payment as it is put to the facilitator: only what was validated here, with the offer that it accepted. */
+export interface FacilitatorPayment {
+  readonly envelope: Pick<PaymentEnvelope, 'identifier' | 'authorization' | 'signature'>;
+  readonly offer: Offer;
+  readonly resource: Resource;
+}
+
+export type Verification = { readonly valid: true } | { readonly valid: false; readonly reason: string };
+
+/** What a settle came to, as far as the facilitator's answer tells. Only the chain is proof (R25). */
+export type SettleAnswer =
+  | { readonly outcome: 'success'; readonly transaction: Hex }
+  /** Nothing was broadcast, for a reason that excludes it (R23). */
+  | { readonly outcome: 'refused'; readonly reason: string }
+  | { readonly outcome: 'unknown'; readonly cause: string };
+
+/** The facilitator could not be reached in time, or answered nonsense. Holds nothing that it wrote. */
+export class FacilitatorError extends Error {}
+
+/** Reasons of a settlement without a transaction that exclude a broadcast: no funds, expired, invalid signature (R23). */
+const REFUSALS = new Set([
+  'insufficient_funds',
+  'invalid_exact_evm_insufficient_balance',
+  'invalid_exact_evm_payload_authorization_valid_before',
+  'invalid_exact_evm_payload_signature',
+  'invalid_exact_evm_signature',
+]);
+
+const TRANSACTION = /^0x[0-9a-fA-F]{64}$/;
+const REASON = /^[a-z0-9_]{1,100}$/;
+
+/** Client of an x402 facilitator: verify and settle over HTTP, without redirects, each with a timeout of its own. */
+export class Facilitator {
+  readonly #pool: Pool;
+  readonly #path: string;
+  readonly #headers: Record<string, string>;
+
+  /** @param token sent as a bearer token when set */
+  constructor(url: string, token: string | undefined) {
+    const base = new URL(url);
+    this.#pool = new Pool(base.origin, {
+      connections: 256,
+      connectTimeout: VERIFY_TIMEOUT_MS,
+      keepAliveTimeout: KEEP_ALIVE_MS,
+      keepAliveMaxTimeout: KEEP_ALIVE_MS,
+      headersTimeout: 0,
+      bodyTimeout: 0,
+    });
+    this.#path = base.pathname.replace(/\/+$/, '');
+    this.#headers = { 'content-type': 'application/json', ...(token && { authorization: `Bearer ${token}` }) };
+  }
+
+  /** @throws FacilitatorError */
+  async verify(payment: FacilitatorPayment): Promise<Verification> {
+    const { status, body } = await this.#post('verify', payment, VERIFY_TIMEOUT_MS);
+    if (status === 200 && body.isValid === true && isPayer(body.payer, payment)) return { valid: true };
+    if ((status === 200 || (status >= 400 && status < 500)) && body.isValid === false) {
+      return { valid: false, reason: reasonOf(body.invalidReason) };
+    }
+    throw new FacilitatorError(`The facilitator's answer to verify makes no sense (status ${status}).`);
+  }
+
+  /** Asks for settlement, once; whatever happens to the answer is an outcome. */
+  async settle(payment: FacilitatorPayment): Promise<SettleAnswer> {
+    let answer: { status: number; body: Record<string, unknown> };
+    try {
+      answer = await this.#post('settle', payment, SETTLE_TIMEOUT_MS);
+    } catch (error) {
+      return { outcome: 'unknown', cause: error instanceof FacilitatorError ? error.message : String(error) };
+    }
+    const { status, body } = answer;
+    const { success, transaction } = body;
+    if (status === 200 && success === true && typeof transaction === 'string' && TRANSACTION.test(transaction)) {
+      return { outcome: 'success', transaction: transaction.toLowerCase() as Hex };
+    }
+    const reason = reasonOf(body.errorReason);
+    const isAnswer = status === 200 || (status >= 400 && status < 500);
+    if (isAnswer && success === false && !transaction && REFUSALS.has(reason)) return { outcome: 'refused', reason };
+    return { outcome: 'unknown', cause: success === false ? reason : `status ${status}` };
+  }
+
+  async close(): Promise<void> {
+    await this.#pool.close();
+  }
+
+  async #post(
+    action: 'verify' | 'settle',
+    { envelope, offer, resource }: FacilitatorPayment,
+    timeoutMs: number,
+  ): Promise<{ status: number; body: Record<string, unknown> }> {
+    const { authorization, signature, identifier } = envelope;
+    const payload = {
+      x402Version: 2,
+      paymentPayload: {
+        x402Version: 2,
+        resource: resource.resource,
+        accepted: offer,
+        payload: {
+          signature,
+          authorization: {
+            ...authorization,
+            value: String(authorization.value),
+            validAfter: String(authorization.validAfter),
+            validBefore: String(authorization.validBefore),
+          },
+        },
+        extensions: { ...resource.extensions, [PAYMENT_IDENTIFIER]: identifierExtension(identifier) },
+      },
+      paymentRequirements: offer,
+    };
+    const signal = AbortSignal.timeout(timeoutMs);
+    try {
+      const { statusCode, body } = await this.#pool.request({
+        method: 'POST',
+        path: `${this.#path}/${action}`,
+        headers: this.#headers,
+        body: JSON.stringify(payload),
+        signal,
+      });
+      return { status: statusCode, body: await readObject(body) };
+    } catch (error) {
+      if (error instanceof FacilitatorError) throw error;
+      throw new FacilitatorError(
+        signal.aborted
+          ? `The facilitator did not answer ${action} within ${timeoutMs} ms.`
+          : `The facilitator could not be reached for ${action}.`,
+        { cause: error },
+      );
+    }
+  }
+}
+
+async function readObject(body: AsyncIterable<Buffer>): Promise<Record<string, unknown>> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of body) {
+    size += chunk.length;
+    if (size > MAX_ANSWER_BYTES) throw new FacilitatorError("The facilitator's answer is too large.");
+    chunks.push(chunk);
+  }
+  try {
+    const value = JSON.parse(Buffer.concat(chunks).toString());
+    return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : {};
+  } catch {
+    return {};
+  }
+}
+
+/** A facilitator may leave the payer out; one that names another has not verified this payment. */
+const isPayer = (payer: unknown, { envelope }: FacilitatorPayment): boolean =>
+  payer === undefined || payer === null || String(payer).toLowerCase() === envelope.authorization.from;
+
+/** Only the machine-readable word is taken over; anything else could carry whatever the facilitator wrote. */
+const reasonOf = (reason: unknown): string =>
+  typeof reason === 'string' && REASON.test(reason) ? reason : 'invalid_payment';

@@ -1,0 +1,169 @@
+import { sign } from 'node:crypto';
+import { canonicalize } from '../canonical-json.ts';
+import type { SignedServiceMetadata } from '../contract/types.ts';
+import type { Database } from '../db/database.ts';
+import { formatUsd } from '../money.ts';
+import type { Catalog } from '../speech/catalog.ts';
+import { priceMicroUsd } from '../speech/price.ts';
+import { ASSET_DECIMALS, ASSET_SYMBOL, type Asset } from './network.ts';
+import type { Payee } from './payees.ts';
+import { REPLAY_WINDOW_SECONDS } from './payment.ts';
+import { PREPAID } from './prepaid.ts';
+import type { SigningKey } from './signing-keys.ts';
+
+/** How long signed metadata is valid. */
+const VALIDITY_SECONDS = 600;
+/** Metadata this old is signed again, well before half of its validity has passed (R37). */
+const SIGN_AGAIN_SECONDS = 150;
+
+export interface MetadataOptions {
+  readonly baseUrl: string;
+  readonly serviceName: string;
+  readonly catalog: Catalog;
+  readonly asset: Asset;
+  readonly payees: readonly Payee[];
+  readonly keys: readonly SigningKey[];
+}
+
+/** The signed metadata of the service: what a client pins before it trusts a network or a payee. */
+export class ServiceMetadata {
+  readonly #db: Database;
+  readonly #options: MetadataOptions;
+  #signed: { at: number; document: SignedServiceMetadata } | undefined;
+
+  constructor(db: Database, options: MetadataOptions) {
+    this.#db = db;
+    this.#options = options;
+  }
+
+  /** The metadata as signed a moment ago, and for how many seconds it may be kept: until half its validity (R52). */
+  async read(now = new Date()): Promise<{ document: SignedServiceMetadata; maxAgeSeconds: number }> {
+    const age = this.#signed ? (now.getTime() - this.#signed.at) / 1000 : Number.POSITIVE_INFINITY;
+    if (!this.#signed || age < 0 || age >= SIGN_AGAIN_SECONDS) {
+      const document = this.#sign(now, await this.#firstSeen());
+      this.#signed = { at: now.getTime(), document };
+    }
+    const { at, document } = this.#signed;
+    return { document, maxAgeSeconds: Math.floor(VALIDITY_SECONDS / 2 - (now.getTime() - at) / 1000) };
+  }
+
+  /** Since when each payee is known to the service, by address: the default of its validFrom. */
+  async #firstSeen(): Promise<ReadonlyMap<string, Date>> {
+    const rows = this.#options.payees.map(({ address }) => ({ address }));
+    await this.#db
+      .insertInto('x402_payee')
+      .values(rows)
+      .onConflict((conflict) => conflict.doNothing())
+      .execute();
+    const seen = await this.#db.selectFrom('x402_payee').select(['address', 'first_seen_at']).execute();
+    return new Map(seen.map(({ address, first_seen_at }) => [address, first_seen_at]));
+  }
+
+  #sign(now: Date, firstSeen: ReadonlyMap<string, Date>): SignedServiceMetadata {
+    const { baseUrl, serviceName, catalog, asset, payees, keys } = this.#options;
+    const key = keys.find(({ status }) => status === 'current') as SigningKey;
+    const payload: SignedServiceMetadata['payload'] = {
+      schemaVersion: '1',
+      service: {
+        name: serviceName,
+        origin: baseUrl,
+        metadataUrl: `${baseUrl}/.well-known/x402-service-metadata`,
+      },
+      protocol: { name: 'x402', version: 2, scheme: 'exact' },
+      payment: {
+        network: asset.network,
+        asset: { address: asset.address, symbol: ASSET_SYMBOL, name: asset.name, decimals: ASSET_DECIMALS },
+        payees: payees.map(({ address, status, validFrom, validUntil }) => ({
+          address,
+          status,
+          validFrom: (validFrom ?? firstSeen.get(address) ?? now).toISOString(),
+          validUntil: validUntil?.toISOString() ?? null,
+        })),
+      },
+      pricing: {
+        currency: 'USD',
+        models: catalog.models.map((model) => ({
+          id: model.id,
+          provider: model.provider,
+          billingUnit: 'character',
+          ratePerCharacterUsd: decimal(model.ratePicoUsd, 12),
+          maxCharactersPerRequest: model.maxInputCharacters,
+          maxChargeUsd: formatUsd(priceMicroUsd(model.maxInputCharacters, model.ratePicoUsd)),
+        })),
+        quoteEndpoint: `${baseUrl}/x402/tts/quote`,
+      },
+      validity: {
+        issuedAt: now.toISOString(),
+        validFrom: now.toISOString(),
+        validUntil: new Date(now.getTime() + VALIDITY_SECONDS * 1000).toISOString(),
+      },
+      trust: {
+        keys: keys.map(({ keyId, status, publicJwk, validFrom, validUntil }) => ({
+          keyId,
+          algorithm: 'ES256',
+          status,
+          publicKeyJwk: {
+            kty: 'EC',
+            crv: 'P-256',
+            ...publicJwk,
+            alg: 'ES256',
+            key_ops: ['verify'],
+            ext: true,
+            kid: keyId,
+          },
+          validFrom: validFrom.toISOString(),
+          validUntil: validUntil?.toISOString() ?? null,
+        })),
+        rotationRule:
+          'Accept a new key or payee only from metadata that verifies under a key which is trusted already and has ' +
+          'not expired. Only the key with the status current signs.',
+        bootstrapRule:
+          'Pin a key out of band first. Never take a first key, network or payee from this document or from ' +
+          'PAYMENT-REQUIRED.',
+      },
+      recovery: {
+        paymentIdentifierRequired: true,
+        replayWindowSeconds: REPLAY_WINDOW_SECONDS,
+        chargesFinal: true,
+        refunds: 'none',
+        unknownOutcomeCode: 'PAYMENT_OUTCOME_UNKNOWN',
+        automaticRetryOnUnknownOutcome: false,
+      },
+      prepaid: {
+        supported: true,
+        depositEndpoint: `${baseUrl}/x402/deposit`,
+        balanceEndpoint: `${baseUrl}/x402/accounts/{address}`,
+        accountIdentity: 'payer_evm_address',
+        authentication: {
+          scheme: 'eip712',
+          primaryType: 'PrepaidRequest',
+          domainName: `${serviceName}-Prepaid`,
+          domainVersion: '1',
+          chainId: asset.chainId,
+          headers: [...PREPAID.headers],
+          signatureTtlSeconds: PREPAID.signatureTtlSeconds,
+          smartAccountSignaturesSupported: false,
+        },
+        minDepositMicroUsd: PREPAID.minDepositMicroUsd,
+        maxDepositMicroUsd: PREPAID.maxDepositMicroUsd,
+        withdrawable: false,
+        settlementPerRequest: false,
+      },
+    };
+    const value = sign('sha256', Buffer.from(canonicalize(payload)), {
+      key: key.privateKey,
+      dsaEncoding: 'ieee-p1363',
+    }).toString('base64url');
+    return {
+      payload,
+      signature: { algorithm: 'ES256', keyId: key.keyId, encoding: 'base64url-ieee-p1363', value },
+    };
+  }
+}
+
+/** An integer of 10^-digits as a plain decimal without trailing zeros, such as 0.000018. */
+function decimal(value: bigint, digits: number): string {
+  const text = String(value).padStart(digits + 1, '0');
+  const fraction = text.slice(-digits).replace(/0+$/, '');
+  return text.slice(0, -digits) + (fraction && `.${fraction}`);
+}

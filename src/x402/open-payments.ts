@@ -1,0 +1,19 @@
+import type { Database } from '../db/database.ts';
+import { Chain } from './chain.ts';
+import type { Asset } from './network.ts';
+import { Payments } from './payment.ts';
+import { Resolver } from './resolver.ts';
+
+/** The parts that know what became of payments: their table, the chain, and who brings the two together. */
+export interface OpenPayments {
+  readonly payments: Payments;
+  readonly chain: Chain;
+  readonly resolver: Resolver;
+}
+
+/** Nothing is connected to before the first use; the chain is to be closed. */
+export function openPayments(db: Database, asset: Asset, rpcUrl: string): OpenPayments {
+  const payments = new Payments(db, asset);
+  const chain = new Chain(rpcUrl, asset);
+  return { payments, chain, resolver: new Resolver(db, payments, chain, asset) };
+}

@@ -1,0 +1,114 @@
+import { createHash, randomUUID } from 'node:crypto';
+import { CompactSign, compactVerify, decodeProtectedHeader, errors } from 'jose';
+import type { Address } from './payees.ts';
+
+/** What a quote binds (specification, "Quote"). */
+export interface QuoteTerms {
+  readonly textLength: number;
+  /** Lower case. */
+  readonly textSha256: string;
+  readonly model: string;
+  readonly voice: string;
+  readonly speed: number;
+  readonly amountMicroUsd: bigint;
+  readonly network: string;
+  readonly payTo: Address;
+}
+
+export interface Quote extends QuoteTerms {
+  readonly quoteId: string;
+  /** Whole Unix seconds. */
+  readonly issuedAt: number;
+  /** Whole Unix seconds; from then on the quote is refused. */
+  readonly expiresAt: number;
+}
+
+const TYPE = 'speechgate-quote';
+
+/** The token's payload: short names, amounts as text. */
+interface Claims {
+  readonly jti: string;
+  readonly iat: number;
+  readonly exp: number;
+  readonly len: number;
+  readonly sha: string;
+  readonly mod: string;
+  readonly voi: string;
+  readonly spd: number;
+  readonly amt: string;
+  readonly net: string;
+  readonly pay: Address;
+}
+
+/** Issues quotes as tokens that only this service can make (JWS, HS256), and reads them back. */
+export class Quotes {
+  readonly #keys: ReadonlyMap<string, Uint8Array>;
+  readonly #signing: string;
+  readonly #ttlSeconds: number;
+
+  /** @param secrets the first one signs, all of them verify */
+  constructor(secrets: readonly [string, ...string[]], ttlSeconds: number) {
+    this.#keys = new Map(secrets.map((secret) => [keyId(secret), Buffer.from(secret)]));
+    this.#signing = keyId(secrets[0]);
+    this.#ttlSeconds = ttlSeconds;
+  }
+
+  async issue(terms: QuoteTerms): Promise<{ quote: Quote; token: string }> {
+    const issuedAt = Math.floor(Date.now() / 1000);
+    const quote = { ...terms, quoteId: randomUUID(), issuedAt, expiresAt: issuedAt + this.#ttlSeconds };
+    const claims: Claims = {
+      jti: quote.quoteId,
+      iat: quote.issuedAt,
+      exp: quote.expiresAt,
+      len: quote.textLength,
+      sha: quote.textSha256,
+      mod: quote.model,
+      voi: quote.voice,
+      spd: quote.speed,
+      amt: String(quote.amountMicroUsd),
+      net: quote.network,
+      pay: quote.payTo,
+    };
+    const token = await new CompactSign(Buffer.from(JSON.stringify(claims)))
+      .setProtectedHeader({ alg: 'HS256', typ: TYPE, kid: this.#signing })
+      .sign(this.#keys.get(this.#signing) as Uint8Array);
+    return { quote, token };
+  }
+
+  /** The quote of a token, whether or not it has expired; undefined for a token that was not signed here. */
+  async read(token: string): Promise<Quote | undefined> {
+    try {
+      const { kid, typ } = decodeProtectedHeader(token);
+      const key = typ === TYPE ? this.#keys.get(String(kid)) : undefined;
+      if (!key) return undefined;
+      const { payload } = await compactVerify(token, key, { algorithms: ['HS256'] });
+      const claims = JSON.parse(Buffer.from(payload).toString()) as Claims;
+      return {
+        quoteId: claims.jti,
+        issuedAt: claims.iat,
+        expiresAt: claims.exp,
+        textLength: claims.len,
+        textSha256: claims.sha,
+        model: claims.mod,
+        voice: claims.voi,
+        speed: claims.spd,
+        amountMicroUsd: BigInt(claims.amt),
+        network: claims.net,
+        payTo: claims.pay,
+      };
+    } catch (error) {
+      // jose throws TypeError for what is no JWS at all.
+      if (error instanceof errors.JOSEError || error instanceof TypeError) return undefined;
+      throw error;
+    }
+  }
+}
+
+export const isExpired = (quote: Quote, nowMs: number): boolean => nowMs >= quote.expiresAt * 1000;
+
+/** The digest that a quote binds, in lower case. The text is trimmed. */
+export const textSha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
+
+/** Tells the secrets apart without telling anything of them. */
+const keyId = (secret: string): string =>
+  createHash('sha256').update(`speechgate quote key\0${secret}`).digest('base64url').slice(0, 12);

@@ -1,0 +1,64 @@
+import { getAddress } from 'viem';
+import type { Database } from '../db/database.ts';
+import { persistently } from '../db/patience.ts';
+import { bookSettlement } from '../ledger/book-settlement.ts';
+import type { Chain, TransferProof } from './chain.ts';
+import { encodeHeader } from './challenge.ts';
+import type { Asset } from './network.ts';
+import type { Payment, Payments } from './payment.ts';
+
+/** What the chain told about a payment in doubt; `open` when it can't tell yet. */
+export type Resolution =
+  | { readonly outcome: 'settled'; readonly receipt: string }
+  | { readonly outcome: 'failed' }
+  | { readonly outcome: 'open' };
+
+const DATABASE_PATIENCE_MS = 20_000;
+
+/** Records what the chain tells about payments (R23, R25, R44). Its methods throw RpcError when it tells nothing. */
+export class Resolver {
+  readonly #db: Database;
+  readonly #payments: Payments;
+  readonly #chain: Chain;
+  readonly #asset: Asset;
+
+  constructor(db: Database, payments: Payments, chain: Chain, asset: Asset) {
+    this.#db = db;
+    this.#payments = payments;
+    this.#chain = chain;
+    this.#asset = asset;
+  }
+
+  /** Asks the chain about a payment whose end is in doubt; `open` also when it was asked a moment ago. */
+  async resolve(payment: Payment): Promise<Resolution> {
+    const claimed = await this.#payments.claimCheck(payment);
+    return claimed ? this.resolveClaimed(claimed) : { outcome: 'open' };
+  }
+
+  /** Likewise, for a payment whose turn has been claimed. */
+  async resolveClaimed(payment: Payment): Promise<Resolution> {
+    const finding = await this.#chain.find(payment.claim, payment.headBlock);
+    switch (finding.outcome) {
+      case 'paid': {
+        const receipt = await this.book(payment, finding.proof);
+        return receipt === undefined ? { outcome: 'open' } : { outcome: 'settled', receipt };
+      }
+      case 'unused':
+        await this.#payments.markFailed(payment);
+        return { outcome: 'failed' };
+      case 'open':
+        return { outcome: 'open' };
+    }
+  }
+
+  /** Books a proven payment; the receipt that replays repeat, or undefined when it can't be settled any more. */
+  book(payment: Payment, proof: TransferProof): Promise<string | undefined> {
+    const receipt = encodeHeader({
+      success: true,
+      transaction: proof.transaction,
+      network: this.#asset.network,
+      payer: getAddress(payment.claim.payer),
+    });
+    return persistently(DATABASE_PATIENCE_MS, () => bookSettlement(this.#db, payment.id, proof, receipt));
+  }
+}

@@ -1,0 +1,65 @@
+import { Pool } from 'undici';
+
+const TIMEOUT_MS = 5_000;
+const MAX_ANSWER_BYTES = 8 * 1024 * 1024;
+
+/** The chain's node could not be reached in time, or refused a call. Holds nothing that it wrote. */
+export class RpcError extends Error {}
+
+/** JSON-RPC calls to the node of a chain over kept-alive HTTP connections. */
+export class Rpc {
+  readonly #pool: Pool;
+  readonly #path: string;
+  readonly #headers: Record<string, string>;
+  #id = 0;
+
+  constructor(url: string) {
+    const { origin, pathname, search, username, password } = new URL(url);
+    this.#pool = new Pool(origin, { connections: 64, connectTimeout: TIMEOUT_MS, keepAliveTimeout: 4_000 });
+    this.#path = pathname + search;
+    const credentials = Buffer.from(`${decodeURIComponent(username)}:${decodeURIComponent(password)}`);
+    this.#headers = {
+      'content-type': 'application/json',
+      ...(username && { authorization: `Basic ${credentials.toString('base64')}` }),
+    };
+  }
+
+  /** @throws RpcError */
+  async call(method: string, params: readonly unknown[]): Promise<unknown> {
+    let answer: { result?: unknown; error?: unknown };
+    try {
+      const { statusCode, body } = await this.#pool.request({
+        method: 'POST',
+        path: this.#path,
+        headers: this.#headers,
+        body: JSON.stringify({ jsonrpc: '2.0', id: ++this.#id, method, params }),
+        signal: AbortSignal.timeout(TIMEOUT_MS),
+      });
+      const text = await readText(body);
+      if (statusCode !== 200) throw new RpcError(`The chain's node answered ${method} with status ${statusCode}.`);
+      answer = JSON.parse(text);
+    } catch (error) {
+      if (error instanceof RpcError) throw error;
+      throw new RpcError(`The chain's node gave no answer to ${method}.`, { cause: error });
+    }
+    if (answer?.error !== undefined || answer?.result === undefined) {
+      throw new RpcError(`The chain's node refused ${method}.`);
+    }
+    return answer.result;
+  }
+
+  async close(): Promise<void> {
+    await this.#pool.close();
+  }
+}
+
+async function readText(body: AsyncIterable<Buffer>): Promise<string> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of body) {
+    size += chunk.length;
+    if (size > MAX_ANSWER_BYTES) throw new RpcError("The answer of the chain's node is too large.");
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString();
+}

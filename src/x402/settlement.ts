@@ -1,0 +1,95 @@
+import type { FastifyBaseLogger } from 'fastify';
+import { isUnavailable } from '../db/errors.ts';
+import { persistently } from '../db/patience.ts';
+import { testPoint } from '../test-point.ts';
+import type { Chain } from './chain.ts';
+import type { Facilitator, FacilitatorPayment, SettleAnswer } from './facilitator.ts';
+import type { Payment, Payments } from './payment.ts';
+import type { Resolver } from './resolver.ts';
+
+/** How a settlement ended, or that only the chain can tell. */
+export type SettlementOutcome =
+  | { readonly outcome: 'settled'; readonly receipt: string }
+  | { readonly outcome: 'refused'; readonly reason: string }
+  | { readonly outcome: 'unknown' }
+  /** The reservation was taken over; no settle was sent. */
+  | { readonly outcome: 'lost' };
+
+/** How long a facilitator's success is held against the chain: our node may be behind the facilitator's. */
+const PROOF_PATIENCE_MS = 5_000;
+const DATABASE_PATIENCE_MS = 20_000;
+
+/**
+ * Turns a reserved payment into a settled one, at most once:
+ *
+ *     reserved -- recorded --> settling -- one settle is sent -->
+ *       success, and the chain proves it               -> settled
+ *       no transaction, for a reason that excludes one -> refused, the chain is watched
+ *       anything else                                  -> unknown, the chain tells (Resolver)
+ *
+ * After `settling` nothing is sent again, by any process, ever.
+ */
+export class Settlement {
+  readonly #payments: Payments;
+  readonly #facilitator: Facilitator;
+  readonly #chain: Chain;
+  readonly #resolver: Resolver;
+  readonly #log: FastifyBaseLogger;
+
+  constructor(parts: {
+    payments: Payments;
+    facilitator: Facilitator;
+    chain: Chain;
+    resolver: Resolver;
+    log: FastifyBaseLogger;
+  }) {
+    this.#payments = parts.payments;
+    this.#facilitator = parts.facilitator;
+    this.#chain = parts.chain;
+    this.#resolver = parts.resolver;
+    this.#log = parts.log;
+  }
+
+  /** Settles a reserved payment. Throws when the database is away before a settle is sent. */
+  async settle(payment: Payment, request: FacilitatorPayment): Promise<SettlementOutcome> {
+    testPoint('x402 audio stored');
+    if (!(await this.#persistently(() => this.#payments.beginSettling(payment)))) return { outcome: 'lost' };
+    testPoint('x402 settling');
+    const answer = await this.#facilitator.settle(request);
+    testPoint('x402 settle answered');
+    try {
+      return await this.#record(payment, answer);
+    } catch (error) {
+      if (!isUnavailable(error)) throw error;
+      this.#log.error({ err: error, payment: payment.id }, 'the end of a settlement could not be recorded');
+      return { outcome: 'unknown' };
+    }
+  }
+
+  async #record(payment: Payment, answer: SettleAnswer): Promise<SettlementOutcome> {
+    switch (answer.outcome) {
+      case 'success': {
+        const proof = await this.#chain.awaitProof(payment.claim, answer.transaction, PROOF_PATIENCE_MS);
+        const receipt = proof && (await this.#resolver.book(payment, proof));
+        testPoint('x402 settled');
+        if (receipt !== undefined) return { outcome: 'settled', receipt };
+        return this.#unknown(payment, 'the chain does not show the transaction that the facilitator named');
+      }
+      case 'refused':
+        await this.#persistently(() => this.#payments.markRefused(payment, answer.reason));
+        return { outcome: 'refused', reason: answer.reason };
+      case 'unknown':
+        return this.#unknown(payment, answer.cause);
+    }
+  }
+
+  async #unknown(payment: Payment, cause: string): Promise<SettlementOutcome> {
+    this.#log.warn({ payment: payment.id, cause }, 'a settlement has an unknown end; the chain will tell');
+    await this.#persistently(() => this.#payments.markUnknown(payment));
+    return { outcome: 'unknown' };
+  }
+
+  #persistently<T>(statement: () => Promise<T>): Promise<T> {
+    return persistently(DATABASE_PATIENCE_MS, statement);
+  }
+}

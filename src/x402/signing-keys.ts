@@ -1,0 +1,115 @@
+import { createPrivateKey, generateKeyPairSync, type JsonWebKey, type KeyObject, randomBytes } from 'node:crypto';
+import { ROTATION_STATUSES, type RotationStatus } from './payees.ts';
+
+export interface SigningKey {
+  readonly keyId: string;
+  readonly status: RotationStatus;
+  readonly validFrom: Date;
+  readonly validUntil: Date | undefined;
+  readonly privateKey: KeyObject;
+  readonly publicJwk: { readonly x: string; readonly y: string };
+}
+
+/** A key of `SIGNING_KEYS_FILE`: a private P-256 JWK with its place in the rotation. */
+export interface StoredKey extends JsonWebKey {
+  kid: string;
+  status: RotationStatus;
+  /** RFC 3339. */
+  validFrom: string;
+  validUntil: string | null;
+}
+
+export interface StoredKeys {
+  keys: StoredKey[];
+}
+
+/** The key file can't be used; the message says why and shows no key. */
+export class SigningKeysError extends Error {}
+
+/**
+ * Reads the text of `SIGNING_KEYS_FILE`: a JWK Set of private P-256 keys, each with kid, status, validFrom, validUntil.
+ * @throws SigningKeysError when it is malformed, a kid is given twice, or not exactly one key is current and valid now
+ */
+export function parseSigningKeys(text: string, now: Date): readonly SigningKey[] {
+  const keys = readStoredKeys(text).keys.map(readKey);
+  if (new Set(keys.map(({ keyId }) => keyId)).size !== keys.length) throw new SigningKeysError('gives a kid twice');
+  const current = keys.filter(({ status }) => status === 'current');
+  if (current.length !== 1)
+    throw new SigningKeysError(`has ${current.length} keys with the status current instead of one`);
+  const [{ validFrom, validUntil }] = current as [SigningKey];
+  if (validFrom > now || (validUntil && validUntil <= now))
+    throw new SigningKeysError('has a current key that is not valid now');
+  return keys;
+}
+
+/** The key set as it is stored; only its outer shape is checked. */
+export function readStoredKeys(text: string): StoredKeys {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw new SigningKeysError('is no JSON');
+  }
+  const keys = (value as { keys?: unknown } | null)?.keys;
+  if (!Array.isArray(keys) || keys.length === 0) throw new SigningKeysError('is no JWK Set with keys');
+  return { keys };
+}
+
+function readKey(stored: StoredKey, index: number): SigningKey {
+  const where = `has a malformed key at position ${index + 1}`;
+  const { kid, status, kty, crv, x, y, d } = stored ?? {};
+  if (typeof kid !== 'string' || !/^[\x21-\x7e]{1,100}$/.test(kid)) throw new SigningKeysError(`${where}: its kid`);
+  if (!ROTATION_STATUSES.includes(status)) throw new SigningKeysError(`${where}: its status`);
+  if (kty !== 'EC' || crv !== 'P-256' || !x || !y || !d)
+    throw new SigningKeysError(`${where}: it is no private P-256 key`);
+  const validFrom = readDate(stored.validFrom);
+  const validUntil = stored.validUntil == null ? undefined : readDate(stored.validUntil);
+  if (!validFrom || (stored.validUntil != null && !validUntil)) throw new SigningKeysError(`${where}: its dates`);
+  let privateKey: KeyObject;
+  try {
+    privateKey = createPrivateKey({ key: { kty, crv, x, y, d }, format: 'jwk' });
+  } catch {
+    throw new SigningKeysError(`${where}: it is no private P-256 key`);
+  }
+  return { keyId: kid, status, validFrom, validUntil, privateKey, publicJwk: { x, y } };
+}
+
+function readDate(text: unknown): Date | undefined {
+  const date = typeof text === 'string' && /^\d{4}-\d{2}-\d{2}(T[\d:.]+Z)?$/.test(text) ? new Date(text) : undefined;
+  return date && !Number.isNaN(date.getTime()) ? date : undefined;
+}
+
+/** How long a key that retires is still published, so that metadata signed with it can be verified everywhere. */
+const RETIRING_DAYS = 30;
+
+/**
+ * The next generation of the key set: without one, a current and a next key; otherwise next becomes current, current
+ * retires for 30 days, a new next key is made, and keys whose time is over are dropped.
+ * @throws SigningKeysError when there is no next key to become current
+ */
+export function rotateKeys(stored: StoredKeys | undefined, now: Date): StoredKeys {
+  if (!stored) return { keys: [makeKey('current', now), makeKey('next', now)] };
+  if (!stored.keys.some(({ status }) => status === 'next')) throw new SigningKeysError('has no next key to rotate to');
+  const end = new Date(now.getTime() + RETIRING_DAYS * 86_400_000).toISOString();
+  const rotated = stored.keys
+    .filter(({ validUntil }) => validUntil == null || new Date(validUntil) > now)
+    .map((key): StoredKey => {
+      if (key.status === 'next') return { ...key, status: 'current' };
+      return key.status === 'current' ? { ...key, status: 'retiring', validUntil: end } : key;
+    });
+  return { keys: [...rotated, makeKey('next', now)] };
+}
+
+function makeKey(status: RotationStatus, now: Date): StoredKey {
+  const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+  const kid = `${now.toISOString().slice(0, 10)}-${randomBytes(4).toString('hex')}`;
+  return {
+    ...privateKey.export({ format: 'jwk' }),
+    kid,
+    alg: 'ES256',
+    use: 'sig',
+    status,
+    validFrom: now.toISOString(),
+    validUntil: null,
+  };
+}

@@ -1,0 +1,84 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { audit } from '../../src/ledger/audit.ts';
+import { freePort } from '../../src/sandbox/free-port.ts';
+import { testChain, wallet } from '../support/chain.ts';
+import { startChild } from '../support/child.ts';
+import { testDatabase } from '../support/database.ts';
+import { send } from '../support/gateway.ts';
+import { until } from '../support/until.ts';
+import { challengeOf, HELLO, PRICE, sign, startX402Gateway, timesPaid, withPayment } from '../support/x402.ts';
+
+const { chain, skip } = await testChain();
+
+/** Each point, how often the payer has paid by then, and how a repetition ends. */
+const POINTS: [string, number, 200 | 402][] = [
+  ['x402 reserved', 0, 200],
+  ['x402 audio stored', 0, 200],
+  ['x402 settle answered', 1, 200],
+  ['x402 settled', 1, 200],
+  // The last one, since its end takes the chain's clock past the authorization.
+  ['x402 settling', 0, 402],
+];
+
+for (const [point, paidBefore, status] of POINTS) {
+  test(`kill -9 at "${point}": paid at most once, and if and only if the audio is there`, { skip }, async (t) => {
+    const directory = await mkdtemp(join(tmpdir(), 'speechgate-kill-'));
+    t.after(() => rm(directory, { recursive: true, force: true }));
+    const { url: databaseUrl } = await testDatabase(t);
+    const store = { AUDIO_STORE: `file:${directory}` };
+    // The second process of the deployment; the first one is the program itself, and dies.
+    const gateway = await startX402Gateway(t, chain, store, { databaseUrl });
+    const port = await freePort(undefined);
+    const victim = startChild(t, 'src/main.ts', {
+      NODE_ENV: 'test',
+      SPEECHGATE_TEST_KILL_AT: point,
+      PORT: String(port),
+      BASE_URL: gateway.config.baseUrl,
+      DATABASE_URL: databaseUrl,
+      DATA_DIR: directory,
+      LOG_LEVEL: 'warn',
+      SPEECH_BASE_URL: gateway.upstream.url,
+      X402_PAY_TO: gateway.payTo,
+      X402_FACILITATOR_URL: gateway.facilitator.url,
+      X402_RPC_URL: chain.rpcUrl,
+      ...store,
+    });
+    await victim.printed(/listens on/);
+    const payer = await wallet(chain.client, 10n * PRICE);
+    const paid = withPayment(HELLO, await sign(payer, await challengeOf(gateway, '/x402/tts', HELLO)));
+    await assert.rejects(send(`http://127.0.0.1:${port}`, '/x402/tts', paid));
+    await until(() => victim.process.signalCode === 'SIGKILL');
+    assert.equal(await timesPaid(chain, payer), paidBefore);
+
+    let reply = await gateway.call('/x402/tts', paid);
+    const codes = new Set<string>();
+    const repeatUntil = (end: () => boolean) =>
+      until(async () => {
+        if (end()) return true;
+        codes.add(reply.json.error.code);
+        await sleep(250);
+        reply = await gateway.call('/x402/tts', paid);
+        return end();
+      });
+    if (status === 402) {
+      await repeatUntil(() => reply.json.error.code === 'PAYMENT_OUTCOME_UNKNOWN');
+      await chain.client.increaseTime({ seconds: 600 });
+      await chain.client.mine({ blocks: 2 });
+    }
+    await repeatUntil(() => reply.status === status);
+    assert.ok(
+      [...codes].every((code) => ['PAYMENT_REPLAY_PENDING', 'PAYMENT_OUTCOME_UNKNOWN'].includes(code)),
+      [...codes].join(),
+    );
+    const isPaid = status === 200;
+    assert.equal(await timesPaid(chain, payer), isPaid ? 1 : 0);
+    assert.equal(await gateway.revenue(), isPaid ? PRICE : 0n);
+    if (isPaid) assert.equal((await gateway.call('/x402/tts', paid)).headers.get('x-idempotent-replay'), 'true');
+    assert.deepEqual(await audit(gateway.db), []);
+  });
+}

@@ -1,0 +1,112 @@
+import assert from 'node:assert/strict';
+import { rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test from 'node:test';
+import { audit } from '../../src/ledger/audit.ts';
+import { invalid, type VerifyFault } from '../../src/sandbox/facilitator/faults.ts';
+import { testChain, wallet } from '../support/chain.ts';
+import { garbage, hangInBody, type Mode, mp3, openAiError, resetInBody, wav } from '../support/stub-upstream.ts';
+import { startTcpProxy } from '../support/tcp-proxy.ts';
+import { decodeHeader, PRICE, payFor, startX402Gateway, timesPaid, type X402Gateway } from '../support/x402.ts';
+
+const { chain, skip } = await testChain();
+
+/** Nothing was paid, nothing is left behind, and the same payment is good once the fault is over. */
+async function assertReleasedAndPayable(gateway: X402Gateway, paid: Parameters<typeof gateway.call>[1]) {
+  assert.equal(gateway.facilitator.broadcasts.length, 0);
+  assert.deepEqual(await gateway.db.selectFrom('x402_payment').select('state').execute(), []);
+  const again = await gateway.call('/x402/tts', paid);
+  assert.equal(again.status, 200, again.text.slice(0, 300));
+  assert.equal(again.headers.get('x-idempotent-replay'), 'false');
+  assert.equal(await gateway.revenue(), PRICE);
+  assert.deepEqual(await audit(gateway.db), []);
+}
+
+const VERIFY_FAULTS: [string, VerifyFault, number, string][] = [
+  ['R23: finds the payment invalid', invalid('invalid_exact_evm_signature'), 402, 'PAYMENT_REQUIRED'],
+  ['R24: answers 500', 'error', 502, 'PAYMENT_ERROR'],
+  ['R24: answers HTML', 'garbage', 502, 'PAYMENT_ERROR'],
+  ['R24: resets the connection', 'reset', 502, 'PAYMENT_ERROR'],
+  ['R24: redirects', 'redirect', 502, 'PAYMENT_ERROR'],
+  ['R24: hangs', 'hang', 502, 'PAYMENT_ERROR'],
+  [
+    'R24: verifies the payment of somebody else',
+    { isValid: true, payer: '0x0000000000000000000000000000000000000001' },
+    502,
+    'PAYMENT_ERROR',
+  ],
+];
+
+for (const [name, fault, status, code] of VERIFY_FAULTS) {
+  test(`a facilitator that at verify ${name}: released, nothing synthesised`, { skip }, async (t) => {
+    const gateway = await startX402Gateway(t, chain);
+    gateway.facilitator.faults.verify(fault);
+    const { reply, paid } = await payFor(gateway, await wallet(chain.client, PRICE));
+    assert.equal(reply.status, status, reply.text);
+    assert.equal(reply.json.error.code, code);
+    assert.equal(gateway.upstream.requests.length, 0);
+    assert.ok(gateway.facilitator.calls.every(({ redirected }) => !redirected));
+    if (status === 402) {
+      assert.equal(decodeHeader(reply.headers.get('payment-required')).error, 'invalid_exact_evm_signature');
+      assert.equal(reply.json.error.details.accepts[0].amount, String(PRICE));
+    }
+    await assertReleasedAndPayable(gateway, paid);
+  });
+}
+
+const UPSTREAM_FAULTS: [string, Mode, string][] = [
+  ['answers 500', openAiError(500), 'TTS_UPSTREAM_ERROR'],
+  ['answers what is no audio', garbage(), 'TTS_UPSTREAM_ERROR'],
+  ['answers WAV (R56)', wav(), 'TTS_UPSTREAM_ERROR'],
+  ['breaks off', resetInBody(), 'TTS_UPSTREAM_ERROR'],
+  ['is overloaded', openAiError(503), 'TTS_UNAVAILABLE'],
+  ['never ends', hangInBody(), 'TTS_UNAVAILABLE'],
+];
+
+for (const [name, mode, code] of UPSTREAM_FAULTS) {
+  test(`an upstream that ${name} after verify: nothing is settled`, { skip }, async (t) => {
+    const gateway = await startX402Gateway(t, chain, { SPEECH_TIMEOUT_MS: '1500' });
+    gateway.upstream.mode = mode;
+    const { reply, paid } = await payFor(gateway, await wallet(chain.client, PRICE));
+    assert.equal(reply.json.error.code, code);
+    gateway.upstream.mode = mp3();
+    await assertReleasedAndPayable(gateway, paid);
+  });
+}
+
+test('an audio store that fails before settle: 503 REPLAY_CACHE_UNAVAILABLE, nothing is settled', {
+  skip,
+}, async (t) => {
+  const blocked = join(tmpdir(), `speechgate-blocked-${process.pid}`);
+  await writeFile(blocked, '');
+  t.after(() => rm(blocked, { recursive: true, force: true }));
+  const gateway = await startX402Gateway(t, chain, { AUDIO_STORE: `file:${blocked}/audio` });
+  const { reply, paid } = await payFor(gateway, await wallet(chain.client, PRICE));
+  assert.equal(reply.status, 503);
+  assert.equal(reply.json.error.code, 'REPLAY_CACHE_UNAVAILABLE');
+  await rm(blocked);
+  await assertReleasedAndPayable(gateway, paid);
+});
+
+test('R21b: a chain that can not be asked: 502 PAYMENT_ERROR, nothing reserved or synthesised', { skip }, async (t) => {
+  const node = await startTcpProxy(t, chain.rpcUrl);
+  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
+  node.cut();
+  const { reply, paid } = await payFor(gateway, await wallet(chain.client, PRICE));
+  assert.equal(reply.status, 502);
+  assert.equal(reply.json.error.code, 'PAYMENT_ERROR');
+  assert.equal(gateway.upstream.requests.length, 0);
+  node.restore();
+  await assertReleasedAndPayable(gateway, paid);
+});
+
+test('R23: a payer without money is refused before any synthesis', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, PRICE - 1n);
+  const { reply } = await payFor(gateway, payer);
+  assert.equal(reply.status, 402);
+  assert.match(decodeHeader(reply.headers.get('payment-required')).error, /insufficient/);
+  assert.equal(gateway.upstream.requests.length, 0);
+  assert.equal(await timesPaid(chain, payer), 0);
+});

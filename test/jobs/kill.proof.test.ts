@@ -1,0 +1,217 @@
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test from 'node:test';
+import { openDatabase } from '../../src/db/database.ts';
+import { audit } from '../../src/ledger/audit.ts';
+import { creditTopUp } from '../../src/ledger/credit-top-up.ts';
+import { type Child, startChild } from '../support/child.ts';
+import { testDatabase } from '../support/database.ts';
+import { send } from '../support/gateway.ts';
+import { later, untilJob } from '../support/jobs.ts';
+import { Drip, hangBeforeHeaders, mp3, openAiError, silentMp3, startStubUpstream } from '../support/stub-upstream.ts';
+import { until } from '../support/until.ts';
+
+const FUNDS = 5_000_000n;
+const PRICE = 198n;
+const KEY = 'the same request';
+
+/** Real processes on one database, one store and one provider. */
+async function start(t: test.TestContext) {
+  const databaseUrl = (await testDatabase(t)).url;
+  const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-proof-'));
+  const upstream = await startStubUpstream();
+  const db = openDatabase(databaseUrl, { maxConnections: 2 });
+  t.after(async () => {
+    await upstream.close();
+    await db.destroy();
+    await rm(dataDir, { recursive: true, force: true });
+  });
+  const { accountId } = await creditTopUp(db, {
+    topUpId: randomUUID(),
+    sessionId: `cs_test_${randomUUID()}`,
+    accountId: randomUUID(),
+    amountCents: 500,
+    challengeId: null,
+  });
+  const run = async (env: Record<string, string> = {}, args: string[] = []) => {
+    const port = await freePort();
+    const child = startChild(
+      t,
+      'src/main.ts',
+      {
+        NODE_ENV: 'test',
+        PORT: String(port),
+        DATABASE_URL: databaseUrl,
+        DATA_DIR: dataDir,
+        SPEECH_BASE_URL: upstream.url,
+        STRIPE_SECRET_KEY: 'sk_test_proof',
+        STRIPE_API_BASE: 'http://127.0.0.1:1',
+        LOG_LEVEL: 'warn',
+        ...env,
+      },
+      args,
+    );
+    await child.printed(/listens on|runs jobs/);
+    const url = `http://127.0.0.1:${port}`;
+    return { child, url, call: (path: string, call?: Parameters<typeof send>[2]) => send(url, path, call) };
+  };
+  const balance = async () => {
+    const row = await db
+      .selectFrom('account')
+      .select('balance_micro_usd')
+      .where('id', '=', accountId)
+      .executeTakeFirst();
+    return row?.balance_micro_usd;
+  };
+  const job = () => db.selectFrom('job').selectAll().executeTakeFirst();
+  return { databaseUrl, upstream, db, account: accountId, run, balance, job };
+}
+
+async function freePort(): Promise<number> {
+  const { createServer } = await import('node:net');
+  const server = createServer().listen(0, '127.0.0.1');
+  await new Promise((resolve) => server.once('listening', resolve));
+  const { port } = server.address() as import('node:net').AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+const killed = (child: Child) => until(() => child.process.signalCode === 'SIGKILL');
+
+/** Where the process dies, what the provider does, and what must have become of the job after a restart. */
+const POINTS: {
+  at: string;
+  fault?: 'permanent' | 'transient';
+  end: 'none' | 'completed' | 'failed';
+  spoken: number;
+}[] = [
+  { at: 'job accepting', end: 'none', spoken: 0 },
+  { at: 'job accepted', end: 'completed', spoken: 1 },
+  { at: 'job claimed', end: 'completed', spoken: 1 },
+  { at: 'job spoken', end: 'completed', spoken: 2 },
+  { at: 'job stored', end: 'completed', spoken: 2 },
+  { at: 'job completed', end: 'completed', spoken: 1 },
+  { at: 'job retry', fault: 'transient', end: 'completed', spoken: 2 },
+  { at: 'job failed', fault: 'permanent', end: 'failed', spoken: 1 },
+];
+
+test('kill -9 at each step of a job: after a restart job and balance end right', { concurrency: 2 }, async (t) => {
+  const proofs = POINTS.map(({ at, fault, end, spoken }) =>
+    t.test(at, async (t) => {
+      const { upstream, db, account, run, balance, job } = await start(t);
+      const broken = fault === 'permanent' ? openAiError(400) : openAiError(500);
+      upstream.mode = fault ? broken : mp3(200);
+      const first = await run({ SPEECHGATE_TEST_KILL_AT: at });
+      await later(first, account, { key: KEY }).catch(() => undefined);
+      await killed(first.child);
+      upstream.mode = mp3(200);
+
+      const restartedAt = performance.now();
+      const second = await run();
+      if (end === 'none') {
+        assert.equal(await job(), undefined);
+        assert.equal(await balance(), FUNDS);
+      } else {
+        const jobId = (await job())?.id as string;
+        const ended = (await untilJob(second, jobId, 'completed', 'failed')).json;
+        const seconds = (performance.now() - restartedAt) / 1000;
+        t.diagnostic(`${at}: ${ended.status} ${seconds.toFixed(1)} s after the restart began`);
+        assert.ok(seconds < 30, 'within two reconciler intervals');
+        assert.equal(ended.status, end);
+        assert.equal(await balance(), end === 'completed' ? FUNDS - PRICE : FUNDS);
+        assert.equal((await job())?.text, null);
+        if (end === 'completed') {
+          const audio = await second.call(new URL(ended.links.audio).pathname);
+          assert.deepEqual(audio.bytes, silentMp3(200));
+        }
+        // Who never got an answer asks again, and finds the same job.
+        const again = await later(second, account, { key: KEY });
+        assert.deepEqual([again.status, again.json.jobId], [202, jobId]);
+        assert.equal(await balance(), end === 'completed' ? FUNDS - PRICE : FUNDS);
+      }
+      assert.equal(upstream.requests.length, spoken);
+      assert.deepEqual(await audit(db), []);
+      assert.equal(await second.child.stop(), 0);
+    }),
+  );
+  await Promise.all(proofs);
+});
+
+test('a worker that was paused, not dead, can neither complete nor capture what was taken over', async (t) => {
+  const { upstream, db, account, run, balance, job } = await start(t);
+  const slow = new Drip();
+  upstream.mode = slow.mode;
+  const web = await run({}, ['--role=web']);
+  const paused = await run({}, ['--role=worker']);
+  const { jobId } = (await later(web, account)).json;
+  await slow.opened;
+  paused.child.process.kill('SIGSTOP');
+  upstream.mode = mp3(200);
+  const other = await run({}, ['--role=worker']);
+  const taken = (await untilJob(web, jobId, 'completed', 'failed')).json;
+  assert.equal(taken.status, 'completed');
+  const before = await job();
+
+  paused.child.process.kill('SIGCONT');
+  await slow.write(silentMp3(900));
+  slow.end();
+  await paused.child.printed(/had been taken over/);
+  assert.deepEqual(await job(), before);
+  assert.equal(await balance(), FUNDS - PRICE);
+  const audio = await web.call(new URL(taken.links.audio).pathname);
+  assert.deepEqual(audio.bytes, silentMp3(200));
+  assert.deepEqual(await audit(db), []);
+  for (const { child } of [paused, other, web]) assert.equal(await child.stop(), 0);
+});
+
+test('SIGTERM gives a job back that takes too long: queued with its hold, and the process exits with 0', async (t) => {
+  const { upstream, db, account, run, balance, job } = await start(t);
+  upstream.mode = hangBeforeHeaders();
+  const first = await run();
+  const { jobId } = (await later(first, account)).json;
+  await upstream.waitForRequests(1);
+  assert.equal(await first.child.stop('SIGTERM'), 0);
+  const given = await job();
+  assert.deepEqual([given?.state, given?.attempts, given?.worker_id], ['queued', 0, null]);
+  assert.equal(await balance(), FUNDS - PRICE);
+  assert.deepEqual(await db.selectFrom('worker').selectAll().execute(), []);
+  assert.deepEqual(await audit(db), []);
+  upstream.mode = mp3(200);
+  const second = await run();
+  assert.equal((await untilJob(second, jobId, 'completed', 'failed')).json.status, 'completed');
+  assert.deepEqual(await audit(db), []);
+  assert.equal(await second.child.stop(), 0);
+});
+
+test('--role=web answers and runs no jobs, --role=worker runs them and answers operators only', async (t) => {
+  const { upstream, db, account, run } = await start(t);
+  const web = await run({}, ['--role=web']);
+  const { jobId } = (await later(web, account)).json;
+  assert.deepEqual(await db.selectFrom('worker').selectAll().execute(), []);
+  const adminPort = await freePort();
+  const worker = await run({ ADMIN_PORT: String(adminPort) }, ['--role=worker']);
+  assert.equal((await untilJob(web, jobId, 'completed', 'failed')).json.status, 'completed');
+  assert.equal(upstream.requests.length, 1);
+  await assert.rejects(fetch(worker.url), 'no public listener');
+  assert.equal((await fetch(`http://127.0.0.1:${adminPort}/livez`)).status, 200);
+  assert.equal((await fetch(`http://127.0.0.1:${adminPort}/readyz`)).status, 200);
+  for (const { child } of [worker, web]) assert.equal(await child.stop(), 0);
+});
+
+test('R47: a role that does not exist, and a worker without a provider, end with 78 and the fix', async (t) => {
+  const { databaseUrl } = await start(t);
+  const rows: [args: string[], says: RegExp][] = [
+    [['--role=both'], /--role=web or --role=worker/],
+    [['--role=web', 'more'], /--role=web or --role=worker/],
+    [['--role=worker'], /SPEECH_BASE_URL is not set/],
+  ];
+  for (const [args, says] of rows) {
+    const child = startChild(t, 'src/main.ts', { DATABASE_URL: databaseUrl }, args);
+    await until(() => child.process.exitCode !== null);
+    assert.equal(child.process.exitCode, 78);
+    assert.match(child.output(), says);
+  }
+});

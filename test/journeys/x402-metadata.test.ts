@@ -1,0 +1,134 @@
+import assert from 'node:assert/strict';
+import { webcrypto } from 'node:crypto';
+import { rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test, { type TestContext } from 'node:test';
+import { ServiceMetadata } from '../../src/x402/metadata.ts';
+import { rotateKeys, type StoredKeys } from '../../src/x402/signing-keys.ts';
+import { BASE_URL, startGateway } from '../support/gateway.ts';
+
+const PAYEE = '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913';
+const NEXT_PAYEE = '0xcA11bde05977b3631167028862bE2a173976CA11';
+const PATH = '/.well-known/x402-service-metadata';
+
+async function startSigned(t: TestContext, keys: StoredKeys, env: Record<string, string> = {}) {
+  const file = join(tmpdir(), `speechgate-keys-${process.pid}-${Math.random()}.json`);
+  await writeFile(file, JSON.stringify(keys));
+  t.after(() => rm(file, { force: true }));
+  return startGateway(t, {
+    X402_PAY_TO: `${PAYEE},${NEXT_PAYEE}:next:2030-01-01`,
+    X402_FACILITATOR_URL: 'http://127.0.0.1:1',
+    X402_RPC_URL: 'http://127.0.0.1:1',
+    SIGNING_KEYS_FILE: file,
+    ...env,
+  });
+}
+
+/** RFC 8785 for the values that occur here (no number but small integers), written apart from the service's. */
+function canonical(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`;
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
+  const members = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
+  return `{${members.map(([name, member]) => `${JSON.stringify(name)}:${canonical(member)}`).join(',')}}`;
+}
+
+test('R37: the signature verifies by WebCrypto under the published key, and breaks with any change', async (t) => {
+  const stored = rotateKeys(rotateKeys(undefined, new Date(Date.now() - 1000)), new Date());
+  const gateway = await startSigned(t, stored);
+  const { payload, signature } = (await gateway.call(PATH)).json;
+  const current = stored.keys.find(({ status }) => status === 'current');
+  assert.equal(signature.keyId, current?.kid);
+  const { publicKeyJwk } = payload.trust.keys.find(({ keyId }: { keyId: string }) => keyId === signature.keyId);
+  const key = await webcrypto.subtle.importKey('jwk', publicKeyJwk, { name: 'ECDSA', namedCurve: 'P-256' }, false, [
+    'verify',
+  ]);
+  const verify = (signed: unknown) =>
+    webcrypto.subtle.verify(
+      { name: 'ECDSA', hash: 'SHA-256' },
+      key,
+      Buffer.from(signature.value, 'base64url'),
+      Buffer.from(canonical(signed)),
+    );
+  assert.equal(await verify(payload), true);
+  assert.equal(await verify({ ...payload, payment: { ...payload.payment, network: 'eip155:1' } }), false);
+  assert.deepEqual(
+    payload.trust.keys.map(({ status }: { status: string }) => status),
+    ['retiring', 'current', 'next'],
+  );
+  assert.ok(!JSON.stringify(payload).includes(String(current?.d)), 'a private key is never published');
+});
+
+test('the figures are those of the catalog and of the challenge', async (t) => {
+  const gateway = await startSigned(t, rotateKeys(undefined, new Date()));
+  const reply = await gateway.call(PATH);
+  const { payload } = reply.json;
+  const { models } = (await gateway.call('/tts/models')).json;
+  assert.deepEqual(
+    payload.pricing.models,
+    models.map((model: { id: string; provider: string; maxInputCharacters: number }, index: number) => ({
+      id: model.id,
+      provider: model.provider,
+      billingUnit: 'character',
+      ratePerCharacterUsd: ['0.000018', '0.000036'][index],
+      maxCharactersPerRequest: model.maxInputCharacters,
+      maxChargeUsd: ['0.073728', '0.147456'][index],
+    })),
+  );
+  const challenge = await gateway.call('/x402/tts', { method: 'POST', json: { text: 'x'.repeat(4096) } });
+  const [offer] = challenge.json.error.details.accepts;
+  const { network, asset, payees } = payload.payment;
+  assert.deepEqual(
+    [offer.network, offer.asset, offer.payTo, offer.extra.name, offer.amount],
+    [network, asset.address, payees[0].address, asset.name, '73728'],
+  );
+  assert.deepEqual([asset.decimals, asset.symbol], [6, 'USDC']);
+  assert.equal(payees[1].validFrom, '2030-01-01T00:00:00.000Z');
+  assert.equal(payload.service.metadataUrl, `${BASE_URL}${PATH}`);
+  assert.equal(payload.prepaid.authentication.domainName, 'speechgate-Prepaid');
+  assert.equal(payload.recovery.replayWindowSeconds, 86_400);
+  const [, maxAge] = /^public, max-age=(\d+)$/.exec(reply.headers.get('cache-control') ?? '') ?? [];
+  const validMs = Date.parse(payload.validity.validUntil) - Date.parse(payload.validity.validFrom);
+  assert.ok(Number(maxAge) > 0 && Number(maxAge) * 1000 <= validMs / 2);
+});
+
+test('R37: it is signed again before half of its validity has passed; a payee is valid since it was first seen', async (t) => {
+  const gateway = await startSigned(t, rotateKeys(undefined, new Date()));
+  const { x402, signingKeys, catalog, serviceName } = gateway.config;
+  const options = {
+    baseUrl: BASE_URL,
+    serviceName,
+    catalog,
+    ...(x402 as NonNullable<typeof x402>),
+    keys: signingKeys ?? [],
+  };
+  const metadata = new ServiceMetadata(gateway.db, options);
+  const start = Date.now();
+  let issued = new Set<string>();
+  let payeeSince: string | undefined;
+  for (let second = 0; second <= 1800; second += 10) {
+    const now = start + second * 1000;
+    const { document, maxAgeSeconds } = await metadata.read(new Date(now));
+    const { issuedAt, validUntil } = document.payload.validity;
+    const validMs = Date.parse(validUntil) - Date.parse(issuedAt);
+    assert.ok(now - Date.parse(issuedAt) < validMs / 2);
+    assert.ok(now + maxAgeSeconds * 1000 <= Date.parse(issuedAt) + validMs / 2);
+    issued = issued.add(issuedAt);
+    payeeSince ??= document.payload.payment.payees[0]?.validFrom;
+    assert.equal(document.payload.payment.payees[0]?.validFrom, payeeSince);
+  }
+  assert.ok(issued.size > 3);
+});
+
+test('without signing keys, or without payment in USDC, the metadata answers 503 CONFIG_ERROR', async (t) => {
+  const unsigned = await startSigned(t, rotateKeys(undefined, new Date()), { SIGNING_KEYS_FILE: '' });
+  const off = await startSigned(t, rotateKeys(undefined, new Date()), {
+    X402_PAY_TO: '',
+    X402_FACILITATOR_URL: '',
+    X402_RPC_URL: '',
+  });
+  for (const gateway of [unsigned, off]) {
+    const reply = await gateway.call(PATH);
+    assert.deepEqual([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR']);
+  }
+});

@@ -1,0 +1,227 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import {
+  type Address,
+  domainSeparator,
+  type Hex,
+  hexToBigInt,
+  numberToHex,
+  parseEventLogs,
+  parseSignature,
+} from 'viem';
+import { usdCoinAbi } from '../../src/sandbox/chain/contracts/generated.ts';
+import { usdcBalance } from '../../src/sandbox/chain/fund.ts';
+import { ASSET, CHAIN_ID } from '../../src/sandbox/chain/network.ts';
+import {
+  cancelAuthorization,
+  included,
+  newNonce,
+  partsOf,
+  signAuthorization,
+  signCancellation,
+  submitAuthorization,
+  termsOf,
+  testChain,
+  USDC_DOMAIN,
+  usesOfAuthorizations,
+  wallet,
+} from '../support/chain.ts';
+
+const { skip, chain } = await testChain();
+const usdc = { address: ASSET, abi: usdCoinAbi } as const;
+const SECP256K1_ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
+
+const done = (sent: Promise<Hex>) => included(chain.client, sent);
+
+async function eventsOf(hash: Hex) {
+  const { logs } = await chain.client.getTransactionReceipt({ hash });
+  return parseEventLogs({ abi: usdCoinAbi, logs }).map(({ eventName, args }) => ({ eventName, args }));
+}
+
+test('the committed bytecode is what the sources compile to', async () => {
+  const script = fileURLToPath(new URL('../../src/sandbox/chain/compile.ts', import.meta.url));
+  await promisify(execFile)(process.execPath, ['--import', 'tsx', script, '--check']);
+});
+
+test('the chain looks like Base with its USDC', { skip }, async () => {
+  assert.equal(await chain.client.getChainId(), CHAIN_ID);
+  assert.equal(chain.asset, '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913');
+  const read = (functionName: 'name' | 'symbol' | 'version' | 'decimals' | 'DOMAIN_SEPARATOR') =>
+    ({ ...usdc, functionName }) as const;
+  const names = ['name', 'symbol', 'version', 'decimals', 'DOMAIN_SEPARATOR'] as const;
+  // viem asks the Multicall contract.
+  const answers = await chain.client.multicall({ contracts: names.map(read), allowFailure: false });
+  assert.deepEqual(answers, ['USD Coin', 'USDC', '2', 6, domainSeparator({ domain: USDC_DOMAIN })]);
+});
+
+test('multicall tells failures apart', { skip }, async () => {
+  const { address } = await wallet(chain.client);
+  const [good, bad] = await chain.client.multicall({
+    contracts: [
+      { ...usdc, functionName: 'balanceOf', args: [address] },
+      { ...usdc, functionName: 'transferFrom', args: [address, address, 1n] },
+    ],
+  });
+  assert.deepEqual(good, { status: 'success', result: 0n });
+  assert.match(String(bad.error), /ERC20: transfer amount exceeds allowance/);
+});
+
+test('ERC-20: transfer, approve, transferFrom', { skip }, async () => {
+  const [owner, spender] = [await wallet(chain.client, 1000n), await wallet(chain.client)];
+  const supply = await chain.client.readContract({ ...usdc, functionName: 'totalSupply' });
+  await chain.client.writeContract({
+    account: owner,
+    ...usdc,
+    functionName: 'transfer',
+    args: [spender.address, 300n],
+  });
+  await done(
+    chain.client.writeContract({ account: owner, ...usdc, functionName: 'approve', args: [spender.address, 500n] }),
+  );
+  const spend = (value: bigint) =>
+    chain.client.writeContract({
+      account: spender,
+      ...usdc,
+      functionName: 'transferFrom',
+      args: [owner.address, spender.address, value],
+    });
+  const hash = await done(spend(400n));
+  assert.deepEqual(await eventsOf(hash), [
+    { eventName: 'Transfer', args: { from: owner.address, to: spender.address, value: 400n } },
+  ]);
+  assert.equal(await usdcBalance(chain.client, owner.address), 300n);
+  assert.equal(await usdcBalance(chain.client, spender.address), 700n);
+  const left = await chain.client.readContract({
+    ...usdc,
+    functionName: 'allowance',
+    args: [owner.address, spender.address],
+  });
+  assert.equal(left, 100n);
+  assert.equal(await chain.client.readContract({ ...usdc, functionName: 'totalSupply' }), supply);
+  await assert.rejects(spend(101n), /ERC20: transfer amount exceeds allowance/);
+});
+
+for (const overload of ['v, r, s', 'bytes'] as const) {
+  test(`EIP-3009 transferWithAuthorization (${overload}) moves the money once`, { skip }, async () => {
+    const [payer, payee, sender] = [
+      await wallet(chain.client, 1000n),
+      await wallet(chain.client),
+      await wallet(chain.client),
+    ];
+    const signed = await signAuthorization(payer, { to: payee.address, value: 600n });
+    const { nonce } = signed.authorization;
+    const call = { account: sender, ...usdc, functionName: 'transferWithAuthorization' } as const;
+    const submit = () =>
+      overload === 'bytes'
+        ? chain.client.writeContract({ ...call, args: [...termsOf(signed), signed.signature] })
+        : chain.client.writeContract({ ...call, args: [...termsOf(signed), ...partsOf(signed.signature)] });
+    const hash = await done(submit());
+    assert.deepEqual(await eventsOf(hash), [
+      { eventName: 'AuthorizationUsed', args: { authorizer: payer.address, nonce } },
+      { eventName: 'Transfer', args: { from: payer.address, to: payee.address, value: 600n } },
+    ]);
+    assert.equal(await usdcBalance(chain.client, payee.address), 600n);
+    assert.equal(
+      await chain.client.readContract({ ...usdc, functionName: 'authorizationState', args: [payer.address, nonce] }),
+      true,
+    );
+    await assert.rejects(submit(), /FiatTokenV2: authorization is used or canceled/);
+    assert.deepEqual(await usesOfAuthorizations(chain.client, payer.address), [hash]);
+  });
+
+  test(`EIP-3009 receiveWithAuthorization (${overload}) is for the payee only`, { skip }, async () => {
+    const [payer, payee, stranger] = [
+      await wallet(chain.client, 1000n),
+      await wallet(chain.client),
+      await wallet(chain.client),
+    ];
+    const signed = await signAuthorization(payer, { to: payee.address, value: 600n }, 'ReceiveWithAuthorization');
+    const submit = (account: typeof payee) => {
+      const call = { account, ...usdc, functionName: 'receiveWithAuthorization' } as const;
+      return overload === 'bytes'
+        ? chain.client.writeContract({ ...call, args: [...termsOf(signed), signed.signature] })
+        : chain.client.writeContract({ ...call, args: [...termsOf(signed), ...partsOf(signed.signature)] });
+    };
+    await assert.rejects(submit(stranger), /FiatTokenV2: caller must be the payee/);
+    await done(submit(payee));
+    assert.equal(await usdcBalance(chain.client, payee.address), 600n);
+    await assert.rejects(submitAuthorization(chain.client, payee, signed), /used or canceled/);
+  });
+
+  test(`EIP-3009 cancelAuthorization (${overload}) uses the nonce up without a payment (R25)`, { skip }, async () => {
+    const [payer, payee] = [await wallet(chain.client, 1000n), await wallet(chain.client)];
+    const signed = await signAuthorization(payer, { to: payee.address, value: 600n });
+    const { nonce } = signed.authorization;
+    const signature = await signCancellation(payer, nonce);
+    const call = { account: payee, ...usdc, functionName: 'cancelAuthorization' } as const;
+    const hash = await done(
+      overload === 'bytes'
+        ? chain.client.writeContract({ ...call, args: [payer.address, nonce, signature] })
+        : chain.client.writeContract({ ...call, args: [payer.address, nonce, ...partsOf(signature)] }),
+    );
+    assert.deepEqual(await eventsOf(hash), [
+      { eventName: 'AuthorizationCanceled', args: { authorizer: payer.address, nonce } },
+    ]);
+    assert.equal(
+      await chain.client.readContract({ ...usdc, functionName: 'authorizationState', args: [payer.address, nonce] }),
+      true,
+    );
+    await assert.rejects(submitAuthorization(chain.client, payee, signed), /used or canceled/);
+    await assert.rejects(cancelAuthorization(chain.client, payer, nonce), /used or canceled/);
+    assert.deepEqual(await usesOfAuthorizations(chain.client, payer.address), []);
+  });
+}
+
+test('an authorization that does not hold is refused, with the reason of the real token', { skip }, async () => {
+  const [payer, other] = [await wallet(chain.client, 1000n), await wallet(chain.client)];
+  const to = other.address;
+  const now = (await chain.client.getBlock()).timestamp;
+  const refuse = async (signed: Awaited<ReturnType<typeof signAuthorization>>, reason: RegExp) => {
+    await assert.rejects(submitAuthorization(chain.client, other, signed), reason);
+    assert.equal(await usdcBalance(chain.client, payer.address), 1000n);
+  };
+  await refuse(
+    await signAuthorization(payer, { to, value: 1n, validBefore: now }),
+    /FiatTokenV2: authorization is expired/,
+  );
+  await refuse(
+    await signAuthorization(payer, { to, value: 1n, validAfter: now + 600n }),
+    /FiatTokenV2: authorization is not yet valid/,
+  );
+  await refuse(
+    await signAuthorization(other, { to, value: 1n, from: payer.address }),
+    /FiatTokenV2: invalid signature/,
+  );
+  await refuse(await signAuthorization(payer, { to, value: 1001n }), /ERC20: transfer amount exceeds balance/);
+
+  const signed = await signAuthorization(payer, { to, value: 1n });
+  const tampered = { ...signed, authorization: { ...signed.authorization, value: 2n } };
+  await refuse(tampered, /FiatTokenV2: invalid signature/);
+  await refuse({ ...signed, signature: '0x1234' }, /ECRecover: invalid signature length/);
+  const { r, s, yParity } = parseSignature(signed.signature);
+  const twin = numberToHex(SECP256K1_ORDER - hexToBigInt(s), { size: 32 });
+  const malleated: Hex = `${r}${twin.slice(2)}${yParity ? '1b' : '1c'}`;
+  await refuse({ ...signed, signature: malleated }, /ECRecover: invalid signature 's' value/);
+  await refuse({ ...signed, signature: `${signed.signature.slice(0, -2)}00` as Hex }, /invalid signature 'v' value/);
+});
+
+test('a contract wallet judges signatures itself (EIP-1271)', { skip }, async () => {
+  const [funder, payee] = [await wallet(chain.client, 1000n), await wallet(chain.client)];
+  const contract = `0x${newNonce().slice(-40)}` as Address;
+  await done(
+    chain.client.writeContract({ account: funder, ...usdc, functionName: 'transfer', args: [contract, 1000n] }),
+  );
+  const signed = await signAuthorization(funder, { from: contract, to: payee.address, value: 10n });
+  await assert.rejects(submitAuthorization(chain.client, payee, signed), /FiatTokenV2: invalid signature/);
+  // Answers every call with 0x1626ba7e.
+  await chain.client.setCode({ address: contract, bytecode: '0x631626ba7e60e01b60005260206000f3' });
+  await done(submitAuthorization(chain.client, payee, { ...signed, signature: '0x1234' }));
+  assert.equal(await usdcBalance(chain.client, payee.address), 10n);
+  // Answers every call with nothing.
+  await chain.client.setCode({ address: contract, bytecode: '0x00' });
+  const next = await signAuthorization(funder, { from: contract, to: payee.address, value: 10n });
+  await assert.rejects(submitAuthorization(chain.client, payee, next), /FiatTokenV2: invalid signature/);
+});

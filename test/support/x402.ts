@@ -1,0 +1,109 @@
+import { randomUUID } from 'node:crypto';
+import type { TestContext } from 'node:test';
+import { x402Client } from '@x402/core/client';
+import type { PaymentPayload, PaymentRequired } from '@x402/core/types';
+import { ExactEvmScheme } from '@x402/evm/exact/client';
+import { appendPaymentIdentifierToExtensions } from '@x402/extensions/payment-identifier';
+import type { Address, Hex, LocalAccount } from 'viem';
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
+import { usdcBalance } from '../../src/sandbox/chain/fund.ts';
+import type { FacilitatorFaults } from '../../src/sandbox/facilitator/faults.ts';
+import type { FacilitatorOptions, RunningFacilitator } from '../../src/sandbox/facilitator.ts';
+import { type TestChain, usesOfAuthorizations } from './chain.ts';
+import { testFacilitator } from './facilitator.ts';
+import { type Call, type Gateway, type Reply, startGateway } from './gateway.ts';
+import { type StubUpstream, startStubUpstream } from './stub-upstream.ts';
+
+export const QUOTE_SECRET = 'a-quote-secret-of-the-tests-of-32-bytes-or-more';
+
+/** "Hello world" by the default model, in micro-USD. */
+export const PRICE = 198n;
+export const HELLO: Call = { method: 'POST', json: { text: 'Hello world' } };
+
+export interface X402Gateway extends Gateway {
+  readonly payTo: Address;
+  readonly upstream: StubUpstream;
+  readonly facilitator: RunningFacilitator & { readonly faults: FacilitatorFaults };
+  /** What the payee has got so far, in micro-USDC. */
+  revenue(): Promise<bigint>;
+}
+
+/** A gateway on the test's chain with a facilitator of the official classes, a speech upstream and a payee of its own. */
+export async function startX402Gateway(
+  t: TestContext,
+  chain: TestChain,
+  env: Record<string, string> = {},
+  options: { databaseUrl?: string; facilitator?: Partial<FacilitatorOptions> } = {},
+): Promise<X402Gateway> {
+  const upstream = await startStubUpstream();
+  t.after(() => upstream.close());
+  const facilitator = await testFacilitator(t, chain, options.facilitator);
+  const payTo = privateKeyToAccount(generatePrivateKey()).address;
+  const gateway = await startGateway(
+    t,
+    {
+      SPEECH_BASE_URL: upstream.url,
+      X402_PAY_TO: payTo,
+      X402_FACILITATOR_URL: facilitator.url,
+      X402_RPC_URL: chain.rpcUrl,
+      QUOTE_SECRET,
+      RATE_LIMIT_MAX: '1000000',
+      ...env,
+    },
+    options.databaseUrl === undefined ? {} : { databaseUrl: options.databaseUrl },
+  );
+  return { ...gateway, payTo, upstream, facilitator, revenue: () => usdcBalance(chain.client, payTo) };
+}
+
+export const decodeHeader = (header: string | null) => JSON.parse(Buffer.from(header ?? '', 'base64').toString());
+
+/** The challenge of a request without payment. */
+export async function challengeOf(gateway: Gateway, path: string, call: Call): Promise<PaymentRequired> {
+  const reply = await gateway.call(path, call);
+  if (reply.status !== 402) throw new Error(`expected a challenge, got ${reply.status}: ${reply.text}`);
+  return decodeHeader(reply.headers.get('payment-required'));
+}
+
+/** The payload that the official client makes of a challenge, with a payment identifier. */
+export async function sign(
+  payer: LocalAccount,
+  challenge: PaymentRequired,
+  identifier = `pay_${randomUUID()}`,
+): Promise<PaymentPayload> {
+  return officialClient(payer, identifier).createPaymentPayload(structuredClone(challenge));
+}
+
+/** The official client, with the identifier added through its documented hook. */
+export function officialClient(payer: LocalAccount, identifier = `pay_${randomUUID()}`): x402Client {
+  return new x402Client()
+    .register('eip155:8453', new ExactEvmScheme(payer))
+    .onBeforePaymentCreation(async ({ paymentRequired }) => {
+      appendPaymentIdentifierToExtensions(paymentRequired.extensions ?? {}, identifier);
+    });
+}
+
+export const encodePayment = (payload: unknown): string => Buffer.from(JSON.stringify(payload)).toString('base64');
+
+/** The request with a payment beside its own headers. */
+export const withPayment = (call: Call, payload: unknown): Call => ({
+  ...call,
+  headers: { ...call.headers, 'payment-signature': typeof payload === 'string' ? payload : encodePayment(payload) },
+});
+
+/** Challenge, signature and the paid request; tells the paid call too, for repetitions. */
+export async function payFor(
+  gateway: Gateway,
+  payer: LocalAccount,
+  call: Call = HELLO,
+  path = '/x402/tts',
+): Promise<{ reply: Reply; paid: Call; payload: PaymentPayload }> {
+  const payload = await sign(payer, await challengeOf(gateway, path, call));
+  const paid = withPayment(call, payload);
+  return { reply: await gateway.call(path, paid), paid, payload };
+}
+
+export const nonceOf = (payload: PaymentPayload): Hex => (payload.payload.authorization as { nonce: Hex }).nonce;
+
+/** How often this payer has really paid. */
+export const timesPaid = async (chain: TestChain, payer: LocalAccount): Promise<number> =>
+  (await usesOfAuthorizations(chain.client, payer.address)).length;
