@@ -17,6 +17,18 @@ export type Generated<T> = T extends ColumnType<infer S, infer I, infer U>
   ? ColumnType<S, I | undefined, U>
   : ColumnType<T, T | undefined, T>;
 
+export type Json = JsonValue;
+
+export type JsonArray = JsonValue[];
+
+export type JsonObject = {
+  [x: string]: JsonValue | undefined;
+};
+
+export type JsonPrimitive = boolean | number | string | null;
+
+export type JsonValue = JsonArray | JsonObject | JsonPrimitive;
+
 export type Timestamp = ColumnType<Date, Date | string, Date | string>;
 
 export interface Account {
@@ -32,6 +44,21 @@ export interface CheckoutSweep {
   pass_started_at: Timestamp | null;
   read_until: Generated<Timestamp>;
   singleton: Generated<boolean>;
+}
+
+export interface Feedback {
+  category: string;
+  details: Json | null;
+  id: Generated<string>;
+  mailed_at: Timestamp | null;
+  message: string;
+  nonce: string;
+  notification: string;
+  received_at: Timestamp;
+  signature: string;
+  signing_message: string;
+  trace_id: string;
+  wallet: string;
 }
 
 export interface Instance {
@@ -148,6 +175,7 @@ export interface X402Payment {
 export interface DB {
   account: Account;
   checkout_sweep: CheckoutSweep;
+  feedback: Feedback;
   instance: Instance;
   job: Job;
   rate_window: RateWindow;

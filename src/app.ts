@@ -7,12 +7,15 @@ import { openAudioStore } from './audio/open-store.ts';
 import type { AudioStore } from './audio/store.ts';
 import type { Config, X402Config } from './config.ts';
 import { type Database, databaseOn, openPool } from './db/database.ts';
+import { createChallengeSigner } from './feedback/challenge-token.ts';
+import { MailWorker } from './feedback/mail-worker.ts';
 import { createServer } from './http/server.ts';
 import { JobWorker } from './jobs/worker.ts';
 import { RollingWindow } from './limits/rolling-window.ts';
 import { Metrics } from './metrics.ts';
 import { catalogOperations } from './operations/catalog.ts';
 import { creditsOperations } from './operations/credits.ts';
+import { feedbackOperations } from './operations/feedback.ts';
 import { jobsOperations } from './operations/jobs.ts';
 import { serviceOperations } from './operations/service.ts';
 import { speechOperations } from './operations/speech.ts';
@@ -40,6 +43,8 @@ export interface App {
   /** Runs jobs once it is started; undefined without a speech provider. */
   readonly worker: JobWorker | undefined;
   readonly reconcilers: ReconcilerRunner;
+  /** Mails feedback once it is started; undefined where mail is not set up. */
+  readonly mailer: MailWorker | undefined;
   /** Stops accepting, finishes what runs, and gives everything up. */
   close(): Promise<void>;
 }
@@ -68,6 +73,13 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const { concurrency, audioRetentionSeconds: retentionSeconds } = config.jobs;
   const worker =
     speech && new JobWorker({ ...speech, db, databaseUrl, store, retentionSeconds, concurrency, metrics, log });
+  const mail = config.feedback?.mail;
+  const feedback = config.feedback && {
+    signer: createChallengeSigner(config.feedback.secrets),
+    challengeTtlSeconds: config.feedback.challengeTtlSeconds,
+    notification: mail ? ('queued' as const) : ('not_configured' as const),
+  };
+  const mailer = mail && new MailWorker({ ...mail, db, databaseUrl, serviceName, log });
   const { x402 } = config;
   const chained = x402?.rpcUrl === undefined ? undefined : openDirect(db, x402, x402.rpcUrl, store, log);
   if (!x402) log.warn('payment under x402 is off: X402_PAY_TO is unset, its endpoints answer 503');
@@ -77,6 +89,8 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   if (!speech) log.warn('no speech provider: SPEECH_BASE_URL is unset, speech answers 503');
   if (!card) log.warn('card credits are off: STRIPE_SECRET_KEY is unset, their endpoints answer 503');
   if (!signer) log.warn('audio links are not signed: JOB_SIGNING_SECRET is unset');
+  if (!feedback) log.warn('feedback is off: FEEDBACK_SECRET is unset, its endpoints answer 503');
+  else if (!mailer) log.warn('feedback is stored, but not mailed: SMTP_URL is unset');
 
   const server = createServer(
     {
@@ -89,6 +103,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
       jobs: jobsOperations({ db, store, baseUrl, signer, limits }),
       topUp: topUpOperations(db, { baseUrl, serviceName, card }),
       credits: creditsOperations(db),
+      feedback: feedbackOperations({ db, serviceName, baseUrl, limits, feedback }),
       x402: x402Operations({
         baseUrl,
         serviceName,
@@ -129,10 +144,11 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     server,
     admin,
     worker,
+    mailer,
     reconcilers,
     close: async () => {
       clearInterval(pruning);
-      await Promise.all([server.close(), worker?.stop(), reconcilers.stop()]);
+      await Promise.all([server.close(), worker?.stop(), mailer?.stop(), reconcilers.stop()]);
       await work.idle();
       await admin.close();
       await speech?.provider.close();

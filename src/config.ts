@@ -3,6 +3,7 @@ import { isIP } from 'node:net';
 import { join, resolve } from 'node:path';
 import { getAddress } from 'viem';
 import { parseAudioStoreSetting } from './audio/setting.ts';
+import { type Mailbox, readMailboxes } from './feedback/mailbox.ts';
 import { type Catalog, CatalogError, loadCatalog } from './speech/catalog.ts';
 import { type Asset, DEFAULT_ASSET, DEFAULT_NETWORK } from './x402/network.ts';
 import { type Payee, PayeeError, parsePayees } from './x402/payees.ts';
@@ -49,6 +50,20 @@ export interface JobsConfig {
   readonly signingSecrets: readonly string[];
 }
 
+export interface MailConfig {
+  readonly smtpUrl: string;
+  readonly from: Mailbox;
+  readonly to: readonly Mailbox[];
+}
+
+export interface FeedbackConfig {
+  /** The first signs challenges, all verify them. */
+  readonly secrets: readonly string[];
+  readonly challengeTtlSeconds: number;
+  /** Undefined where feedback is stored, but not mailed. */
+  readonly mail: MailConfig | undefined;
+}
+
 export interface Config {
   readonly host: string;
   readonly port: number;
@@ -65,6 +80,7 @@ export interface Config {
   /** Keys of the signed metadata. */
   readonly signingKeys: readonly SigningKey[] | undefined;
   readonly jobs: JobsConfig;
+  readonly feedback: FeedbackConfig | undefined;
   /** Addresses and networks (CIDR) of the proxies in front. */
   readonly trustProxy: readonly string[];
   /** The persistent rate limit: requests per bucket within any window. */
@@ -86,6 +102,8 @@ export interface ConfigFault {
 export type ConfigResult = { readonly config: Config } | { readonly faults: readonly ConfigFault[] };
 
 const MIN_SECRET_BYTES = 32;
+const SMTP_EXAMPLE = 'smtp://user:password@mail.example:587';
+const MAIL_SETTINGS = ['SMTP_URL', 'FEEDBACK_FROM', 'FEEDBACK_TO'];
 const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'];
 
 /** Reads the environment into one validated object, or names every fault at once (R47). Blank counts as absent. */
@@ -168,6 +186,7 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     quotes,
     signingKeys,
     jobs: readJobs(),
+    feedback: readFeedback(),
     trustProxy,
     rateLimit: {
       max: integer('RATE_LIMIT_MAX', 1, 1_000_000_000) ?? 30,
@@ -319,6 +338,41 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
       audioStore,
       signingSecrets: secrets('JOB_SIGNING_SECRET'),
     };
+  }
+
+  function readFeedback(): FeedbackConfig | undefined {
+    const feedback = {
+      secrets: secrets('FEEDBACK_SECRET'),
+      challengeTtlSeconds: integer('FEEDBACK_CHALLENGE_TTL_SECONDS', 1, 900) ?? 600,
+      mail: readMail(),
+    };
+    if (feedback.secrets.length > 0) return feedback;
+    const given = MAIL_SETTINGS.find((name) => text(name));
+    if (given)
+      fault('FEEDBACK_SECRET', `is not set, but ${given} is`, 'Set a secret, such as of openssl rand -hex 32.');
+    return undefined;
+  }
+
+  /** All three settings, or none. */
+  function readMail(): MailConfig | undefined {
+    const given = MAIL_SETTINGS.find((name) => text(name));
+    if (!given) return undefined;
+    const smtpUrl = url('SMTP_URL', mailSetting('SMTP_URL', given), ['smtp:', 'smtps:'], SMTP_EXAMPLE);
+    if (smtpUrl?.hostname === '') fault('SMTP_URL', 'names no host', `Set it to a URL such as ${SMTP_EXAMPLE}.`);
+    const from = mailboxes('FEEDBACK_FROM', given);
+    if (from.length > 1) fault('FEEDBACK_FROM', 'names several addresses', 'Give the one that mail comes from.');
+    const to = mailboxes('FEEDBACK_TO', given);
+    return smtpUrl && from[0] && { smtpUrl: smtpUrl.href, from: from[0], to };
+  }
+
+  function mailSetting(name: string, given: string): string | undefined {
+    return text(name) ?? fault(name, `is not set, but ${given} is`, 'Set it, or unset all mail settings.');
+  }
+
+  function mailboxes(name: string, given: string): Mailbox[] {
+    const value = mailSetting(name, given);
+    const found = value === undefined ? [] : readMailboxes(value);
+    return found ?? fault(name, 'holds something that is no mail address', 'Use user@host or Name <user@host>.') ?? [];
   }
 
   function secrets(name: string): string[] {

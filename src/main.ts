@@ -33,7 +33,10 @@ closeWithGrace({ delay: (config.speech?.timeoutMs ?? 0) + STOP_RESERVE_MS, logge
 });
 
 if (config.adminPort !== undefined) await app.admin.listen({ host: '127.0.0.1', port: config.adminPort });
-if (role !== 'web') app.worker?.start();
+if (role !== 'web') {
+  app.worker?.start();
+  app.mailer?.start();
+}
 if (role === 'worker') {
   console.log(`${config.serviceName} runs jobs, ${config.jobs.concurrency} at a time`);
 } else {

@@ -21,6 +21,12 @@ const UPSTREAM = { SPEECH_BASE_URL: 'http://speech.internal/v1' };
 const USDC = '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913';
 const FACILITATOR = { X402_FACILITATOR_URL: 'https://facilitator.example' };
 const X402 = { X402_PAY_TO: USDC, ...FACILITATOR };
+const FEEDBACK = {
+  SMTP_URL: 'smtp://127.0.0.1',
+  FEEDBACK_FROM: 'from@a.example',
+  FEEDBACK_TO: 'to@a.example',
+  FEEDBACK_SECRET: SECRET,
+};
 const PROCESSOR = { STRIPE_SECRET_KEY: 'sk_test_1' };
 const NO_WHOLE_NUMBER = ['-1', '1.5', '1e3', '0x10', 'ten', '9'.repeat(16)];
 const NO_ORIGIN = [
@@ -147,6 +153,61 @@ const settings: { readonly [name: string]: Setting } = {
       ',': [],
     },
     refused: ['s'.repeat(31), `${SECRET},short`, `short,${SECRET}`],
+  },
+  FEEDBACK_SECRET: {
+    read: (config) => config.feedback?.secrets,
+    absent: undefined,
+    accepted: { [SECRET]: [SECRET], [`${SECRET},${'t'.repeat(40)}`]: [SECRET, 't'.repeat(40)], ',': undefined },
+    refused: ['s'.repeat(31), `${SECRET},short`],
+  },
+  FEEDBACK_CHALLENGE_TTL_SECONDS: {
+    read: (config) => config.feedback?.challengeTtlSeconds,
+    absent: 600,
+    accepted: { '1': 1, '900': 900 },
+    refused: ['0', '901', ...NO_WHOLE_NUMBER],
+    beside: { FEEDBACK_SECRET: SECRET },
+  },
+  SMTP_URL: {
+    read: (config) => config.feedback?.mail?.smtpUrl,
+    accepted: {
+      'smtp://127.0.0.1:2525': 'smtp://127.0.0.1:2525',
+      'smtps://user:p%40ss@mail.example?requireTLS=true': 'smtps://user:p%40ss@mail.example?requireTLS=true',
+    },
+    refused: ['mail.example', 'http://mail.example', 'smtp:', 'smtp:///x'],
+    beside: { FEEDBACK_SECRET: SECRET, FEEDBACK_FROM: 'from@a.example', FEEDBACK_TO: 'to@a.example' },
+    half: true,
+  },
+  FEEDBACK_FROM: {
+    read: (config) => config.feedback?.mail?.from,
+    accepted: {
+      'from@a.example': { name: '', address: 'from@a.example' },
+      'The gateway <from@a.example>': { name: 'The gateway', address: 'from@a.example' },
+      '"A, B" <from@a.example>': { name: 'A, B', address: 'from@a.example' },
+    },
+    refused: [
+      'nobody',
+      '@a.example',
+      'from@',
+      'a@a.example, b@a.example',
+      'a b@c d',
+      'A <a>',
+      'group: a@a.example, b;',
+    ],
+    beside: { FEEDBACK_SECRET: SECRET, SMTP_URL: 'smtp://127.0.0.1', FEEDBACK_TO: 'to@a.example' },
+    half: true,
+  },
+  FEEDBACK_TO: {
+    read: (config) => config.feedback?.mail?.to,
+    accepted: {
+      'to@a.example': [{ name: '', address: 'to@a.example' }],
+      'to@a.example, Two <two@a.example>': [
+        { name: '', address: 'to@a.example' },
+        { name: 'Two', address: 'two@a.example' },
+      ],
+    },
+    refused: ['nobody', 'to@a.example, nobody', ',', 'a@a.example\nBcc: b@b.example'],
+    beside: { FEEDBACK_SECRET: SECRET, SMTP_URL: 'smtp://127.0.0.1', FEEDBACK_FROM: 'from@a.example' },
+    half: true,
   },
   JOB_CONCURRENCY: {
     read: (config) => config.jobs.concurrency,
@@ -347,8 +408,8 @@ test('R47: a missing DATABASE_URL is a fault, also when blank', () => {
 });
 
 test('R47: a flow whose settings are all absent is off', () => {
-  const { speech, card, x402, adminPort } = configOf({ DATABASE_URL });
-  assert.deepEqual([speech, card, x402, adminPort], [undefined, undefined, undefined, undefined]);
+  const { speech, card, x402, feedback, adminPort } = configOf({ DATABASE_URL });
+  assert.deepEqual([speech, card, x402, feedback, adminPort], Array(5).fill(undefined));
 });
 
 for (const { env, missing } of [
@@ -356,6 +417,10 @@ for (const { env, missing } of [
   { env: { STRIPE_API_BASE: 'http://127.0.0.1:12111' }, missing: 'STRIPE_SECRET_KEY' },
   { env: { X402_PAY_TO: USDC }, missing: 'X402_FACILITATOR_URL' },
   { env: FACILITATOR, missing: 'X402_PAY_TO' },
+  ...['SMTP_URL', 'FEEDBACK_FROM', 'FEEDBACK_TO', 'FEEDBACK_SECRET'].map((missing) => ({
+    env: Object.fromEntries(Object.entries(FEEDBACK).filter(([name]) => name !== missing)),
+    missing,
+  })),
   { env: { X402_FACILITATOR_AUTH: 'token' }, missing: 'X402_FACILITATOR_URL' },
 ]) {
   test(`R47: ${Object.keys(env)} without ${missing} is half a flow`, () => {
@@ -398,8 +463,12 @@ test('no fault repeats a secret', () => {
     X402_RPC_URL: 'ipc:hidden-8',
     SPEECH_API_KEY: 'hidden-4',
     AUDIO_STORE: 's3://key:hidden-5@voices',
+    FEEDBACK_SECRET: 'hidden-9',
+    SMTP_URL: 'http://user:hidden-10@mail.example',
+    FEEDBACK_FROM: 'hidden-11',
+    FEEDBACK_TO: 'hidden-12',
   };
   const faults = faultsOf(secrets);
-  assert.equal(faults.length, 8);
+  assert.equal(faults.length, 12);
   assert.ok(!describeFaults(faults).includes('hidden'));
 });

@@ -37,6 +37,10 @@ export const document: OpenApiDocument = {
       "description": "Models, voices and their prices."
     },
     {
+      "name": "feedback",
+      "description": "Feedback that a wallet signs, and that reaches a person."
+    },
+    {
       "name": "speech",
       "description": "Text to speech, paid from a card-credit account."
     },
@@ -300,6 +304,285 @@ export const document: OpenApiDocument = {
           },
           "503": {
             "$ref": "#/components/responses/NotConfigured"
+          }
+        }
+      }
+    },
+    "/feedback/challenge": {
+      "post": {
+        "operationId": "createFeedbackChallenge",
+        "tags": [
+          "feedback"
+        ],
+        "summary": "Get the message to sign for a piece of feedback",
+        "description": "The first of two steps. The challenge is bound to the wallet and to the feedback, and can be used once until `expiresAt`. Sign `signingMessage` exactly as it is (EIP-191 `personal_sign`) and send the same feedback to POST /feedback. Nothing is stored by this step.",
+        "x-listed": 4,
+        "requestBody": {
+          "required": true,
+          "x-body-limit": 32768,
+          "content": {
+            "application/json": {
+              "schema": {
+                "$ref": "#/components/schemas/FeedbackChallengeRequest"
+              },
+              "example": {
+                "wallet": "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266",
+                "message": "The 402 of POST /tts names no amount.",
+                "category": "bug",
+                "details": {
+                  "agent": "shop-assistant/1.4",
+                  "endpoint": "POST /tts",
+                  "lastHttpStatus": 402
+                }
+              }
+            }
+          }
+        },
+        "responses": {
+          "200": {
+            "description": "The challenge, and what to sign.",
+            "headers": {
+              "x-trace-id": {
+                "$ref": "#/components/headers/TraceId"
+              },
+              "X-RateLimit-Limit": {
+                "$ref": "#/components/headers/RateLimitLimit"
+              },
+              "X-RateLimit-Policy": {
+                "$ref": "#/components/headers/RateLimitPolicy"
+              },
+              "X-RateLimit-Remaining": {
+                "$ref": "#/components/headers/RateLimitRemaining"
+              },
+              "X-RateLimit-Reset": {
+                "$ref": "#/components/headers/RateLimitReset"
+              },
+              "X-RateLimit-Scope": {
+                "$ref": "#/components/headers/RateLimitScope"
+              }
+            },
+            "content": {
+              "application/json": {
+                "schema": {
+                  "$ref": "#/components/schemas/FeedbackChallenge"
+                },
+                "example": {
+                  "challenge": "eyJhbGciOiJIUzI1NiJ9.eyJ3YWxsZXQiOiIweGYzOWYifQ.c2lnbmF0dXJl",
+                  "wallet": "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266",
+                  "nonce": "0c4b6f0e-8f0a-4f3e-9d7a-5d2f3c1b7a90",
+                  "issuedAt": "2026-01-31T12:00:00.000Z",
+                  "expiresAt": "2026-01-31T12:10:00.000Z",
+                  "payloadSha256": "1d0c2c8b7f9c5e3a4b6d8f0a1c2e3b5d7f9a1c3e5d7b9f0a2c4e6d8b0f1a3c5e",
+                  "signingMessage": "Sign this message to send your feedback to speechgate.\n(The rest of it names wallet, category, digest, nonce and times.)"
+                }
+              }
+            }
+          },
+          "400": {
+            "description": "The request breaks a rule; `details` names the field and the rule.",
+            "headers": {
+              "x-trace-id": {
+                "$ref": "#/components/headers/TraceId"
+              }
+            },
+            "content": {
+              "application/json": {
+                "schema": {
+                  "$ref": "#/components/schemas/InvalidFeedbackError"
+                }
+              }
+            }
+          },
+          "413": {
+            "$ref": "#/components/responses/RequestTooLarge"
+          },
+          "415": {
+            "$ref": "#/components/responses/UnsupportedContentType"
+          },
+          "429": {
+            "$ref": "#/components/responses/RateLimited"
+          },
+          "500": {
+            "$ref": "#/components/responses/FeedbackInternalError"
+          },
+          "503": {
+            "$ref": "#/components/responses/FeedbackUnavailable"
+          }
+        }
+      }
+    },
+    "/feedback": {
+      "post": {
+        "operationId": "submitFeedback",
+        "tags": [
+          "feedback"
+        ],
+        "summary": "Send signed feedback",
+        "description": "The second step. `wallet`, `message`, `category` and `details` are those that the challenge was made for; the wallet's letter case and the order of the members of `details` do not matter. What is stored is kept, whatever becomes of the mail about it. A challenge is used up only by feedback that is stored. The checks come in this order: the challenge is genuine, the feedback is the one it was made for, the wallet signed it, the challenge was not used, it has not expired, the wallet has sent fewer than 5 within the last 24 hours.",
+        "x-listed": 5,
+        "requestBody": {
+          "required": true,
+          "x-body-limit": 32768,
+          "content": {
+            "application/json": {
+              "schema": {
+                "$ref": "#/components/schemas/FeedbackSubmission"
+              },
+              "example": {
+                "wallet": "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266",
+                "challenge": "eyJhbGciOiJIUzI1NiJ9.eyJ3YWxsZXQiOiIweGYzOWYifQ.c2lnbmF0dXJl",
+                "signature": "0x5f0b7d3c1a2e4b6d8f9a0c1e3d5b7f9a1c3e5d7b9f0a2c4e6d8b0f1a3c5e7d9b2f4a6c8e0d1b3f5a7c9e1d2b4f6a8c0e2d3b5f7a9c1e3d4b6f8a0c2e4d5b7f9a1b",
+                "message": "The 402 of POST /tts names no amount.",
+                "category": "bug",
+                "details": {
+                  "agent": "shop-assistant/1.4",
+                  "endpoint": "POST /tts",
+                  "lastHttpStatus": 402
+                }
+              }
+            }
+          }
+        },
+        "responses": {
+          "201": {
+            "description": "The feedback is stored.",
+            "headers": {
+              "x-trace-id": {
+                "$ref": "#/components/headers/TraceId"
+              },
+              "X-RateLimit-Limit": {
+                "$ref": "#/components/headers/RateLimitLimit"
+              },
+              "X-RateLimit-Policy": {
+                "$ref": "#/components/headers/RateLimitPolicy"
+              },
+              "X-RateLimit-Remaining": {
+                "$ref": "#/components/headers/RateLimitRemaining"
+              },
+              "X-RateLimit-Reset": {
+                "$ref": "#/components/headers/RateLimitReset"
+              },
+              "X-RateLimit-Scope": {
+                "$ref": "#/components/headers/RateLimitScope"
+              }
+            },
+            "content": {
+              "application/json": {
+                "schema": {
+                  "$ref": "#/components/schemas/FeedbackReceipt"
+                },
+                "example": {
+                  "feedbackId": "6b1f0f9e-52c4-4e0b-9a57-1f0e6f1c2d3e",
+                  "receivedAt": "2026-01-31T12:00:42.000Z",
+                  "notification": "queued"
+                }
+              }
+            }
+          },
+          "400": {
+            "description": "The request breaks a rule, or the challenge was not made here (FEEDBACK_CHALLENGE_INVALID), is past its time (FEEDBACK_CHALLENGE_EXPIRED) or was made for other feedback (FEEDBACK_PAYLOAD_MISMATCH).",
+            "headers": {
+              "x-trace-id": {
+                "$ref": "#/components/headers/TraceId"
+              },
+              "X-RateLimit-Limit": {
+                "$ref": "#/components/headers/RateLimitLimit"
+              },
+              "X-RateLimit-Policy": {
+                "$ref": "#/components/headers/RateLimitPolicy"
+              },
+              "X-RateLimit-Remaining": {
+                "$ref": "#/components/headers/RateLimitRemaining"
+              },
+              "X-RateLimit-Reset": {
+                "$ref": "#/components/headers/RateLimitReset"
+              },
+              "X-RateLimit-Scope": {
+                "$ref": "#/components/headers/RateLimitScope"
+              }
+            },
+            "content": {
+              "application/json": {
+                "schema": {
+                  "$ref": "#/components/schemas/FeedbackRefusedError"
+                }
+              }
+            }
+          },
+          "401": {
+            "description": "The signature is not one of the wallet over the challenge's `signingMessage`.",
+            "headers": {
+              "x-trace-id": {
+                "$ref": "#/components/headers/TraceId"
+              },
+              "X-RateLimit-Limit": {
+                "$ref": "#/components/headers/RateLimitLimit"
+              },
+              "X-RateLimit-Policy": {
+                "$ref": "#/components/headers/RateLimitPolicy"
+              },
+              "X-RateLimit-Remaining": {
+                "$ref": "#/components/headers/RateLimitRemaining"
+              },
+              "X-RateLimit-Reset": {
+                "$ref": "#/components/headers/RateLimitReset"
+              },
+              "X-RateLimit-Scope": {
+                "$ref": "#/components/headers/RateLimitScope"
+              }
+            },
+            "content": {
+              "application/json": {
+                "schema": {
+                  "$ref": "#/components/schemas/FeedbackSignatureError"
+                }
+              }
+            }
+          },
+          "409": {
+            "description": "The challenge was used before, so this feedback is already stored.",
+            "headers": {
+              "x-trace-id": {
+                "$ref": "#/components/headers/TraceId"
+              },
+              "X-RateLimit-Limit": {
+                "$ref": "#/components/headers/RateLimitLimit"
+              },
+              "X-RateLimit-Policy": {
+                "$ref": "#/components/headers/RateLimitPolicy"
+              },
+              "X-RateLimit-Remaining": {
+                "$ref": "#/components/headers/RateLimitRemaining"
+              },
+              "X-RateLimit-Reset": {
+                "$ref": "#/components/headers/RateLimitReset"
+              },
+              "X-RateLimit-Scope": {
+                "$ref": "#/components/headers/RateLimitScope"
+              }
+            },
+            "content": {
+              "application/json": {
+                "schema": {
+                  "$ref": "#/components/schemas/FeedbackReplayedError"
+                }
+              }
+            }
+          },
+          "413": {
+            "$ref": "#/components/responses/RequestTooLarge"
+          },
+          "415": {
+            "$ref": "#/components/responses/UnsupportedContentType"
+          },
+          "429": {
+            "$ref": "#/components/responses/FeedbackRateLimited"
+          },
+          "500": {
+            "$ref": "#/components/responses/FeedbackInternalError"
+          },
+          "503": {
+            "$ref": "#/components/responses/FeedbackUnavailable"
           }
         }
       }
@@ -2610,6 +2893,99 @@ export const document: OpenApiDocument = {
           }
         }
       },
+      "FeedbackRateLimited": {
+        "description": "Too many requests from this address (RATE_LIMITED), or the wallet has sent 5 pieces of feedback within the last 24 hours (FEEDBACK_RATE_LIMITED); then the challenge stays usable until it expires.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          },
+          "Retry-After": {
+            "$ref": "#/components/headers/RetryAfter"
+          },
+          "X-RateLimit-Limit": {
+            "$ref": "#/components/headers/RateLimitLimit"
+          },
+          "X-RateLimit-Policy": {
+            "$ref": "#/components/headers/RateLimitPolicy"
+          },
+          "X-RateLimit-Remaining": {
+            "$ref": "#/components/headers/RateLimitRemaining"
+          },
+          "X-RateLimit-Reset": {
+            "$ref": "#/components/headers/RateLimitReset"
+          },
+          "X-RateLimit-Scope": {
+            "$ref": "#/components/headers/RateLimitScope"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/FeedbackRateLimitedError"
+            }
+          }
+        }
+      },
+      "FeedbackInternalError": {
+        "description": "Something failed inside the service. Feedback that was answered with this is not stored.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          },
+          "X-RateLimit-Limit": {
+            "$ref": "#/components/headers/RateLimitLimit"
+          },
+          "X-RateLimit-Policy": {
+            "$ref": "#/components/headers/RateLimitPolicy"
+          },
+          "X-RateLimit-Remaining": {
+            "$ref": "#/components/headers/RateLimitRemaining"
+          },
+          "X-RateLimit-Reset": {
+            "$ref": "#/components/headers/RateLimitReset"
+          },
+          "X-RateLimit-Scope": {
+            "$ref": "#/components/headers/RateLimitScope"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/InternalError"
+            }
+          }
+        }
+      },
+      "FeedbackUnavailable": {
+        "description": "Feedback is not set up here, or its database is not ready; `details` tells how to repair it.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          },
+          "X-RateLimit-Limit": {
+            "$ref": "#/components/headers/RateLimitLimit"
+          },
+          "X-RateLimit-Policy": {
+            "$ref": "#/components/headers/RateLimitPolicy"
+          },
+          "X-RateLimit-Remaining": {
+            "$ref": "#/components/headers/RateLimitRemaining"
+          },
+          "X-RateLimit-Reset": {
+            "$ref": "#/components/headers/RateLimitReset"
+          },
+          "X-RateLimit-Scope": {
+            "$ref": "#/components/headers/RateLimitScope"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/ConfigError"
+            }
+          }
+        }
+      },
       "NotConfigured": {
         "description": "A part that this operation needs is not set up or not reachable; `details` tells how to repair it.",
         "headers": {
@@ -3191,6 +3567,202 @@ export const document: OpenApiDocument = {
                 "nullable": true
               }
             }
+          }
+        }
+      },
+      "WalletAddress": {
+        "type": "string",
+        "description": "EVM address. Its letter case does not matter.",
+        "pattern": "^0x[a-fA-F0-9]{40}$",
+        "example": "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266"
+      },
+      "FeedbackMessage": {
+        "type": "string",
+        "description": "The feedback, 1 to 4000 UTF-16 code units after trimming. It is hashed, stored and mailed as it is sent, with white space around it.",
+        "minLength": 1,
+        "maxLength": 4000,
+        "x-text": {},
+        "example": "The 402 of POST /tts names no amount."
+      },
+      "FeedbackCategory": {
+        "type": "string",
+        "enum": [
+          "integration_blocker",
+          "bug",
+          "pricing",
+          "feature_request",
+          "other"
+        ]
+      },
+      "FeedbackDetails": {
+        "type": "object",
+        "description": "Circumstances, as far as they are known. Other members are ignored: neither hashed nor stored. Lengths are in UTF-16 code units after trimming.",
+        "properties": {
+          "agent": {
+            "type": "string",
+            "description": "The program that speaks.",
+            "maxLength": 500,
+            "x-text": {},
+            "example": "shop-assistant/1.4"
+          },
+          "endpoint": {
+            "type": "string",
+            "description": "The endpoint in question.",
+            "maxLength": 2000,
+            "x-text": {},
+            "example": "POST /tts"
+          },
+          "paymentFlow": {
+            "type": "string",
+            "description": "The payment flow in question.",
+            "maxLength": 100,
+            "x-text": {},
+            "example": "card-credits"
+          },
+          "errorCode": {
+            "type": "string",
+            "description": "`error.code` of the answer in question.",
+            "maxLength": 100,
+            "x-text": {},
+            "example": "PAYMENT_REQUIRED"
+          },
+          "traceId": {
+            "type": "string",
+            "description": "`x-trace-id` of the answer in question.",
+            "maxLength": 100,
+            "x-text": {},
+            "example": "3b241101-e2bb-4255-8caf-4136c566a962"
+          },
+          "lastHttpStatus": {
+            "type": "integer",
+            "description": "Status of the answer in question.",
+            "minimum": 100,
+            "maximum": 599,
+            "example": 402
+          }
+        }
+      },
+      "FeedbackChallengeRequest": {
+        "type": "object",
+        "required": [
+          "wallet",
+          "message",
+          "category"
+        ],
+        "properties": {
+          "wallet": {
+            "$ref": "#/components/schemas/WalletAddress"
+          },
+          "message": {
+            "$ref": "#/components/schemas/FeedbackMessage"
+          },
+          "category": {
+            "$ref": "#/components/schemas/FeedbackCategory"
+          },
+          "details": {
+            "$ref": "#/components/schemas/FeedbackDetails"
+          }
+        }
+      },
+      "FeedbackChallenge": {
+        "type": "object",
+        "required": [
+          "challenge",
+          "wallet",
+          "nonce",
+          "issuedAt",
+          "expiresAt",
+          "payloadSha256",
+          "signingMessage"
+        ],
+        "properties": {
+          "challenge": {
+            "type": "string",
+            "description": "Opaque; send it back with the signed feedback."
+          },
+          "wallet": {
+            "type": "string",
+            "description": "The wallet in lower case.",
+            "pattern": "^0x[a-f0-9]{40}$"
+          },
+          "nonce": {
+            "type": "string",
+            "format": "uuid"
+          },
+          "issuedAt": {
+            "type": "string",
+            "format": "date-time"
+          },
+          "expiresAt": {
+            "type": "string",
+            "format": "date-time"
+          },
+          "payloadSha256": {
+            "type": "string",
+            "description": "SHA-256, in hexadecimal, of the canonical JSON (RFC 8785) of `{wallet, message, category, details}`: the wallet in lower case, `details` left out where there are none.",
+            "pattern": "^[a-f0-9]{64}$"
+          },
+          "signingMessage": {
+            "type": "string",
+            "description": "Sign this text exactly as it is, with EIP-191 `personal_sign`."
+          }
+        }
+      },
+      "FeedbackSubmission": {
+        "type": "object",
+        "required": [
+          "wallet",
+          "challenge",
+          "signature",
+          "message",
+          "category"
+        ],
+        "properties": {
+          "wallet": {
+            "$ref": "#/components/schemas/WalletAddress"
+          },
+          "challenge": {
+            "type": "string",
+            "description": "`challenge` of POST /feedback/challenge."
+          },
+          "signature": {
+            "type": "string",
+            "description": "65 bytes in hexadecimal, `0x` in front: r, s and v of the wallet's EIP-191 `personal_sign` signature over `signingMessage`. s is in the lower half of the order; v is 27 or 28, or 0 or 1. Anything else is FEEDBACK_SIGNATURE_INVALID."
+          },
+          "message": {
+            "$ref": "#/components/schemas/FeedbackMessage"
+          },
+          "category": {
+            "$ref": "#/components/schemas/FeedbackCategory"
+          },
+          "details": {
+            "$ref": "#/components/schemas/FeedbackDetails"
+          }
+        }
+      },
+      "FeedbackReceipt": {
+        "type": "object",
+        "required": [
+          "feedbackId",
+          "receivedAt",
+          "notification"
+        ],
+        "properties": {
+          "feedbackId": {
+            "type": "string",
+            "format": "uuid"
+          },
+          "receivedAt": {
+            "type": "string",
+            "format": "date-time"
+          },
+          "notification": {
+            "type": "string",
+            "description": "`queued`: mail about the feedback is on its way to the operator. `not_configured`: it is stored, for the operator to look it up.",
+            "enum": [
+              "queued",
+              "not_configured"
+            ]
           }
         }
       },
@@ -4499,6 +5071,127 @@ export const document: OpenApiDocument = {
                       "TTS_UNAVAILABLE",
                       "TTS_PROVIDER_NOT_CONFIGURED",
                       "CONFIG_ERROR"
+                    ]
+                  }
+                }
+              }
+            }
+          }
+        ]
+      },
+      "InvalidFeedbackError": {
+        "allOf": [
+          {
+            "$ref": "#/components/schemas/StructuredError"
+          },
+          {
+            "type": "object",
+            "properties": {
+              "error": {
+                "type": "object",
+                "properties": {
+                  "code": {
+                    "type": "string",
+                    "enum": [
+                      "INVALID_JSON",
+                      "INVALID_REQUEST"
+                    ]
+                  }
+                }
+              }
+            }
+          }
+        ]
+      },
+      "FeedbackRefusedError": {
+        "allOf": [
+          {
+            "$ref": "#/components/schemas/StructuredError"
+          },
+          {
+            "type": "object",
+            "properties": {
+              "error": {
+                "type": "object",
+                "properties": {
+                  "code": {
+                    "type": "string",
+                    "enum": [
+                      "INVALID_JSON",
+                      "INVALID_REQUEST",
+                      "FEEDBACK_CHALLENGE_INVALID",
+                      "FEEDBACK_CHALLENGE_EXPIRED",
+                      "FEEDBACK_PAYLOAD_MISMATCH"
+                    ]
+                  }
+                }
+              }
+            }
+          }
+        ]
+      },
+      "FeedbackSignatureError": {
+        "allOf": [
+          {
+            "$ref": "#/components/schemas/StructuredError"
+          },
+          {
+            "type": "object",
+            "properties": {
+              "error": {
+                "type": "object",
+                "properties": {
+                  "code": {
+                    "type": "string",
+                    "enum": [
+                      "FEEDBACK_SIGNATURE_INVALID"
+                    ]
+                  }
+                }
+              }
+            }
+          }
+        ]
+      },
+      "FeedbackReplayedError": {
+        "allOf": [
+          {
+            "$ref": "#/components/schemas/StructuredError"
+          },
+          {
+            "type": "object",
+            "properties": {
+              "error": {
+                "type": "object",
+                "properties": {
+                  "code": {
+                    "type": "string",
+                    "enum": [
+                      "FEEDBACK_CHALLENGE_REPLAYED"
+                    ]
+                  }
+                }
+              }
+            }
+          }
+        ]
+      },
+      "FeedbackRateLimitedError": {
+        "allOf": [
+          {
+            "$ref": "#/components/schemas/StructuredError"
+          },
+          {
+            "type": "object",
+            "properties": {
+              "error": {
+                "type": "object",
+                "properties": {
+                  "code": {
+                    "type": "string",
+                    "enum": [
+                      "RATE_LIMITED",
+                      "FEEDBACK_RATE_LIMITED"
                     ]
                   }
                 }

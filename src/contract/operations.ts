@@ -6,9 +6,18 @@ import type {
   ConfigError,
   CreditAccount,
   CreditRequired,
+  FeedbackChallenge,
+  FeedbackChallengeRequest,
+  FeedbackRateLimitedError,
+  FeedbackReceipt,
+  FeedbackRefusedError,
+  FeedbackReplayedError,
+  FeedbackSignatureError,
+  FeedbackSubmission,
   Guide,
   Health,
   InternalError,
+  InvalidFeedbackError,
   InvalidQuoteRequestError,
   InvalidRequestError,
   InvalidSpeechRequestError,
@@ -59,6 +68,15 @@ export interface CatalogOperations {
 
   /** GET /tts/voices — Voices of one model */
   listVoices(request: ListVoicesRequest, context: OperationContext): Promise<ListVoicesResult>;
+}
+
+/** Feedback that a wallet signs, and that reaches a person. */
+export interface FeedbackOperations {
+  /** POST /feedback/challenge — Get the message to sign for a piece of feedback */
+  createFeedbackChallenge(request: CreateFeedbackChallengeRequest, context: OperationContext): Promise<CreateFeedbackChallengeResult>;
+
+  /** POST /feedback — Send signed feedback */
+  submitFeedback(request: SubmitFeedbackRequest, context: OperationContext): Promise<SubmitFeedbackResult>;
 }
 
 /** Text to speech, paid from a card-credit account. */
@@ -119,6 +137,7 @@ export interface X402Operations {
 export interface Operations {
   service: ServiceOperations;
   catalog: CatalogOperations;
+  feedback: FeedbackOperations;
   speech: SpeechOperations;
   jobs: JobsOperations;
   topUp: TopUpOperations;
@@ -139,6 +158,12 @@ export interface OperationResult {
 export type DeclaredErrorCode =
   | 'AUDIO_NOT_STORED'
   | 'CONFIG_ERROR'
+  | 'FEEDBACK_CHALLENGE_EXPIRED'
+  | 'FEEDBACK_CHALLENGE_INVALID'
+  | 'FEEDBACK_CHALLENGE_REPLAYED'
+  | 'FEEDBACK_PAYLOAD_MISMATCH'
+  | 'FEEDBACK_RATE_LIMITED'
+  | 'FEEDBACK_SIGNATURE_INVALID'
   | 'INTERNAL_ERROR'
   | 'INVALID_JSON'
   | 'INVALID_PAYMENT_PAYLOAD'
@@ -205,6 +230,34 @@ export type GetServiceMetadataRequest = Record<never, never>;
 export type GetServiceMetadataResult =
   | { status: 200; headers: { 'cache-control': string }; body: SignedServiceMetadata }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 500; body: InternalError }
+  | { status: 503; body: ConfigError };
+
+export interface CreateFeedbackChallengeRequest {
+  body: FeedbackChallengeRequest;
+}
+
+export type CreateFeedbackChallengeResult =
+  | { status: 200; body: FeedbackChallenge }
+  | { status: 400; body: InvalidFeedbackError }
+  | { status: 413; body: RequestTooLargeError }
+  | { status: 415; body: UnsupportedContentTypeError }
+  | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 500; body: InternalError }
+  | { status: 503; body: ConfigError };
+
+export interface SubmitFeedbackRequest {
+  body: FeedbackSubmission;
+}
+
+export type SubmitFeedbackResult =
+  | { status: 201; body: FeedbackReceipt }
+  | { status: 400; body: FeedbackRefusedError }
+  | { status: 401; body: FeedbackSignatureError }
+  | { status: 409; body: FeedbackReplayedError }
+  | { status: 413; body: RequestTooLargeError }
+  | { status: 415; body: UnsupportedContentTypeError }
+  | { status: 429; headers: { 'retry-after': number }; body: FeedbackRateLimitedError }
   | { status: 500; body: InternalError }
   | { status: 503; body: ConfigError };
 

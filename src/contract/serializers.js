@@ -2240,6 +2240,274 @@ const asInteger = serializer.asInteger.bind(serializer)
     const JSON_STR_EMPTY_ARRAY = JSON_STR_BEGIN_ARRAY + JSON_STR_END_ARRAY
     const JSON_STR_EMPTY_STRING = JSON_STR_QUOTE + JSON_STR_QUOTE
     const JSON_STR_NULL = 'null'
+      // "#"
+      function anonymous0 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_challenge_1 = obj["challenge"]
+      if (value_challenge_1 !== undefined) {
+        json += "{\"challenge\":"
+        if (typeof value_challenge_1 !== 'string') {
+          if (value_challenge_1 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_challenge_1 instanceof Date) {
+            json += JSON_STR_QUOTE + value_challenge_1.toISOString() + JSON_STR_QUOTE
+          } else if (value_challenge_1 instanceof RegExp) {
+            json += asString(value_challenge_1.source)
+          } else {
+            json += asString(value_challenge_1.toString())
+          }
+        } else {
+          json += asString(value_challenge_1)
+        }
+      } else {
+        throw new Error('"challenge" is required!')
+      }
+      const value_wallet_2 = obj["wallet"]
+      if (value_wallet_2 !== undefined) {
+        json += ",\"wallet\":"
+        if (typeof value_wallet_2 !== 'string') {
+          if (value_wallet_2 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_wallet_2 instanceof Date) {
+            json += JSON_STR_QUOTE + value_wallet_2.toISOString() + JSON_STR_QUOTE
+          } else if (value_wallet_2 instanceof RegExp) {
+            json += asString(value_wallet_2.source)
+          } else {
+            json += asString(value_wallet_2.toString())
+          }
+        } else {
+          json += asString(value_wallet_2)
+        }
+      } else {
+        throw new Error('"wallet" is required!')
+      }
+      const value_nonce_3 = obj["nonce"]
+      if (value_nonce_3 !== undefined) {
+        json += ",\"nonce\":"
+        if (typeof value_nonce_3 !== 'string') {
+          if (value_nonce_3 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_nonce_3 instanceof Date) {
+            json += JSON_STR_QUOTE + value_nonce_3.toISOString() + JSON_STR_QUOTE
+          } else if (value_nonce_3 instanceof RegExp) {
+            json += asString(value_nonce_3.source)
+          } else {
+            json += asString(value_nonce_3.toString())
+          }
+        } else {
+          json += asString(value_nonce_3)
+        }
+      } else {
+        throw new Error('"nonce" is required!')
+      }
+      const value_issuedAt_4 = obj["issuedAt"]
+      if (value_issuedAt_4 !== undefined) {
+        json += ",\"issuedAt\":"
+        if (typeof value_issuedAt_4 !== 'string') {
+          if (value_issuedAt_4 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_issuedAt_4 instanceof Date) {
+            json += JSON_STR_QUOTE + value_issuedAt_4.toISOString() + JSON_STR_QUOTE
+          } else if (value_issuedAt_4 instanceof RegExp) {
+            json += asString(value_issuedAt_4.source)
+          } else {
+            json += asString(value_issuedAt_4.toString())
+          }
+        } else {
+          json += asString(value_issuedAt_4)
+        }
+      } else {
+        throw new Error('"issuedAt" is required!')
+      }
+      const value_expiresAt_5 = obj["expiresAt"]
+      if (value_expiresAt_5 !== undefined) {
+        json += ",\"expiresAt\":"
+        if (typeof value_expiresAt_5 !== 'string') {
+          if (value_expiresAt_5 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_expiresAt_5 instanceof Date) {
+            json += JSON_STR_QUOTE + value_expiresAt_5.toISOString() + JSON_STR_QUOTE
+          } else if (value_expiresAt_5 instanceof RegExp) {
+            json += asString(value_expiresAt_5.source)
+          } else {
+            json += asString(value_expiresAt_5.toString())
+          }
+        } else {
+          json += asString(value_expiresAt_5)
+        }
+      } else {
+        throw new Error('"expiresAt" is required!')
+      }
+      const value_payloadSha256_6 = obj["payloadSha256"]
+      if (value_payloadSha256_6 !== undefined) {
+        json += ",\"payloadSha256\":"
+        if (typeof value_payloadSha256_6 !== 'string') {
+          if (value_payloadSha256_6 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_payloadSha256_6 instanceof Date) {
+            json += JSON_STR_QUOTE + value_payloadSha256_6.toISOString() + JSON_STR_QUOTE
+          } else if (value_payloadSha256_6 instanceof RegExp) {
+            json += asString(value_payloadSha256_6.source)
+          } else {
+            json += asString(value_payloadSha256_6.toString())
+          }
+        } else {
+          json += asString(value_payloadSha256_6)
+        }
+      } else {
+        throw new Error('"payloadSha256" is required!')
+      }
+      const value_signingMessage_7 = obj["signingMessage"]
+      if (value_signingMessage_7 !== undefined) {
+        json += ",\"signingMessage\":"
+        if (typeof value_signingMessage_7 !== 'string') {
+          if (value_signingMessage_7 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_signingMessage_7 instanceof Date) {
+            json += JSON_STR_QUOTE + value_signingMessage_7.toISOString() + JSON_STR_QUOTE
+          } else if (value_signingMessage_7 instanceof RegExp) {
+            json += asString(value_signingMessage_7.source)
+          } else {
+            json += asString(value_signingMessage_7.toString())
+          }
+        } else {
+          json += asString(value_signingMessage_7)
+        }
+      } else {
+        throw new Error('"signingMessage" is required!')
+      }
+return json + JSON_STR_END_OBJECT
+      }
+    const main = anonymous0
+    return main
+    
+})(null);
+
+const body7 = ((validator) => {
+validator
+serializer
+const {
+  asString,
+  asNumber,
+  asBoolean,
+  asDateTime,
+  asDate,
+  asTime,
+  asUnsafeString,
+  asPlainStringArray
+} = serializer
+const asInteger = serializer.asInteger.bind(serializer)
+    const JSON_STR_BEGIN_OBJECT = '{'
+    const JSON_STR_END_OBJECT = '}'
+    const JSON_STR_BEGIN_ARRAY = '['
+    const JSON_STR_END_ARRAY = ']'
+    const JSON_STR_COMMA = ','
+    const JSON_STR_COLONS = ':'
+    const JSON_STR_QUOTE = '"'
+    const JSON_STR_EMPTY_OBJECT = JSON_STR_BEGIN_OBJECT + JSON_STR_END_OBJECT
+    const JSON_STR_EMPTY_ARRAY = JSON_STR_BEGIN_ARRAY + JSON_STR_END_ARRAY
+    const JSON_STR_EMPTY_STRING = JSON_STR_QUOTE + JSON_STR_QUOTE
+    const JSON_STR_NULL = 'null'
+      // "#"
+      function anonymous0 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_feedbackId_1 = obj["feedbackId"]
+      if (value_feedbackId_1 !== undefined) {
+        json += "{\"feedbackId\":"
+        if (typeof value_feedbackId_1 !== 'string') {
+          if (value_feedbackId_1 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_feedbackId_1 instanceof Date) {
+            json += JSON_STR_QUOTE + value_feedbackId_1.toISOString() + JSON_STR_QUOTE
+          } else if (value_feedbackId_1 instanceof RegExp) {
+            json += asString(value_feedbackId_1.source)
+          } else {
+            json += asString(value_feedbackId_1.toString())
+          }
+        } else {
+          json += asString(value_feedbackId_1)
+        }
+      } else {
+        throw new Error('"feedbackId" is required!')
+      }
+      const value_receivedAt_2 = obj["receivedAt"]
+      if (value_receivedAt_2 !== undefined) {
+        json += ",\"receivedAt\":"
+        if (typeof value_receivedAt_2 !== 'string') {
+          if (value_receivedAt_2 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_receivedAt_2 instanceof Date) {
+            json += JSON_STR_QUOTE + value_receivedAt_2.toISOString() + JSON_STR_QUOTE
+          } else if (value_receivedAt_2 instanceof RegExp) {
+            json += asString(value_receivedAt_2.source)
+          } else {
+            json += asString(value_receivedAt_2.toString())
+          }
+        } else {
+          json += asString(value_receivedAt_2)
+        }
+      } else {
+        throw new Error('"receivedAt" is required!')
+      }
+      const value_notification_3 = obj["notification"]
+      if (value_notification_3 !== undefined) {
+        json += ",\"notification\":"
+        if (typeof value_notification_3 !== 'string') {
+          if (value_notification_3 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_notification_3 instanceof Date) {
+            json += JSON_STR_QUOTE + value_notification_3.toISOString() + JSON_STR_QUOTE
+          } else if (value_notification_3 instanceof RegExp) {
+            json += asString(value_notification_3.source)
+          } else {
+            json += asString(value_notification_3.toString())
+          }
+        } else {
+          json += asString(value_notification_3)
+        }
+      } else {
+        throw new Error('"notification" is required!')
+      }
+return json + JSON_STR_END_OBJECT
+      }
+    const main = anonymous0
+    return main
+    
+})(null);
+
+const body8 = ((validator) => {
+validator
+serializer
+const {
+  asString,
+  asNumber,
+  asBoolean,
+  asDateTime,
+  asDate,
+  asTime,
+  asUnsafeString,
+  asPlainStringArray
+} = serializer
+const asInteger = serializer.asInteger.bind(serializer)
+    const JSON_STR_BEGIN_OBJECT = '{'
+    const JSON_STR_END_OBJECT = '}'
+    const JSON_STR_BEGIN_ARRAY = '['
+    const JSON_STR_END_ARRAY = ']'
+    const JSON_STR_COMMA = ','
+    const JSON_STR_COLONS = ':'
+    const JSON_STR_QUOTE = '"'
+    const JSON_STR_EMPTY_OBJECT = JSON_STR_BEGIN_OBJECT + JSON_STR_END_OBJECT
+    const JSON_STR_EMPTY_ARRAY = JSON_STR_BEGIN_ARRAY + JSON_STR_END_ARRAY
+    const JSON_STR_EMPTY_STRING = JSON_STR_QUOTE + JSON_STR_QUOTE
+    const JSON_STR_NULL = 'null'
       // "#/properties/models/items/properties/speed"
       function anonymous3 (input) {
         const obj = (input && typeof input.toJSON === 'function')
@@ -2694,7 +2962,7 @@ return json + JSON_STR_END_OBJECT
     
 })(null);
 
-const body7 = ((validator) => {
+const body9 = ((validator) => {
 validator
 serializer
 const {
@@ -2998,7 +3266,7 @@ return json + JSON_STR_END_OBJECT
     
 })(null);
 
-const body8 = ((validator) => {
+const body10 = ((validator) => {
 validator
 serializer
 const {
@@ -3382,7 +3650,7 @@ return json + JSON_STR_END_OBJECT
     
 })(null);
 
-const body9 = ((validator) => {
+const body11 = ((validator) => {
 validator
 serializer
 const {
@@ -3638,7 +3906,7 @@ return json + JSON_STR_END_OBJECT
     
 })(null);
 
-const body10 = ((validator) => {
+const body12 = ((validator) => {
 validator
 serializer
 const {
@@ -3793,7 +4061,7 @@ return json + JSON_STR_END_OBJECT
     
 })(null);
 
-const body11 = ((validator) => {
+const body13 = ((validator) => {
 validator
 serializer
 const {
@@ -3896,7 +4164,7 @@ return json + JSON_STR_END_OBJECT
     
 })(null);
 
-const body12 = ((validator) => {
+const body14 = ((validator) => {
 validator
 serializer
 const {
@@ -4178,31 +4446,47 @@ export const getServiceMetadata200 = body5;
 export const getServiceMetadata429 = body2;
 export const getServiceMetadata500 = body2;
 export const getServiceMetadata503 = body2;
-export const listModels200 = body6;
+export const createFeedbackChallenge200 = body6;
+export const createFeedbackChallenge400 = body2;
+export const createFeedbackChallenge413 = body2;
+export const createFeedbackChallenge415 = body2;
+export const createFeedbackChallenge429 = body2;
+export const createFeedbackChallenge500 = body2;
+export const createFeedbackChallenge503 = body2;
+export const submitFeedback201 = body7;
+export const submitFeedback400 = body2;
+export const submitFeedback401 = body2;
+export const submitFeedback409 = body2;
+export const submitFeedback413 = body2;
+export const submitFeedback415 = body2;
+export const submitFeedback429 = body2;
+export const submitFeedback500 = body2;
+export const submitFeedback503 = body2;
+export const listModels200 = body8;
 export const listModels429 = body2;
 export const listModels500 = body2;
-export const listVoices200 = body7;
+export const listVoices200 = body9;
 export const listVoices400 = body2;
 export const listVoices429 = body2;
 export const listVoices500 = body2;
-export const getSpeech202 = body8;
+export const getSpeech202 = body10;
 export const getSpeech400 = body2;
-export const getSpeech402 = body9;
+export const getSpeech402 = body11;
 export const getSpeech413 = body2;
 export const getSpeech429 = body2;
 export const getSpeech500 = body2;
 export const getSpeech502 = body2;
 export const getSpeech503 = body2;
-export const createSpeech202 = body8;
+export const createSpeech202 = body10;
 export const createSpeech400 = body2;
-export const createSpeech402 = body9;
+export const createSpeech402 = body11;
 export const createSpeech413 = body2;
 export const createSpeech415 = body2;
 export const createSpeech429 = body2;
 export const createSpeech500 = body2;
 export const createSpeech502 = body2;
 export const createSpeech503 = body2;
-export const getJob200 = body8;
+export const getJob200 = body10;
 export const getJob404 = body2;
 export const getJob429 = body2;
 export const getJob500 = body2;
@@ -4226,18 +4510,18 @@ export const startTopUp500 = body2;
 export const startTopUp502 = body2;
 export const startTopUp503 = body2;
 export const completeTopUp429 = body2;
-export const getTopUpStatus200 = body10;
+export const getTopUpStatus200 = body12;
 export const getTopUpStatus400 = body2;
-export const getTopUpStatus404 = body10;
+export const getTopUpStatus404 = body12;
 export const getTopUpStatus429 = body2;
 export const getTopUpStatus500 = body2;
 export const getTopUpStatus503 = body2;
-export const getCredits200 = body11;
+export const getCredits200 = body13;
 export const getCredits404 = body2;
 export const getCredits429 = body2;
 export const getCredits500 = body2;
 export const getCredits503 = body2;
-export const createQuote200 = body12;
+export const createQuote200 = body14;
 export const createQuote400 = body2;
 export const createQuote413 = body2;
 export const createQuote415 = body2;

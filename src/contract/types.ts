@@ -79,6 +79,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/feedback/challenge": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Get the message to sign for a piece of feedback
+         * @description The first of two steps. The challenge is bound to the wallet and to the feedback, and can be used once until `expiresAt`. Sign `signingMessage` exactly as it is (EIP-191 `personal_sign`) and send the same feedback to POST /feedback. Nothing is stored by this step.
+         */
+        post: operations["createFeedbackChallenge"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/feedback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send signed feedback
+         * @description The second step. `wallet`, `message`, `category` and `details` are those that the challenge was made for; the wallet's letter case and the order of the members of `details` do not matter. What is stored is kept, whatever becomes of the mail about it. A challenge is used up only by feedback that is stored. The checks come in this order: the challenge is genuine, the feedback is the one it was made for, the wallet signed it, the challenge was not used, it has not expired, the wallet has sent fewer than 5 within the last 24 hours.
+         */
+        post: operations["submitFeedback"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/tts/models": {
         parameters: {
             query?: never;
@@ -474,6 +514,94 @@ export interface components {
                 audio: string | null;
             };
         };
+        /**
+         * @description EVM address. Its letter case does not matter.
+         * @example 0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266
+         */
+        WalletAddress: string;
+        /**
+         * @description The feedback, 1 to 4000 UTF-16 code units after trimming. It is hashed, stored and mailed as it is sent, with white space around it.
+         * @example The 402 of POST /tts names no amount.
+         */
+        FeedbackMessage: string;
+        /** @enum {string} */
+        FeedbackCategory: "integration_blocker" | "bug" | "pricing" | "feature_request" | "other";
+        /** @description Circumstances, as far as they are known. Other members are ignored: neither hashed nor stored. Lengths are in UTF-16 code units after trimming. */
+        FeedbackDetails: {
+            /**
+             * @description The program that speaks.
+             * @example shop-assistant/1.4
+             */
+            agent?: string;
+            /**
+             * @description The endpoint in question.
+             * @example POST /tts
+             */
+            endpoint?: string;
+            /**
+             * @description The payment flow in question.
+             * @example card-credits
+             */
+            paymentFlow?: string;
+            /**
+             * @description `error.code` of the answer in question.
+             * @example PAYMENT_REQUIRED
+             */
+            errorCode?: string;
+            /**
+             * @description `x-trace-id` of the answer in question.
+             * @example 3b241101-e2bb-4255-8caf-4136c566a962
+             */
+            traceId?: string;
+            /**
+             * @description Status of the answer in question.
+             * @example 402
+             */
+            lastHttpStatus?: number;
+        };
+        FeedbackChallengeRequest: {
+            wallet: components["schemas"]["WalletAddress"];
+            message: components["schemas"]["FeedbackMessage"];
+            category: components["schemas"]["FeedbackCategory"];
+            details?: components["schemas"]["FeedbackDetails"];
+        };
+        FeedbackChallenge: {
+            /** @description Opaque; send it back with the signed feedback. */
+            challenge: string;
+            /** @description The wallet in lower case. */
+            wallet: string;
+            /** Format: uuid */
+            nonce: string;
+            /** Format: date-time */
+            issuedAt: string;
+            /** Format: date-time */
+            expiresAt: string;
+            /** @description SHA-256, in hexadecimal, of the canonical JSON (RFC 8785) of `{wallet, message, category, details}`: the wallet in lower case, `details` left out where there are none. */
+            payloadSha256: string;
+            /** @description Sign this text exactly as it is, with EIP-191 `personal_sign`. */
+            signingMessage: string;
+        };
+        FeedbackSubmission: {
+            wallet: components["schemas"]["WalletAddress"];
+            /** @description `challenge` of POST /feedback/challenge. */
+            challenge: string;
+            /** @description 65 bytes in hexadecimal, `0x` in front: r, s and v of the wallet's EIP-191 `personal_sign` signature over `signingMessage`. s is in the lower half of the order; v is 27 or 28, or 0 or 1. Anything else is FEEDBACK_SIGNATURE_INVALID. */
+            signature: string;
+            message: components["schemas"]["FeedbackMessage"];
+            category: components["schemas"]["FeedbackCategory"];
+            details?: components["schemas"]["FeedbackDetails"];
+        };
+        FeedbackReceipt: {
+            /** Format: uuid */
+            feedbackId: string;
+            /** Format: date-time */
+            receivedAt: string;
+            /**
+             * @description `queued`: mail about the feedback is on its way to the operator. `not_configured`: it is stored, for the operator to look it up.
+             * @enum {string}
+             */
+            notification: "queued" | "not_configured";
+        };
         CreditAccount: {
             /** @example 3b241101-e2bb-4255-8caf-4136c566a962 */
             accountId: string;
@@ -842,6 +970,36 @@ export interface components {
             error?: {
                 /** @enum {string} */
                 code?: "TTS_UNAVAILABLE" | "TTS_PROVIDER_NOT_CONFIGURED" | "CONFIG_ERROR";
+            };
+        };
+        InvalidFeedbackError: components["schemas"]["StructuredError"] & {
+            error?: {
+                /** @enum {string} */
+                code?: "INVALID_JSON" | "INVALID_REQUEST";
+            };
+        };
+        FeedbackRefusedError: components["schemas"]["StructuredError"] & {
+            error?: {
+                /** @enum {string} */
+                code?: "INVALID_JSON" | "INVALID_REQUEST" | "FEEDBACK_CHALLENGE_INVALID" | "FEEDBACK_CHALLENGE_EXPIRED" | "FEEDBACK_PAYLOAD_MISMATCH";
+            };
+        };
+        FeedbackSignatureError: components["schemas"]["StructuredError"] & {
+            error?: {
+                /** @enum {string} */
+                code?: "FEEDBACK_SIGNATURE_INVALID";
+            };
+        };
+        FeedbackReplayedError: components["schemas"]["StructuredError"] & {
+            error?: {
+                /** @enum {string} */
+                code?: "FEEDBACK_CHALLENGE_REPLAYED";
+            };
+        };
+        FeedbackRateLimitedError: components["schemas"]["StructuredError"] & {
+            error?: {
+                /** @enum {string} */
+                code?: "RATE_LIMITED" | "FEEDBACK_RATE_LIMITED";
             };
         };
         ConfigError: components["schemas"]["StructuredError"] & {
@@ -1213,6 +1371,52 @@ export interface components {
                 "application/json": components["schemas"]["SpeechUnavailableError"];
             };
         };
+        /** @description Too many requests from this address (RATE_LIMITED), or the wallet has sent 5 pieces of feedback within the last 24 hours (FEEDBACK_RATE_LIMITED); then the challenge stays usable until it expires. */
+        FeedbackRateLimited: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "Retry-After": components["headers"]["RetryAfter"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["FeedbackRateLimitedError"];
+            };
+        };
+        /** @description Something failed inside the service. Feedback that was answered with this is not stored. */
+        FeedbackInternalError: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["InternalError"];
+            };
+        };
+        /** @description Feedback is not set up here, or its database is not ready; `details` tells how to repair it. */
+        FeedbackUnavailable: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["ConfigError"];
+            };
+        };
         /** @description A part that this operation needs is not set up or not reachable; `details` tells how to repair it. */
         NotConfigured: {
             headers: {
@@ -1314,6 +1518,14 @@ export type TtsModel = components['schemas']['TtsModel'];
 export type TtsModelsResponse = components['schemas']['TtsModelsResponse'];
 export type TtsRequest = components['schemas']['TtsRequest'];
 export type TtsJob = components['schemas']['TtsJob'];
+export type WalletAddress = components['schemas']['WalletAddress'];
+export type FeedbackMessage = components['schemas']['FeedbackMessage'];
+export type FeedbackCategory = components['schemas']['FeedbackCategory'];
+export type FeedbackDetails = components['schemas']['FeedbackDetails'];
+export type FeedbackChallengeRequest = components['schemas']['FeedbackChallengeRequest'];
+export type FeedbackChallenge = components['schemas']['FeedbackChallenge'];
+export type FeedbackSubmission = components['schemas']['FeedbackSubmission'];
+export type FeedbackReceipt = components['schemas']['FeedbackReceipt'];
 export type CreditAccount = components['schemas']['CreditAccount'];
 export type TopUpStatus = components['schemas']['TopUpStatus'];
 export type CreditRequired = components['schemas']['CreditRequired'];
@@ -1342,6 +1554,11 @@ export type InternalError = components['schemas']['InternalError'];
 export type PaymentError = components['schemas']['PaymentError'];
 export type SpeechFailedError = components['schemas']['SpeechFailedError'];
 export type SpeechUnavailableError = components['schemas']['SpeechUnavailableError'];
+export type InvalidFeedbackError = components['schemas']['InvalidFeedbackError'];
+export type FeedbackRefusedError = components['schemas']['FeedbackRefusedError'];
+export type FeedbackSignatureError = components['schemas']['FeedbackSignatureError'];
+export type FeedbackReplayedError = components['schemas']['FeedbackReplayedError'];
+export type FeedbackRateLimitedError = components['schemas']['FeedbackRateLimitedError'];
 export type ConfigError = components['schemas']['ConfigError'];
 export type InvalidQuoteRequestError = components['schemas']['InvalidQuoteRequestError'];
 export type InvalidX402RequestError = components['schemas']['InvalidX402RequestError'];
@@ -1370,6 +1587,9 @@ export type ResponseInternalError = components['responses']['InternalError'];
 export type ResponseSpeechInternalError = components['responses']['SpeechInternalError'];
 export type ResponseSpeechFailed = components['responses']['SpeechFailed'];
 export type ResponseSpeechUnavailable = components['responses']['SpeechUnavailable'];
+export type ResponseFeedbackRateLimited = components['responses']['FeedbackRateLimited'];
+export type ResponseFeedbackInternalError = components['responses']['FeedbackInternalError'];
+export type ResponseFeedbackUnavailable = components['responses']['FeedbackUnavailable'];
 export type ResponseNotConfigured = components['responses']['NotConfigured'];
 export type ParameterText = components['parameters']['Text'];
 export type ParameterAsync = components['parameters']['Async'];
@@ -1500,6 +1720,175 @@ export interface operations {
             429: components["responses"]["RateLimited"];
             500: components["responses"]["InternalError"];
             503: components["responses"]["NotConfigured"];
+        };
+    };
+    createFeedbackChallenge: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "wallet": "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266",
+                 *       "message": "The 402 of POST /tts names no amount.",
+                 *       "category": "bug",
+                 *       "details": {
+                 *         "agent": "shop-assistant/1.4",
+                 *         "endpoint": "POST /tts",
+                 *         "lastHttpStatus": 402
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["FeedbackChallengeRequest"];
+            };
+        };
+        responses: {
+            /** @description The challenge, and what to sign. */
+            200: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "challenge": "eyJhbGciOiJIUzI1NiJ9.eyJ3YWxsZXQiOiIweGYzOWYifQ.c2lnbmF0dXJl",
+                     *       "wallet": "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266",
+                     *       "nonce": "0c4b6f0e-8f0a-4f3e-9d7a-5d2f3c1b7a90",
+                     *       "issuedAt": "2026-01-31T12:00:00.000Z",
+                     *       "expiresAt": "2026-01-31T12:10:00.000Z",
+                     *       "payloadSha256": "1d0c2c8b7f9c5e3a4b6d8f0a1c2e3b5d7f9a1c3e5d7b9f0a2c4e6d8b0f1a3c5e",
+                     *       "signingMessage": "Sign this message to send your feedback to speechgate.\n(The rest of it names wallet, category, digest, nonce and times.)"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["FeedbackChallenge"];
+                };
+            };
+            /** @description The request breaks a rule; `details` names the field and the rule. */
+            400: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InvalidFeedbackError"];
+                };
+            };
+            413: components["responses"]["RequestTooLarge"];
+            415: components["responses"]["UnsupportedContentType"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["FeedbackInternalError"];
+            503: components["responses"]["FeedbackUnavailable"];
+        };
+    };
+    submitFeedback: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "wallet": "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266",
+                 *       "challenge": "eyJhbGciOiJIUzI1NiJ9.eyJ3YWxsZXQiOiIweGYzOWYifQ.c2lnbmF0dXJl",
+                 *       "signature": "0x5f0b7d3c1a2e4b6d8f9a0c1e3d5b7f9a1c3e5d7b9f0a2c4e6d8b0f1a3c5e7d9b2f4a6c8e0d1b3f5a7c9e1d2b4f6a8c0e2d3b5f7a9c1e3d4b6f8a0c2e4d5b7f9a1b",
+                 *       "message": "The 402 of POST /tts names no amount.",
+                 *       "category": "bug",
+                 *       "details": {
+                 *         "agent": "shop-assistant/1.4",
+                 *         "endpoint": "POST /tts",
+                 *         "lastHttpStatus": 402
+                 *       }
+                 *     }
+                 */
+                "application/json": components["schemas"]["FeedbackSubmission"];
+            };
+        };
+        responses: {
+            /** @description The feedback is stored. */
+            201: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "feedbackId": "6b1f0f9e-52c4-4e0b-9a57-1f0e6f1c2d3e",
+                     *       "receivedAt": "2026-01-31T12:00:42.000Z",
+                     *       "notification": "queued"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["FeedbackReceipt"];
+                };
+            };
+            /** @description The request breaks a rule, or the challenge was not made here (FEEDBACK_CHALLENGE_INVALID), is past its time (FEEDBACK_CHALLENGE_EXPIRED) or was made for other feedback (FEEDBACK_PAYLOAD_MISMATCH). */
+            400: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FeedbackRefusedError"];
+                };
+            };
+            /** @description The signature is not one of the wallet over the challenge's `signingMessage`. */
+            401: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FeedbackSignatureError"];
+                };
+            };
+            /** @description The challenge was used before, so this feedback is already stored. */
+            409: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FeedbackReplayedError"];
+                };
+            };
+            413: components["responses"]["RequestTooLarge"];
+            415: components["responses"]["UnsupportedContentType"];
+            429: components["responses"]["FeedbackRateLimited"];
+            500: components["responses"]["FeedbackInternalError"];
+            503: components["responses"]["FeedbackUnavailable"];
         };
     };
     listModels: {

@@ -8,6 +8,8 @@ export interface Validator {
   errors?: ErrorObject[] | null;
 }
 
+export declare const createFeedbackChallengeJsonBody: Validator;
+export declare const submitFeedbackJsonBody: Validator;
 export declare const listVoicesQuery: Validator;
 export declare const getSpeechQuery: Validator;
 export declare const getSpeechHeaders: Validator;

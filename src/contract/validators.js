@@ -4,34 +4,311 @@ import { createRequire } from 'node:module';
 
 const require = createRequire(import.meta.url);
 
-export const listVoicesQuery = validate10;
-const schema11 = {"type":"object","required":[],"properties":{"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."}}};
-const func2 = require("ajv/dist/runtime/ucs2length").default;
+export const createFeedbackChallengeJsonBody = validate10;
+const schema11 = {"type":"object","required":["wallet","message","category"],"properties":{"wallet":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"message":{"type":"string","x-text":{"minLength":1,"maxLength":4000}},"category":{"type":"string","enum":["integration_blocker","bug","pricing","feature_request","other"]},"details":{"type":"object","properties":{"agent":{"type":"string","x-text":{"minLength":0,"maxLength":500}},"endpoint":{"type":"string","x-text":{"minLength":0,"maxLength":2000}},"paymentFlow":{"type":"string","x-text":{"minLength":0,"maxLength":100}},"errorCode":{"type":"string","x-text":{"minLength":0,"maxLength":100}},"traceId":{"type":"string","x-text":{"minLength":0,"maxLength":100}},"lastHttpStatus":{"type":"integer","minimum":100,"maximum":599}}}}};
+const pattern0 = new RegExp("^0x[a-fA-F0-9]{40}$", "u");
 
 function validate10(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
-if(data.model !== undefined){
-let data0 = data.model;
+let missing0;
+if((((data.wallet === undefined) && (missing0 = "wallet")) || ((data.message === undefined) && (missing0 = "message"))) || ((data.category === undefined) && (missing0 = "category"))){
+validate10.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema11.required,parentSchema:schema11,data}];
+return false;
+}
+else {
+if(data.wallet !== undefined){
+let data0 = data.wallet;
 const _errs1 = errors;
 if(errors === _errs1){
 if(typeof data0 === "string"){
-if(func2(data0) > 100){
-validate10.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema11.properties.model,data:data0}];
+if(!pattern0.test(data0)){
+validate10.errors = [{instancePath:instancePath+"/wallet",schemaPath:"#/properties/wallet/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\"",schema:"^0x[a-fA-F0-9]{40}$",parentSchema:schema11.properties.wallet,data:data0}];
 return false;
-}
-else {
-if(func2(data0) < 1){
-validate10.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema11.properties.model,data:data0}];
-return false;
-}
 }
 }
 else {
-validate10.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema11.properties.model.type,parentSchema:schema11.properties.model,data:data0}];
+validate10.errors = [{instancePath:instancePath+"/wallet",schemaPath:"#/properties/wallet/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema11.properties.wallet.type,parentSchema:schema11.properties.wallet,data:data0}];
 return false;
+}
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.message !== undefined){
+let data1 = data.message;
+const _errs3 = errors;
+if(errors === _errs3){
+if(typeof data1 === "string"){
+const length0 = data1.trim().length;
+if(!data1.isWellFormed() || data1.includes("\0")){
+validate10.errors = [{instancePath:instancePath+"/message",schemaPath:"#/properties/message/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema11.properties.message["x-text"],parentSchema:schema11.properties.message,data:data1}];
+return false;
+}
+else {
+if(length0 < 1){
+validate10.errors = [{instancePath:instancePath+"/message",schemaPath:"#/properties/message/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema11.properties.message["x-text"],parentSchema:schema11.properties.message,data:data1}];
+return false;
+}
+else {
+if(length0 > 4000){
+validate10.errors = [{instancePath:instancePath+"/message",schemaPath:"#/properties/message/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 4000},message:"is not acceptable as speech text",schema:schema11.properties.message["x-text"],parentSchema:schema11.properties.message,data:data1}];
+return false;
+}
+}
+}
+}
+else {
+validate10.errors = [{instancePath:instancePath+"/message",schemaPath:"#/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema11.properties.message.type,parentSchema:schema11.properties.message,data:data1}];
+return false;
+}
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.category !== undefined){
+let data2 = data.category;
+const _errs5 = errors;
+if(typeof data2 !== "string"){
+validate10.errors = [{instancePath:instancePath+"/category",schemaPath:"#/properties/category/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema11.properties.category.type,parentSchema:schema11.properties.category,data:data2}];
+return false;
+}
+if(!(((((data2 === "integration_blocker") || (data2 === "bug")) || (data2 === "pricing")) || (data2 === "feature_request")) || (data2 === "other"))){
+validate10.errors = [{instancePath:instancePath+"/category",schemaPath:"#/properties/category/enum",keyword:"enum",params:{allowedValues: schema11.properties.category.enum},message:"must be equal to one of the allowed values",schema:schema11.properties.category.enum,parentSchema:schema11.properties.category,data:data2}];
+return false;
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.details !== undefined){
+let data3 = data.details;
+const _errs7 = errors;
+if(errors === _errs7){
+if(data3 && typeof data3 == "object" && !Array.isArray(data3)){
+if(data3.agent !== undefined){
+let data4 = data3.agent;
+const _errs9 = errors;
+if(errors === _errs9){
+if(typeof data4 === "string"){
+const length1 = data4.trim().length;
+if(!data4.isWellFormed() || data4.includes("\0")){
+validate10.errors = [{instancePath:instancePath+"/details/agent",schemaPath:"#/properties/details/properties/agent/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema11.properties.details.properties.agent["x-text"],parentSchema:schema11.properties.details.properties.agent,data:data4}];
+return false;
+}
+else {
+if(length1 < 0){
+validate10.errors = [{instancePath:instancePath+"/details/agent",schemaPath:"#/properties/details/properties/agent/x-text",keyword:"x-text",params:{rule: "minLength", limit: 0},message:"is not acceptable as speech text",schema:schema11.properties.details.properties.agent["x-text"],parentSchema:schema11.properties.details.properties.agent,data:data4}];
+return false;
+}
+else {
+if(length1 > 500){
+validate10.errors = [{instancePath:instancePath+"/details/agent",schemaPath:"#/properties/details/properties/agent/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 500},message:"is not acceptable as speech text",schema:schema11.properties.details.properties.agent["x-text"],parentSchema:schema11.properties.details.properties.agent,data:data4}];
+return false;
+}
+}
+}
+}
+else {
+validate10.errors = [{instancePath:instancePath+"/details/agent",schemaPath:"#/properties/details/properties/agent/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema11.properties.details.properties.agent.type,parentSchema:schema11.properties.details.properties.agent,data:data4}];
+return false;
+}
+}
+var valid1 = _errs9 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data3.endpoint !== undefined){
+let data5 = data3.endpoint;
+const _errs11 = errors;
+if(errors === _errs11){
+if(typeof data5 === "string"){
+const length2 = data5.trim().length;
+if(!data5.isWellFormed() || data5.includes("\0")){
+validate10.errors = [{instancePath:instancePath+"/details/endpoint",schemaPath:"#/properties/details/properties/endpoint/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema11.properties.details.properties.endpoint["x-text"],parentSchema:schema11.properties.details.properties.endpoint,data:data5}];
+return false;
+}
+else {
+if(length2 < 0){
+validate10.errors = [{instancePath:instancePath+"/details/endpoint",schemaPath:"#/properties/details/properties/endpoint/x-text",keyword:"x-text",params:{rule: "minLength", limit: 0},message:"is not acceptable as speech text",schema:schema11.properties.details.properties.endpoint["x-text"],parentSchema:schema11.properties.details.properties.endpoint,data:data5}];
+return false;
+}
+else {
+if(length2 > 2000){
+validate10.errors = [{instancePath:instancePath+"/details/endpoint",schemaPath:"#/properties/details/properties/endpoint/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 2000},message:"is not acceptable as speech text",schema:schema11.properties.details.properties.endpoint["x-text"],parentSchema:schema11.properties.details.properties.endpoint,data:data5}];
+return false;
+}
+}
+}
+}
+else {
+validate10.errors = [{instancePath:instancePath+"/details/endpoint",schemaPath:"#/properties/details/properties/endpoint/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema11.properties.details.properties.endpoint.type,parentSchema:schema11.properties.details.properties.endpoint,data:data5}];
+return false;
+}
+}
+var valid1 = _errs11 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data3.paymentFlow !== undefined){
+let data6 = data3.paymentFlow;
+const _errs13 = errors;
+if(errors === _errs13){
+if(typeof data6 === "string"){
+const length3 = data6.trim().length;
+if(!data6.isWellFormed() || data6.includes("\0")){
+validate10.errors = [{instancePath:instancePath+"/details/paymentFlow",schemaPath:"#/properties/details/properties/paymentFlow/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema11.properties.details.properties.paymentFlow["x-text"],parentSchema:schema11.properties.details.properties.paymentFlow,data:data6}];
+return false;
+}
+else {
+if(length3 < 0){
+validate10.errors = [{instancePath:instancePath+"/details/paymentFlow",schemaPath:"#/properties/details/properties/paymentFlow/x-text",keyword:"x-text",params:{rule: "minLength", limit: 0},message:"is not acceptable as speech text",schema:schema11.properties.details.properties.paymentFlow["x-text"],parentSchema:schema11.properties.details.properties.paymentFlow,data:data6}];
+return false;
+}
+else {
+if(length3 > 100){
+validate10.errors = [{instancePath:instancePath+"/details/paymentFlow",schemaPath:"#/properties/details/properties/paymentFlow/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 100},message:"is not acceptable as speech text",schema:schema11.properties.details.properties.paymentFlow["x-text"],parentSchema:schema11.properties.details.properties.paymentFlow,data:data6}];
+return false;
+}
+}
+}
+}
+else {
+validate10.errors = [{instancePath:instancePath+"/details/paymentFlow",schemaPath:"#/properties/details/properties/paymentFlow/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema11.properties.details.properties.paymentFlow.type,parentSchema:schema11.properties.details.properties.paymentFlow,data:data6}];
+return false;
+}
+}
+var valid1 = _errs13 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data3.errorCode !== undefined){
+let data7 = data3.errorCode;
+const _errs15 = errors;
+if(errors === _errs15){
+if(typeof data7 === "string"){
+const length4 = data7.trim().length;
+if(!data7.isWellFormed() || data7.includes("\0")){
+validate10.errors = [{instancePath:instancePath+"/details/errorCode",schemaPath:"#/properties/details/properties/errorCode/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema11.properties.details.properties.errorCode["x-text"],parentSchema:schema11.properties.details.properties.errorCode,data:data7}];
+return false;
+}
+else {
+if(length4 < 0){
+validate10.errors = [{instancePath:instancePath+"/details/errorCode",schemaPath:"#/properties/details/properties/errorCode/x-text",keyword:"x-text",params:{rule: "minLength", limit: 0},message:"is not acceptable as speech text",schema:schema11.properties.details.properties.errorCode["x-text"],parentSchema:schema11.properties.details.properties.errorCode,data:data7}];
+return false;
+}
+else {
+if(length4 > 100){
+validate10.errors = [{instancePath:instancePath+"/details/errorCode",schemaPath:"#/properties/details/properties/errorCode/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 100},message:"is not acceptable as speech text",schema:schema11.properties.details.properties.errorCode["x-text"],parentSchema:schema11.properties.details.properties.errorCode,data:data7}];
+return false;
+}
+}
+}
+}
+else {
+validate10.errors = [{instancePath:instancePath+"/details/errorCode",schemaPath:"#/properties/details/properties/errorCode/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema11.properties.details.properties.errorCode.type,parentSchema:schema11.properties.details.properties.errorCode,data:data7}];
+return false;
+}
+}
+var valid1 = _errs15 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data3.traceId !== undefined){
+let data8 = data3.traceId;
+const _errs17 = errors;
+if(errors === _errs17){
+if(typeof data8 === "string"){
+const length5 = data8.trim().length;
+if(!data8.isWellFormed() || data8.includes("\0")){
+validate10.errors = [{instancePath:instancePath+"/details/traceId",schemaPath:"#/properties/details/properties/traceId/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema11.properties.details.properties.traceId["x-text"],parentSchema:schema11.properties.details.properties.traceId,data:data8}];
+return false;
+}
+else {
+if(length5 < 0){
+validate10.errors = [{instancePath:instancePath+"/details/traceId",schemaPath:"#/properties/details/properties/traceId/x-text",keyword:"x-text",params:{rule: "minLength", limit: 0},message:"is not acceptable as speech text",schema:schema11.properties.details.properties.traceId["x-text"],parentSchema:schema11.properties.details.properties.traceId,data:data8}];
+return false;
+}
+else {
+if(length5 > 100){
+validate10.errors = [{instancePath:instancePath+"/details/traceId",schemaPath:"#/properties/details/properties/traceId/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 100},message:"is not acceptable as speech text",schema:schema11.properties.details.properties.traceId["x-text"],parentSchema:schema11.properties.details.properties.traceId,data:data8}];
+return false;
+}
+}
+}
+}
+else {
+validate10.errors = [{instancePath:instancePath+"/details/traceId",schemaPath:"#/properties/details/properties/traceId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema11.properties.details.properties.traceId.type,parentSchema:schema11.properties.details.properties.traceId,data:data8}];
+return false;
+}
+}
+var valid1 = _errs17 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data3.lastHttpStatus !== undefined){
+let data9 = data3.lastHttpStatus;
+const _errs19 = errors;
+if(!(((typeof data9 == "number") && (!(data9 % 1) && !isNaN(data9))) && (isFinite(data9)))){
+validate10.errors = [{instancePath:instancePath+"/details/lastHttpStatus",schemaPath:"#/properties/details/properties/lastHttpStatus/type",keyword:"type",params:{type: "integer"},message:"must be integer",schema:schema11.properties.details.properties.lastHttpStatus.type,parentSchema:schema11.properties.details.properties.lastHttpStatus,data:data9}];
+return false;
+}
+if(errors === _errs19){
+if((typeof data9 == "number") && (isFinite(data9))){
+if(data9 > 599 || isNaN(data9)){
+validate10.errors = [{instancePath:instancePath+"/details/lastHttpStatus",schemaPath:"#/properties/details/properties/lastHttpStatus/maximum",keyword:"maximum",params:{comparison: "<=", limit: 599},message:"must be <= 599",schema:599,parentSchema:schema11.properties.details.properties.lastHttpStatus,data:data9}];
+return false;
+}
+else {
+if(data9 < 100 || isNaN(data9)){
+validate10.errors = [{instancePath:instancePath+"/details/lastHttpStatus",schemaPath:"#/properties/details/properties/lastHttpStatus/minimum",keyword:"minimum",params:{comparison: ">=", limit: 100},message:"must be >= 100",schema:100,parentSchema:schema11.properties.details.properties.lastHttpStatus,data:data9}];
+return false;
+}
+}
+}
+}
+var valid1 = _errs19 === errors;
+}
+else {
+var valid1 = true;
+}
+}
+}
+}
+}
+}
+}
+else {
+validate10.errors = [{instancePath:instancePath+"/details",schemaPath:"#/properties/details/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema11.properties.details.type,parentSchema:schema11.properties.details,data:data3}];
+return false;
+}
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+}
 }
 }
 }
@@ -45,8 +322,8 @@ validate10.errors = vErrors;
 return errors === 0;
 }
 
-export const getSpeechQuery = validate11;
-const schema12 = {"type":"object","coerce":{"speed":"number"},"required":["text"],"properties":{"text":{"type":"string","x-text":{"minLength":1,"maxLength":1500},"x-error-hint":"Send longer texts with POST, up to the model's maxInputCharacters."},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"},"async":{"type":"string","enum":["true","false"]},"storeAudio":{"type":"string","enum":["true","false"]}}};
+export const submitFeedbackJsonBody = validate11;
+const schema12 = {"type":"object","required":["wallet","challenge","signature","message","category"],"properties":{"wallet":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"challenge":{"type":"string"},"signature":{"type":"string"},"message":{"type":"string","x-text":{"minLength":1,"maxLength":4000}},"category":{"type":"string","enum":["integration_blocker","bug","pricing","feature_request","other"]},"details":{"type":"object","properties":{"agent":{"type":"string","x-text":{"minLength":0,"maxLength":500}},"endpoint":{"type":"string","x-text":{"minLength":0,"maxLength":2000}},"paymentFlow":{"type":"string","x-text":{"minLength":0,"maxLength":100}},"errorCode":{"type":"string","x-text":{"minLength":0,"maxLength":100}},"traceId":{"type":"string","x-text":{"minLength":0,"maxLength":100}},"lastHttpStatus":{"type":"integer","minimum":100,"maximum":599}}}}};
 
 function validate11(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -54,39 +331,23 @@ let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if((data.text === undefined) && (missing0 = "text")){
+if((((((data.wallet === undefined) && (missing0 = "wallet")) || ((data.challenge === undefined) && (missing0 = "challenge"))) || ((data.signature === undefined) && (missing0 = "signature"))) || ((data.message === undefined) && (missing0 = "message"))) || ((data.category === undefined) && (missing0 = "category"))){
 validate11.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema12.required,parentSchema:schema12,data}];
 return false;
 }
 else {
-if(typeof data.speed == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data.speed)){
-data.speed = Number(data.speed);
-}
-if(data.text !== undefined){
-let data0 = data.text;
+if(data.wallet !== undefined){
+let data0 = data.wallet;
 const _errs1 = errors;
 if(errors === _errs1){
 if(typeof data0 === "string"){
-const length0 = data0.trim().length;
-if(!data0.isWellFormed() || data0.includes("\0")){
-validate11.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema12.properties.text["x-text"],parentSchema:schema12.properties.text,data:data0}];
-return false;
-}
-else {
-if(length0 < 1){
-validate11.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema12.properties.text["x-text"],parentSchema:schema12.properties.text,data:data0}];
-return false;
-}
-else {
-if(length0 > 1500){
-validate11.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 1500},message:"is not acceptable as speech text",schema:schema12.properties.text["x-text"],parentSchema:schema12.properties.text,data:data0}];
+if(!pattern0.test(data0)){
+validate11.errors = [{instancePath:instancePath+"/wallet",schemaPath:"#/properties/wallet/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\"",schema:"^0x[a-fA-F0-9]{40}$",parentSchema:schema12.properties.wallet,data:data0}];
 return false;
 }
 }
-}
-}
 else {
-validate11.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema12.properties.text.type,parentSchema:schema12.properties.text,data:data0}];
+validate11.errors = [{instancePath:instancePath+"/wallet",schemaPath:"#/properties/wallet/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema12.properties.wallet.type,parentSchema:schema12.properties.wallet,data:data0}];
 return false;
 }
 }
@@ -96,26 +357,12 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.model !== undefined){
-let data1 = data.model;
+if(data.challenge !== undefined){
+let data1 = data.challenge;
 const _errs3 = errors;
-if(errors === _errs3){
-if(typeof data1 === "string"){
-if(func2(data1) > 100){
-validate11.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema12.properties.model,data:data1}];
+if(typeof data1 !== "string"){
+validate11.errors = [{instancePath:instancePath+"/challenge",schemaPath:"#/properties/challenge/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema12.properties.challenge.type,parentSchema:schema12.properties.challenge,data:data1}];
 return false;
-}
-else {
-if(func2(data1) < 1){
-validate11.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema12.properties.model,data:data1}];
-return false;
-}
-}
-}
-else {
-validate11.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema12.properties.model.type,parentSchema:schema12.properties.model,data:data1}];
-return false;
-}
 }
 var valid0 = _errs3 === errors;
 }
@@ -123,26 +370,12 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.voice !== undefined){
-let data2 = data.voice;
+if(data.signature !== undefined){
+let data2 = data.signature;
 const _errs5 = errors;
-if(errors === _errs5){
-if(typeof data2 === "string"){
-if(func2(data2) > 100){
-validate11.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema12.properties.voice,data:data2}];
+if(typeof data2 !== "string"){
+validate11.errors = [{instancePath:instancePath+"/signature",schemaPath:"#/properties/signature/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema12.properties.signature.type,parentSchema:schema12.properties.signature,data:data2}];
 return false;
-}
-else {
-if(func2(data2) < 1){
-validate11.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema12.properties.voice,data:data2}];
-return false;
-}
-}
-}
-else {
-validate11.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema12.properties.voice.type,parentSchema:schema12.properties.voice,data:data2}];
-return false;
-}
 }
 var valid0 = _errs5 === errors;
 }
@@ -150,24 +383,31 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.speed !== undefined){
-let data3 = data.speed;
+if(data.message !== undefined){
+let data3 = data.message;
 const _errs7 = errors;
 if(errors === _errs7){
-if((typeof data3 == "number") && (isFinite(data3))){
-if(data3 > 2 || isNaN(data3)){
-validate11.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema12.properties.speed,data:data3}];
+if(typeof data3 === "string"){
+const length0 = data3.trim().length;
+if(!data3.isWellFormed() || data3.includes("\0")){
+validate11.errors = [{instancePath:instancePath+"/message",schemaPath:"#/properties/message/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema12.properties.message["x-text"],parentSchema:schema12.properties.message,data:data3}];
 return false;
 }
 else {
-if(data3 < 0.5 || isNaN(data3)){
-validate11.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema12.properties.speed,data:data3}];
+if(length0 < 1){
+validate11.errors = [{instancePath:instancePath+"/message",schemaPath:"#/properties/message/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema12.properties.message["x-text"],parentSchema:schema12.properties.message,data:data3}];
+return false;
+}
+else {
+if(length0 > 4000){
+validate11.errors = [{instancePath:instancePath+"/message",schemaPath:"#/properties/message/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 4000},message:"is not acceptable as speech text",schema:schema12.properties.message["x-text"],parentSchema:schema12.properties.message,data:data3}];
 return false;
 }
 }
 }
+}
 else {
-validate11.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema12.properties.speed.type,parentSchema:schema12.properties.speed,data:data3}];
+validate11.errors = [{instancePath:instancePath+"/message",schemaPath:"#/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema12.properties.message.type,parentSchema:schema12.properties.message,data:data3}];
 return false;
 }
 }
@@ -177,15 +417,15 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.async !== undefined){
-let data4 = data.async;
+if(data.category !== undefined){
+let data4 = data.category;
 const _errs9 = errors;
 if(typeof data4 !== "string"){
-validate11.errors = [{instancePath:instancePath+"/async",schemaPath:"#/properties/async/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema12.properties.async.type,parentSchema:schema12.properties.async,data:data4}];
+validate11.errors = [{instancePath:instancePath+"/category",schemaPath:"#/properties/category/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema12.properties.category.type,parentSchema:schema12.properties.category,data:data4}];
 return false;
 }
-if(!((data4 === "true") || (data4 === "false"))){
-validate11.errors = [{instancePath:instancePath+"/async",schemaPath:"#/properties/async/enum",keyword:"enum",params:{allowedValues: schema12.properties.async.enum},message:"must be equal to one of the allowed values",schema:schema12.properties.async.enum,parentSchema:schema12.properties.async,data:data4}];
+if(!(((((data4 === "integration_blocker") || (data4 === "bug")) || (data4 === "pricing")) || (data4 === "feature_request")) || (data4 === "other"))){
+validate11.errors = [{instancePath:instancePath+"/category",schemaPath:"#/properties/category/enum",keyword:"enum",params:{allowedValues: schema12.properties.category.enum},message:"must be equal to one of the allowed values",schema:schema12.properties.category.enum,parentSchema:schema12.properties.category,data:data4}];
 return false;
 }
 var valid0 = _errs9 === errors;
@@ -194,16 +434,217 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.storeAudio !== undefined){
-let data5 = data.storeAudio;
+if(data.details !== undefined){
+let data5 = data.details;
 const _errs11 = errors;
-if(typeof data5 !== "string"){
-validate11.errors = [{instancePath:instancePath+"/storeAudio",schemaPath:"#/properties/storeAudio/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema12.properties.storeAudio.type,parentSchema:schema12.properties.storeAudio,data:data5}];
+if(errors === _errs11){
+if(data5 && typeof data5 == "object" && !Array.isArray(data5)){
+if(data5.agent !== undefined){
+let data6 = data5.agent;
+const _errs13 = errors;
+if(errors === _errs13){
+if(typeof data6 === "string"){
+const length1 = data6.trim().length;
+if(!data6.isWellFormed() || data6.includes("\0")){
+validate11.errors = [{instancePath:instancePath+"/details/agent",schemaPath:"#/properties/details/properties/agent/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema12.properties.details.properties.agent["x-text"],parentSchema:schema12.properties.details.properties.agent,data:data6}];
 return false;
 }
-if(!((data5 === "true") || (data5 === "false"))){
-validate11.errors = [{instancePath:instancePath+"/storeAudio",schemaPath:"#/properties/storeAudio/enum",keyword:"enum",params:{allowedValues: schema12.properties.storeAudio.enum},message:"must be equal to one of the allowed values",schema:schema12.properties.storeAudio.enum,parentSchema:schema12.properties.storeAudio,data:data5}];
+else {
+if(length1 < 0){
+validate11.errors = [{instancePath:instancePath+"/details/agent",schemaPath:"#/properties/details/properties/agent/x-text",keyword:"x-text",params:{rule: "minLength", limit: 0},message:"is not acceptable as speech text",schema:schema12.properties.details.properties.agent["x-text"],parentSchema:schema12.properties.details.properties.agent,data:data6}];
 return false;
+}
+else {
+if(length1 > 500){
+validate11.errors = [{instancePath:instancePath+"/details/agent",schemaPath:"#/properties/details/properties/agent/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 500},message:"is not acceptable as speech text",schema:schema12.properties.details.properties.agent["x-text"],parentSchema:schema12.properties.details.properties.agent,data:data6}];
+return false;
+}
+}
+}
+}
+else {
+validate11.errors = [{instancePath:instancePath+"/details/agent",schemaPath:"#/properties/details/properties/agent/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema12.properties.details.properties.agent.type,parentSchema:schema12.properties.details.properties.agent,data:data6}];
+return false;
+}
+}
+var valid1 = _errs13 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data5.endpoint !== undefined){
+let data7 = data5.endpoint;
+const _errs15 = errors;
+if(errors === _errs15){
+if(typeof data7 === "string"){
+const length2 = data7.trim().length;
+if(!data7.isWellFormed() || data7.includes("\0")){
+validate11.errors = [{instancePath:instancePath+"/details/endpoint",schemaPath:"#/properties/details/properties/endpoint/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema12.properties.details.properties.endpoint["x-text"],parentSchema:schema12.properties.details.properties.endpoint,data:data7}];
+return false;
+}
+else {
+if(length2 < 0){
+validate11.errors = [{instancePath:instancePath+"/details/endpoint",schemaPath:"#/properties/details/properties/endpoint/x-text",keyword:"x-text",params:{rule: "minLength", limit: 0},message:"is not acceptable as speech text",schema:schema12.properties.details.properties.endpoint["x-text"],parentSchema:schema12.properties.details.properties.endpoint,data:data7}];
+return false;
+}
+else {
+if(length2 > 2000){
+validate11.errors = [{instancePath:instancePath+"/details/endpoint",schemaPath:"#/properties/details/properties/endpoint/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 2000},message:"is not acceptable as speech text",schema:schema12.properties.details.properties.endpoint["x-text"],parentSchema:schema12.properties.details.properties.endpoint,data:data7}];
+return false;
+}
+}
+}
+}
+else {
+validate11.errors = [{instancePath:instancePath+"/details/endpoint",schemaPath:"#/properties/details/properties/endpoint/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema12.properties.details.properties.endpoint.type,parentSchema:schema12.properties.details.properties.endpoint,data:data7}];
+return false;
+}
+}
+var valid1 = _errs15 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data5.paymentFlow !== undefined){
+let data8 = data5.paymentFlow;
+const _errs17 = errors;
+if(errors === _errs17){
+if(typeof data8 === "string"){
+const length3 = data8.trim().length;
+if(!data8.isWellFormed() || data8.includes("\0")){
+validate11.errors = [{instancePath:instancePath+"/details/paymentFlow",schemaPath:"#/properties/details/properties/paymentFlow/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema12.properties.details.properties.paymentFlow["x-text"],parentSchema:schema12.properties.details.properties.paymentFlow,data:data8}];
+return false;
+}
+else {
+if(length3 < 0){
+validate11.errors = [{instancePath:instancePath+"/details/paymentFlow",schemaPath:"#/properties/details/properties/paymentFlow/x-text",keyword:"x-text",params:{rule: "minLength", limit: 0},message:"is not acceptable as speech text",schema:schema12.properties.details.properties.paymentFlow["x-text"],parentSchema:schema12.properties.details.properties.paymentFlow,data:data8}];
+return false;
+}
+else {
+if(length3 > 100){
+validate11.errors = [{instancePath:instancePath+"/details/paymentFlow",schemaPath:"#/properties/details/properties/paymentFlow/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 100},message:"is not acceptable as speech text",schema:schema12.properties.details.properties.paymentFlow["x-text"],parentSchema:schema12.properties.details.properties.paymentFlow,data:data8}];
+return false;
+}
+}
+}
+}
+else {
+validate11.errors = [{instancePath:instancePath+"/details/paymentFlow",schemaPath:"#/properties/details/properties/paymentFlow/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema12.properties.details.properties.paymentFlow.type,parentSchema:schema12.properties.details.properties.paymentFlow,data:data8}];
+return false;
+}
+}
+var valid1 = _errs17 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data5.errorCode !== undefined){
+let data9 = data5.errorCode;
+const _errs19 = errors;
+if(errors === _errs19){
+if(typeof data9 === "string"){
+const length4 = data9.trim().length;
+if(!data9.isWellFormed() || data9.includes("\0")){
+validate11.errors = [{instancePath:instancePath+"/details/errorCode",schemaPath:"#/properties/details/properties/errorCode/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema12.properties.details.properties.errorCode["x-text"],parentSchema:schema12.properties.details.properties.errorCode,data:data9}];
+return false;
+}
+else {
+if(length4 < 0){
+validate11.errors = [{instancePath:instancePath+"/details/errorCode",schemaPath:"#/properties/details/properties/errorCode/x-text",keyword:"x-text",params:{rule: "minLength", limit: 0},message:"is not acceptable as speech text",schema:schema12.properties.details.properties.errorCode["x-text"],parentSchema:schema12.properties.details.properties.errorCode,data:data9}];
+return false;
+}
+else {
+if(length4 > 100){
+validate11.errors = [{instancePath:instancePath+"/details/errorCode",schemaPath:"#/properties/details/properties/errorCode/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 100},message:"is not acceptable as speech text",schema:schema12.properties.details.properties.errorCode["x-text"],parentSchema:schema12.properties.details.properties.errorCode,data:data9}];
+return false;
+}
+}
+}
+}
+else {
+validate11.errors = [{instancePath:instancePath+"/details/errorCode",schemaPath:"#/properties/details/properties/errorCode/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema12.properties.details.properties.errorCode.type,parentSchema:schema12.properties.details.properties.errorCode,data:data9}];
+return false;
+}
+}
+var valid1 = _errs19 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data5.traceId !== undefined){
+let data10 = data5.traceId;
+const _errs21 = errors;
+if(errors === _errs21){
+if(typeof data10 === "string"){
+const length5 = data10.trim().length;
+if(!data10.isWellFormed() || data10.includes("\0")){
+validate11.errors = [{instancePath:instancePath+"/details/traceId",schemaPath:"#/properties/details/properties/traceId/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema12.properties.details.properties.traceId["x-text"],parentSchema:schema12.properties.details.properties.traceId,data:data10}];
+return false;
+}
+else {
+if(length5 < 0){
+validate11.errors = [{instancePath:instancePath+"/details/traceId",schemaPath:"#/properties/details/properties/traceId/x-text",keyword:"x-text",params:{rule: "minLength", limit: 0},message:"is not acceptable as speech text",schema:schema12.properties.details.properties.traceId["x-text"],parentSchema:schema12.properties.details.properties.traceId,data:data10}];
+return false;
+}
+else {
+if(length5 > 100){
+validate11.errors = [{instancePath:instancePath+"/details/traceId",schemaPath:"#/properties/details/properties/traceId/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 100},message:"is not acceptable as speech text",schema:schema12.properties.details.properties.traceId["x-text"],parentSchema:schema12.properties.details.properties.traceId,data:data10}];
+return false;
+}
+}
+}
+}
+else {
+validate11.errors = [{instancePath:instancePath+"/details/traceId",schemaPath:"#/properties/details/properties/traceId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema12.properties.details.properties.traceId.type,parentSchema:schema12.properties.details.properties.traceId,data:data10}];
+return false;
+}
+}
+var valid1 = _errs21 === errors;
+}
+else {
+var valid1 = true;
+}
+if(valid1){
+if(data5.lastHttpStatus !== undefined){
+let data11 = data5.lastHttpStatus;
+const _errs23 = errors;
+if(!(((typeof data11 == "number") && (!(data11 % 1) && !isNaN(data11))) && (isFinite(data11)))){
+validate11.errors = [{instancePath:instancePath+"/details/lastHttpStatus",schemaPath:"#/properties/details/properties/lastHttpStatus/type",keyword:"type",params:{type: "integer"},message:"must be integer",schema:schema12.properties.details.properties.lastHttpStatus.type,parentSchema:schema12.properties.details.properties.lastHttpStatus,data:data11}];
+return false;
+}
+if(errors === _errs23){
+if((typeof data11 == "number") && (isFinite(data11))){
+if(data11 > 599 || isNaN(data11)){
+validate11.errors = [{instancePath:instancePath+"/details/lastHttpStatus",schemaPath:"#/properties/details/properties/lastHttpStatus/maximum",keyword:"maximum",params:{comparison: "<=", limit: 599},message:"must be <= 599",schema:599,parentSchema:schema12.properties.details.properties.lastHttpStatus,data:data11}];
+return false;
+}
+else {
+if(data11 < 100 || isNaN(data11)){
+validate11.errors = [{instancePath:instancePath+"/details/lastHttpStatus",schemaPath:"#/properties/details/properties/lastHttpStatus/minimum",keyword:"minimum",params:{comparison: ">=", limit: 100},message:"must be >= 100",schema:100,parentSchema:schema12.properties.details.properties.lastHttpStatus,data:data11}];
+return false;
+}
+}
+}
+}
+var valid1 = _errs23 === errors;
+}
+else {
+var valid1 = true;
+}
+}
+}
+}
+}
+}
+}
+else {
+validate11.errors = [{instancePath:instancePath+"/details",schemaPath:"#/properties/details/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema12.properties.details.type,parentSchema:schema12.properties.details,data:data5}];
+return false;
+}
 }
 var valid0 = _errs11 === errors;
 }
@@ -226,60 +667,35 @@ validate11.errors = vErrors;
 return errors === 0;
 }
 
-export const getSpeechHeaders = validate12;
-const schema13 = {"type":"object","required":[],"properties":{"idempotency-key":{"type":"string","minLength":1,"maxLength":512},"x-credit-account":{"type":"string","maxLength":128}}};
+export const listVoicesQuery = validate12;
+const schema13 = {"type":"object","required":[],"properties":{"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."}}};
+const func2 = require("ajv/dist/runtime/ucs2length").default;
 
 function validate12(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
-if(data["idempotency-key"] !== undefined){
-let data0 = data["idempotency-key"];
+if(data.model !== undefined){
+let data0 = data.model;
 const _errs1 = errors;
 if(errors === _errs1){
 if(typeof data0 === "string"){
-if(func2(data0) > 512){
-validate12.errors = [{instancePath:instancePath+"/idempotency-key",schemaPath:"#/properties/idempotency-key/maxLength",keyword:"maxLength",params:{limit: 512},message:"must NOT have more than 512 characters",schema:512,parentSchema:schema13.properties["idempotency-key"],data:data0}];
+if(func2(data0) > 100){
+validate12.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema13.properties.model,data:data0}];
 return false;
 }
 else {
 if(func2(data0) < 1){
-validate12.errors = [{instancePath:instancePath+"/idempotency-key",schemaPath:"#/properties/idempotency-key/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema13.properties["idempotency-key"],data:data0}];
+validate12.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema13.properties.model,data:data0}];
 return false;
 }
 }
 }
 else {
-validate12.errors = [{instancePath:instancePath+"/idempotency-key",schemaPath:"#/properties/idempotency-key/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema13.properties["idempotency-key"].type,parentSchema:schema13.properties["idempotency-key"],data:data0}];
+validate12.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema13.properties.model.type,parentSchema:schema13.properties.model,data:data0}];
 return false;
 }
-}
-var valid0 = _errs1 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-credit-account"] !== undefined){
-let data1 = data["x-credit-account"];
-const _errs3 = errors;
-if(errors === _errs3){
-if(typeof data1 === "string"){
-if(func2(data1) > 128){
-validate12.errors = [{instancePath:instancePath+"/x-credit-account",schemaPath:"#/properties/x-credit-account/maxLength",keyword:"maxLength",params:{limit: 128},message:"must NOT have more than 128 characters",schema:128,parentSchema:schema13.properties["x-credit-account"],data:data1}];
-return false;
-}
-}
-else {
-validate12.errors = [{instancePath:instancePath+"/x-credit-account",schemaPath:"#/properties/x-credit-account/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema13.properties["x-credit-account"].type,parentSchema:schema13.properties["x-credit-account"],data:data1}];
-return false;
-}
-}
-var valid0 = _errs3 === errors;
-}
-else {
-var valid0 = true;
 }
 }
 }
@@ -292,24 +708,50 @@ validate12.errors = vErrors;
 return errors === 0;
 }
 
-export const createSpeechQuery = validate13;
-const schema14 = {"type":"object","required":[],"properties":{"async":{"type":"string","enum":["true","false"]},"storeAudio":{"type":"string","enum":["true","false"]},"model":{"type":"string"},"voice":{"type":"string"},"speed":{"type":"string"}}};
+export const getSpeechQuery = validate13;
+const schema14 = {"type":"object","coerce":{"speed":"number"},"required":["text"],"properties":{"text":{"type":"string","x-text":{"minLength":1,"maxLength":1500},"x-error-hint":"Send longer texts with POST, up to the model's maxInputCharacters."},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"},"async":{"type":"string","enum":["true","false"]},"storeAudio":{"type":"string","enum":["true","false"]}}};
 
 function validate13(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
-if(data.async !== undefined){
-let data0 = data.async;
-const _errs1 = errors;
-if(typeof data0 !== "string"){
-validate13.errors = [{instancePath:instancePath+"/async",schemaPath:"#/properties/async/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema14.properties.async.type,parentSchema:schema14.properties.async,data:data0}];
+let missing0;
+if((data.text === undefined) && (missing0 = "text")){
+validate13.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema14.required,parentSchema:schema14,data}];
 return false;
 }
-if(!((data0 === "true") || (data0 === "false"))){
-validate13.errors = [{instancePath:instancePath+"/async",schemaPath:"#/properties/async/enum",keyword:"enum",params:{allowedValues: schema14.properties.async.enum},message:"must be equal to one of the allowed values",schema:schema14.properties.async.enum,parentSchema:schema14.properties.async,data:data0}];
+else {
+if(typeof data.speed == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data.speed)){
+data.speed = Number(data.speed);
+}
+if(data.text !== undefined){
+let data0 = data.text;
+const _errs1 = errors;
+if(errors === _errs1){
+if(typeof data0 === "string"){
+const length0 = data0.trim().length;
+if(!data0.isWellFormed() || data0.includes("\0")){
+validate13.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema14.properties.text["x-text"],parentSchema:schema14.properties.text,data:data0}];
 return false;
+}
+else {
+if(length0 < 1){
+validate13.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema14.properties.text["x-text"],parentSchema:schema14.properties.text,data:data0}];
+return false;
+}
+else {
+if(length0 > 1500){
+validate13.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 1500},message:"is not acceptable as speech text",schema:schema14.properties.text["x-text"],parentSchema:schema14.properties.text,data:data0}];
+return false;
+}
+}
+}
+}
+else {
+validate13.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema14.properties.text.type,parentSchema:schema14.properties.text,data:data0}];
+return false;
+}
 }
 var valid0 = _errs1 === errors;
 }
@@ -317,16 +759,26 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.storeAudio !== undefined){
-let data1 = data.storeAudio;
+if(data.model !== undefined){
+let data1 = data.model;
 const _errs3 = errors;
-if(typeof data1 !== "string"){
-validate13.errors = [{instancePath:instancePath+"/storeAudio",schemaPath:"#/properties/storeAudio/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema14.properties.storeAudio.type,parentSchema:schema14.properties.storeAudio,data:data1}];
+if(errors === _errs3){
+if(typeof data1 === "string"){
+if(func2(data1) > 100){
+validate13.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema14.properties.model,data:data1}];
 return false;
 }
-if(!((data1 === "true") || (data1 === "false"))){
-validate13.errors = [{instancePath:instancePath+"/storeAudio",schemaPath:"#/properties/storeAudio/enum",keyword:"enum",params:{allowedValues: schema14.properties.storeAudio.enum},message:"must be equal to one of the allowed values",schema:schema14.properties.storeAudio.enum,parentSchema:schema14.properties.storeAudio,data:data1}];
+else {
+if(func2(data1) < 1){
+validate13.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema14.properties.model,data:data1}];
 return false;
+}
+}
+}
+else {
+validate13.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema14.properties.model.type,parentSchema:schema14.properties.model,data:data1}];
+return false;
+}
 }
 var valid0 = _errs3 === errors;
 }
@@ -334,12 +786,26 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.model !== undefined){
-let data2 = data.model;
+if(data.voice !== undefined){
+let data2 = data.voice;
 const _errs5 = errors;
-if(typeof data2 !== "string"){
-validate13.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema14.properties.model.type,parentSchema:schema14.properties.model,data:data2}];
+if(errors === _errs5){
+if(typeof data2 === "string"){
+if(func2(data2) > 100){
+validate13.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema14.properties.voice,data:data2}];
 return false;
+}
+else {
+if(func2(data2) < 1){
+validate13.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema14.properties.voice,data:data2}];
+return false;
+}
+}
+}
+else {
+validate13.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema14.properties.voice.type,parentSchema:schema14.properties.voice,data:data2}];
+return false;
+}
 }
 var valid0 = _errs5 === errors;
 }
@@ -347,12 +813,26 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.voice !== undefined){
-let data3 = data.voice;
+if(data.speed !== undefined){
+let data3 = data.speed;
 const _errs7 = errors;
-if(typeof data3 !== "string"){
-validate13.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema14.properties.voice.type,parentSchema:schema14.properties.voice,data:data3}];
+if(errors === _errs7){
+if((typeof data3 == "number") && (isFinite(data3))){
+if(data3 > 2 || isNaN(data3)){
+validate13.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema14.properties.speed,data:data3}];
 return false;
+}
+else {
+if(data3 < 0.5 || isNaN(data3)){
+validate13.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema14.properties.speed,data:data3}];
+return false;
+}
+}
+}
+else {
+validate13.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema14.properties.speed.type,parentSchema:schema14.properties.speed,data:data3}];
+return false;
+}
 }
 var valid0 = _errs7 === errors;
 }
@@ -360,17 +840,40 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.speed !== undefined){
-let data4 = data.speed;
+if(data.async !== undefined){
+let data4 = data.async;
 const _errs9 = errors;
 if(typeof data4 !== "string"){
-validate13.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema14.properties.speed.type,parentSchema:schema14.properties.speed,data:data4}];
+validate13.errors = [{instancePath:instancePath+"/async",schemaPath:"#/properties/async/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema14.properties.async.type,parentSchema:schema14.properties.async,data:data4}];
+return false;
+}
+if(!((data4 === "true") || (data4 === "false"))){
+validate13.errors = [{instancePath:instancePath+"/async",schemaPath:"#/properties/async/enum",keyword:"enum",params:{allowedValues: schema14.properties.async.enum},message:"must be equal to one of the allowed values",schema:schema14.properties.async.enum,parentSchema:schema14.properties.async,data:data4}];
 return false;
 }
 var valid0 = _errs9 === errors;
 }
 else {
 var valid0 = true;
+}
+if(valid0){
+if(data.storeAudio !== undefined){
+let data5 = data.storeAudio;
+const _errs11 = errors;
+if(typeof data5 !== "string"){
+validate13.errors = [{instancePath:instancePath+"/storeAudio",schemaPath:"#/properties/storeAudio/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema14.properties.storeAudio.type,parentSchema:schema14.properties.storeAudio,data:data5}];
+return false;
+}
+if(!((data5 === "true") || (data5 === "false"))){
+validate13.errors = [{instancePath:instancePath+"/storeAudio",schemaPath:"#/properties/storeAudio/enum",keyword:"enum",params:{allowedValues: schema14.properties.storeAudio.enum},message:"must be equal to one of the allowed values",schema:schema14.properties.storeAudio.enum,parentSchema:schema14.properties.storeAudio,data:data5}];
+return false;
+}
+var valid0 = _errs11 === errors;
+}
+else {
+var valid0 = true;
+}
+}
 }
 }
 }
@@ -386,17 +889,177 @@ validate13.errors = vErrors;
 return errors === 0;
 }
 
-export const createSpeechJsonBody = validate14;
-const schema15 = {"type":"object","required":["text"],"properties":{"text":{"type":"string","x-text":{"minLength":1}},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"},"storeAudio":{"type":"boolean"}}};
+export const getSpeechHeaders = validate14;
+const schema15 = {"type":"object","required":[],"properties":{"idempotency-key":{"type":"string","minLength":1,"maxLength":512},"x-credit-account":{"type":"string","maxLength":128}}};
 
 function validate14(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
+if(data["idempotency-key"] !== undefined){
+let data0 = data["idempotency-key"];
+const _errs1 = errors;
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(func2(data0) > 512){
+validate14.errors = [{instancePath:instancePath+"/idempotency-key",schemaPath:"#/properties/idempotency-key/maxLength",keyword:"maxLength",params:{limit: 512},message:"must NOT have more than 512 characters",schema:512,parentSchema:schema15.properties["idempotency-key"],data:data0}];
+return false;
+}
+else {
+if(func2(data0) < 1){
+validate14.errors = [{instancePath:instancePath+"/idempotency-key",schemaPath:"#/properties/idempotency-key/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema15.properties["idempotency-key"],data:data0}];
+return false;
+}
+}
+}
+else {
+validate14.errors = [{instancePath:instancePath+"/idempotency-key",schemaPath:"#/properties/idempotency-key/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema15.properties["idempotency-key"].type,parentSchema:schema15.properties["idempotency-key"],data:data0}];
+return false;
+}
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-credit-account"] !== undefined){
+let data1 = data["x-credit-account"];
+const _errs3 = errors;
+if(errors === _errs3){
+if(typeof data1 === "string"){
+if(func2(data1) > 128){
+validate14.errors = [{instancePath:instancePath+"/x-credit-account",schemaPath:"#/properties/x-credit-account/maxLength",keyword:"maxLength",params:{limit: 128},message:"must NOT have more than 128 characters",schema:128,parentSchema:schema15.properties["x-credit-account"],data:data1}];
+return false;
+}
+}
+else {
+validate14.errors = [{instancePath:instancePath+"/x-credit-account",schemaPath:"#/properties/x-credit-account/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema15.properties["x-credit-account"].type,parentSchema:schema15.properties["x-credit-account"],data:data1}];
+return false;
+}
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+else {
+validate14.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema15.type,parentSchema:schema15,data}];
+return false;
+}
+}
+validate14.errors = vErrors;
+return errors === 0;
+}
+
+export const createSpeechQuery = validate15;
+const schema16 = {"type":"object","required":[],"properties":{"async":{"type":"string","enum":["true","false"]},"storeAudio":{"type":"string","enum":["true","false"]},"model":{"type":"string"},"voice":{"type":"string"},"speed":{"type":"string"}}};
+
+function validate15(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.async !== undefined){
+let data0 = data.async;
+const _errs1 = errors;
+if(typeof data0 !== "string"){
+validate15.errors = [{instancePath:instancePath+"/async",schemaPath:"#/properties/async/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema16.properties.async.type,parentSchema:schema16.properties.async,data:data0}];
+return false;
+}
+if(!((data0 === "true") || (data0 === "false"))){
+validate15.errors = [{instancePath:instancePath+"/async",schemaPath:"#/properties/async/enum",keyword:"enum",params:{allowedValues: schema16.properties.async.enum},message:"must be equal to one of the allowed values",schema:schema16.properties.async.enum,parentSchema:schema16.properties.async,data:data0}];
+return false;
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.storeAudio !== undefined){
+let data1 = data.storeAudio;
+const _errs3 = errors;
+if(typeof data1 !== "string"){
+validate15.errors = [{instancePath:instancePath+"/storeAudio",schemaPath:"#/properties/storeAudio/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema16.properties.storeAudio.type,parentSchema:schema16.properties.storeAudio,data:data1}];
+return false;
+}
+if(!((data1 === "true") || (data1 === "false"))){
+validate15.errors = [{instancePath:instancePath+"/storeAudio",schemaPath:"#/properties/storeAudio/enum",keyword:"enum",params:{allowedValues: schema16.properties.storeAudio.enum},message:"must be equal to one of the allowed values",schema:schema16.properties.storeAudio.enum,parentSchema:schema16.properties.storeAudio,data:data1}];
+return false;
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.model !== undefined){
+let data2 = data.model;
+const _errs5 = errors;
+if(typeof data2 !== "string"){
+validate15.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema16.properties.model.type,parentSchema:schema16.properties.model,data:data2}];
+return false;
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.voice !== undefined){
+let data3 = data.voice;
+const _errs7 = errors;
+if(typeof data3 !== "string"){
+validate15.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema16.properties.voice.type,parentSchema:schema16.properties.voice,data:data3}];
+return false;
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.speed !== undefined){
+let data4 = data.speed;
+const _errs9 = errors;
+if(typeof data4 !== "string"){
+validate15.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema16.properties.speed.type,parentSchema:schema16.properties.speed,data:data4}];
+return false;
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+else {
+validate15.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema16.type,parentSchema:schema16,data}];
+return false;
+}
+}
+validate15.errors = vErrors;
+return errors === 0;
+}
+
+export const createSpeechJsonBody = validate16;
+const schema17 = {"type":"object","required":["text"],"properties":{"text":{"type":"string","x-text":{"minLength":1}},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"},"storeAudio":{"type":"boolean"}}};
+
+function validate16(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data.text === undefined) && (missing0 = "text")){
-validate14.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema15.required,parentSchema:schema15,data}];
+validate16.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema17.required,parentSchema:schema17,data}];
 return false;
 }
 else {
@@ -407,18 +1070,18 @@ if(errors === _errs1){
 if(typeof data0 === "string"){
 const length0 = data0.trim().length;
 if(!data0.isWellFormed() || data0.includes("\0")){
-validate14.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema15.properties.text["x-text"],parentSchema:schema15.properties.text,data:data0}];
+validate16.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema17.properties.text["x-text"],parentSchema:schema17.properties.text,data:data0}];
 return false;
 }
 else {
 if(length0 < 1){
-validate14.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema15.properties.text["x-text"],parentSchema:schema15.properties.text,data:data0}];
+validate16.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema17.properties.text["x-text"],parentSchema:schema17.properties.text,data:data0}];
 return false;
 }
 }
 }
 else {
-validate14.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema15.properties.text.type,parentSchema:schema15.properties.text,data:data0}];
+validate16.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema17.properties.text.type,parentSchema:schema17.properties.text,data:data0}];
 return false;
 }
 }
@@ -434,18 +1097,18 @@ const _errs3 = errors;
 if(errors === _errs3){
 if(typeof data1 === "string"){
 if(func2(data1) > 100){
-validate14.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema15.properties.model,data:data1}];
+validate16.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema17.properties.model,data:data1}];
 return false;
 }
 else {
 if(func2(data1) < 1){
-validate14.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema15.properties.model,data:data1}];
+validate16.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema17.properties.model,data:data1}];
 return false;
 }
 }
 }
 else {
-validate14.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema15.properties.model.type,parentSchema:schema15.properties.model,data:data1}];
+validate16.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema17.properties.model.type,parentSchema:schema17.properties.model,data:data1}];
 return false;
 }
 }
@@ -461,18 +1124,18 @@ const _errs5 = errors;
 if(errors === _errs5){
 if(typeof data2 === "string"){
 if(func2(data2) > 100){
-validate14.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema15.properties.voice,data:data2}];
+validate16.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema17.properties.voice,data:data2}];
 return false;
 }
 else {
 if(func2(data2) < 1){
-validate14.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema15.properties.voice,data:data2}];
+validate16.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema17.properties.voice,data:data2}];
 return false;
 }
 }
 }
 else {
-validate14.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema15.properties.voice.type,parentSchema:schema15.properties.voice,data:data2}];
+validate16.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema17.properties.voice.type,parentSchema:schema17.properties.voice,data:data2}];
 return false;
 }
 }
@@ -488,18 +1151,18 @@ const _errs7 = errors;
 if(errors === _errs7){
 if((typeof data3 == "number") && (isFinite(data3))){
 if(data3 > 2 || isNaN(data3)){
-validate14.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema15.properties.speed,data:data3}];
+validate16.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema17.properties.speed,data:data3}];
 return false;
 }
 else {
 if(data3 < 0.5 || isNaN(data3)){
-validate14.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema15.properties.speed,data:data3}];
+validate16.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema17.properties.speed,data:data3}];
 return false;
 }
 }
 }
 else {
-validate14.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema15.properties.speed.type,parentSchema:schema15.properties.speed,data:data3}];
+validate16.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema17.properties.speed.type,parentSchema:schema17.properties.speed,data:data3}];
 return false;
 }
 }
@@ -513,7 +1176,7 @@ if(data.storeAudio !== undefined){
 let data4 = data.storeAudio;
 const _errs9 = errors;
 if(typeof data4 !== "boolean"){
-validate14.errors = [{instancePath:instancePath+"/storeAudio",schemaPath:"#/properties/storeAudio/type",keyword:"type",params:{type: "boolean"},message:"must be boolean",schema:schema15.properties.storeAudio.type,parentSchema:schema15.properties.storeAudio,data:data4}];
+validate16.errors = [{instancePath:instancePath+"/storeAudio",schemaPath:"#/properties/storeAudio/type",keyword:"type",params:{type: "boolean"},message:"must be boolean",schema:schema17.properties.storeAudio.type,parentSchema:schema17.properties.storeAudio,data:data4}];
 return false;
 }
 var valid0 = _errs9 === errors;
@@ -528,54 +1191,54 @@ var valid0 = true;
 }
 }
 else {
-validate14.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema15.type,parentSchema:schema15,data}];
+validate16.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema17.type,parentSchema:schema17,data}];
 return false;
 }
 }
-validate14.errors = vErrors;
+validate16.errors = vErrors;
 return errors === 0;
 }
 
-export const createSpeechTextBody = validate15;
-const schema16 = {"type":"string","x-text":{"minLength":1}};
+export const createSpeechTextBody = validate17;
+const schema18 = {"type":"string","x-text":{"minLength":1}};
 
-function validate15(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate17(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(typeof data === "string"){
 const length0 = data.trim().length;
 if(!data.isWellFormed() || data.includes("\0")){
-validate15.errors = [{instancePath,schemaPath:"#/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema16["x-text"],parentSchema:schema16,data}];
+validate17.errors = [{instancePath,schemaPath:"#/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema18["x-text"],parentSchema:schema18,data}];
 return false;
 }
 else {
 if(length0 < 1){
-validate15.errors = [{instancePath,schemaPath:"#/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema16["x-text"],parentSchema:schema16,data}];
+validate17.errors = [{instancePath,schemaPath:"#/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema18["x-text"],parentSchema:schema18,data}];
 return false;
 }
 }
 }
 else {
-validate15.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema16.type,parentSchema:schema16,data}];
+validate17.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema18.type,parentSchema:schema18,data}];
 return false;
 }
 }
-validate15.errors = vErrors;
+validate17.errors = vErrors;
 return errors === 0;
 }
 
-export const getJobParams = validate16;
-const schema17 = {"type":"object","required":["jobId"],"properties":{"jobId":{"type":"string","minLength":1}}};
+export const getJobParams = validate18;
+const schema19 = {"type":"object","required":["jobId"],"properties":{"jobId":{"type":"string","minLength":1}}};
 
-function validate16(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate18(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data.jobId === undefined) && (missing0 = "jobId")){
-validate16.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema17.required,parentSchema:schema17,data}];
+validate18.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema19.required,parentSchema:schema19,data}];
 return false;
 }
 else {
@@ -585,65 +1248,15 @@ const _errs1 = errors;
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(func2(data0) < 1){
-validate16.errors = [{instancePath:instancePath+"/jobId",schemaPath:"#/properties/jobId/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema17.properties.jobId,data:data0}];
+validate18.errors = [{instancePath:instancePath+"/jobId",schemaPath:"#/properties/jobId/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema19.properties.jobId,data:data0}];
 return false;
 }
 }
 else {
-validate16.errors = [{instancePath:instancePath+"/jobId",schemaPath:"#/properties/jobId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema17.properties.jobId.type,parentSchema:schema17.properties.jobId,data:data0}];
+validate18.errors = [{instancePath:instancePath+"/jobId",schemaPath:"#/properties/jobId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema19.properties.jobId.type,parentSchema:schema19.properties.jobId,data:data0}];
 return false;
 }
 }
-}
-}
-}
-else {
-validate16.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema17.type,parentSchema:schema17,data}];
-return false;
-}
-}
-validate16.errors = vErrors;
-return errors === 0;
-}
-
-export const getJobAudioQuery = validate17;
-const schema18 = {"type":"object","required":[],"properties":{"sig":{"type":"string"}}};
-
-function validate17(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-if(errors === 0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-if(data.sig !== undefined){
-let data0 = data.sig;
-if(typeof data0 !== "string"){
-validate17.errors = [{instancePath:instancePath+"/sig",schemaPath:"#/properties/sig/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema18.properties.sig.type,parentSchema:schema18.properties.sig,data:data0}];
-return false;
-}
-}
-}
-else {
-validate17.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema18.type,parentSchema:schema18,data}];
-return false;
-}
-}
-validate17.errors = vErrors;
-return errors === 0;
-}
-
-export const getJobAudioHeaders = validate18;
-const schema19 = {"type":"object","required":[],"properties":{"range":{"type":"string"}}};
-
-function validate18(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-if(errors === 0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-if(data.range !== undefined){
-let data0 = data.range;
-if(typeof data0 !== "string"){
-validate18.errors = [{instancePath:instancePath+"/range",schemaPath:"#/properties/range/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema19.properties.range.type,parentSchema:schema19.properties.range,data:data0}];
-return false;
 }
 }
 }
@@ -656,10 +1269,60 @@ validate18.errors = vErrors;
 return errors === 0;
 }
 
-export const showTopUpQuery = validate19;
-const schema20 = {"type":"object","required":[],"properties":{"amount":{"type":"string"},"account":{"type":"string","maxLength":100},"challenge":{"type":"string","maxLength":100}}};
+export const getJobAudioQuery = validate19;
+const schema20 = {"type":"object","required":[],"properties":{"sig":{"type":"string"}}};
 
 function validate19(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.sig !== undefined){
+let data0 = data.sig;
+if(typeof data0 !== "string"){
+validate19.errors = [{instancePath:instancePath+"/sig",schemaPath:"#/properties/sig/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema20.properties.sig.type,parentSchema:schema20.properties.sig,data:data0}];
+return false;
+}
+}
+}
+else {
+validate19.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema20.type,parentSchema:schema20,data}];
+return false;
+}
+}
+validate19.errors = vErrors;
+return errors === 0;
+}
+
+export const getJobAudioHeaders = validate20;
+const schema21 = {"type":"object","required":[],"properties":{"range":{"type":"string"}}};
+
+function validate20(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.range !== undefined){
+let data0 = data.range;
+if(typeof data0 !== "string"){
+validate20.errors = [{instancePath:instancePath+"/range",schemaPath:"#/properties/range/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema21.properties.range.type,parentSchema:schema21.properties.range,data:data0}];
+return false;
+}
+}
+}
+else {
+validate20.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema21.type,parentSchema:schema21,data}];
+return false;
+}
+}
+validate20.errors = vErrors;
+return errors === 0;
+}
+
+export const showTopUpQuery = validate21;
+const schema22 = {"type":"object","required":[],"properties":{"amount":{"type":"string"},"account":{"type":"string","maxLength":100},"challenge":{"type":"string","maxLength":100}}};
+
+function validate21(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
@@ -668,7 +1331,7 @@ if(data.amount !== undefined){
 let data0 = data.amount;
 const _errs1 = errors;
 if(typeof data0 !== "string"){
-validate19.errors = [{instancePath:instancePath+"/amount",schemaPath:"#/properties/amount/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema20.properties.amount.type,parentSchema:schema20.properties.amount,data:data0}];
+validate21.errors = [{instancePath:instancePath+"/amount",schemaPath:"#/properties/amount/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema22.properties.amount.type,parentSchema:schema22.properties.amount,data:data0}];
 return false;
 }
 var valid0 = _errs1 === errors;
@@ -683,12 +1346,12 @@ const _errs3 = errors;
 if(errors === _errs3){
 if(typeof data1 === "string"){
 if(func2(data1) > 100){
-validate19.errors = [{instancePath:instancePath+"/account",schemaPath:"#/properties/account/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema20.properties.account,data:data1}];
+validate21.errors = [{instancePath:instancePath+"/account",schemaPath:"#/properties/account/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema22.properties.account,data:data1}];
 return false;
 }
 }
 else {
-validate19.errors = [{instancePath:instancePath+"/account",schemaPath:"#/properties/account/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema20.properties.account.type,parentSchema:schema20.properties.account,data:data1}];
+validate21.errors = [{instancePath:instancePath+"/account",schemaPath:"#/properties/account/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema22.properties.account.type,parentSchema:schema22.properties.account,data:data1}];
 return false;
 }
 }
@@ -704,12 +1367,12 @@ const _errs5 = errors;
 if(errors === _errs5){
 if(typeof data2 === "string"){
 if(func2(data2) > 100){
-validate19.errors = [{instancePath:instancePath+"/challenge",schemaPath:"#/properties/challenge/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema20.properties.challenge,data:data2}];
+validate21.errors = [{instancePath:instancePath+"/challenge",schemaPath:"#/properties/challenge/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema22.properties.challenge,data:data2}];
 return false;
 }
 }
 else {
-validate19.errors = [{instancePath:instancePath+"/challenge",schemaPath:"#/properties/challenge/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema20.properties.challenge.type,parentSchema:schema20.properties.challenge,data:data2}];
+validate21.errors = [{instancePath:instancePath+"/challenge",schemaPath:"#/properties/challenge/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema22.properties.challenge.type,parentSchema:schema22.properties.challenge,data:data2}];
 return false;
 }
 }
@@ -722,18 +1385,18 @@ var valid0 = true;
 }
 }
 else {
-validate19.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema20.type,parentSchema:schema20,data}];
+validate21.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema22.type,parentSchema:schema22,data}];
 return false;
 }
 }
-validate19.errors = vErrors;
+validate21.errors = vErrors;
 return errors === 0;
 }
 
-export const startTopUpFormBody = validate20;
-const schema21 = {"type":"object","required":[],"properties":{"amount":{"type":"string"},"accountId":{"type":"string","maxLength":100},"challengeId":{"type":"string","maxLength":100}}};
+export const startTopUpFormBody = validate22;
+const schema23 = {"type":"object","required":[],"properties":{"amount":{"type":"string"},"accountId":{"type":"string","maxLength":100},"challengeId":{"type":"string","maxLength":100}}};
 
-function validate20(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate22(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
@@ -742,7 +1405,7 @@ if(data.amount !== undefined){
 let data0 = data.amount;
 const _errs1 = errors;
 if(typeof data0 !== "string"){
-validate20.errors = [{instancePath:instancePath+"/amount",schemaPath:"#/properties/amount/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema21.properties.amount.type,parentSchema:schema21.properties.amount,data:data0}];
+validate22.errors = [{instancePath:instancePath+"/amount",schemaPath:"#/properties/amount/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema23.properties.amount.type,parentSchema:schema23.properties.amount,data:data0}];
 return false;
 }
 var valid0 = _errs1 === errors;
@@ -757,12 +1420,12 @@ const _errs3 = errors;
 if(errors === _errs3){
 if(typeof data1 === "string"){
 if(func2(data1) > 100){
-validate20.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema21.properties.accountId,data:data1}];
+validate22.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema23.properties.accountId,data:data1}];
 return false;
 }
 }
 else {
-validate20.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema21.properties.accountId.type,parentSchema:schema21.properties.accountId,data:data1}];
+validate22.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema23.properties.accountId.type,parentSchema:schema23.properties.accountId,data:data1}];
 return false;
 }
 }
@@ -778,12 +1441,12 @@ const _errs5 = errors;
 if(errors === _errs5){
 if(typeof data2 === "string"){
 if(func2(data2) > 100){
-validate20.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema21.properties.challengeId,data:data2}];
+validate22.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema23.properties.challengeId,data:data2}];
 return false;
 }
 }
 else {
-validate20.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema21.properties.challengeId.type,parentSchema:schema21.properties.challengeId,data:data2}];
+validate22.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema23.properties.challengeId.type,parentSchema:schema23.properties.challengeId,data:data2}];
 return false;
 }
 }
@@ -791,94 +1454,6 @@ var valid0 = _errs5 === errors;
 }
 else {
 var valid0 = true;
-}
-}
-}
-}
-else {
-validate20.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema21.type,parentSchema:schema21,data}];
-return false;
-}
-}
-validate20.errors = vErrors;
-return errors === 0;
-}
-
-export const completeTopUpQuery = validate21;
-const schema22 = {"type":"object","required":[],"properties":{"session_id":{"type":"string","maxLength":255}}};
-
-function validate21(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-if(errors === 0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-if(data.session_id !== undefined){
-let data0 = data.session_id;
-const _errs1 = errors;
-if(errors === _errs1){
-if(typeof data0 === "string"){
-if(func2(data0) > 255){
-validate21.errors = [{instancePath:instancePath+"/session_id",schemaPath:"#/properties/session_id/maxLength",keyword:"maxLength",params:{limit: 255},message:"must NOT have more than 255 characters",schema:255,parentSchema:schema22.properties.session_id,data:data0}];
-return false;
-}
-}
-else {
-validate21.errors = [{instancePath:instancePath+"/session_id",schemaPath:"#/properties/session_id/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema22.properties.session_id.type,parentSchema:schema22.properties.session_id,data:data0}];
-return false;
-}
-}
-}
-}
-else {
-validate21.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema22.type,parentSchema:schema22,data}];
-return false;
-}
-}
-validate21.errors = vErrors;
-return errors === 0;
-}
-
-export const getTopUpStatusQuery = validate22;
-const schema23 = {"type":"object","required":["account"],"properties":{"account":{"type":"string","minLength":1,"maxLength":100,"pattern":"\\S"}}};
-const pattern0 = new RegExp("\\S", "u");
-
-function validate22(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-if(errors === 0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((data.account === undefined) && (missing0 = "account")){
-validate22.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema23.required,parentSchema:schema23,data}];
-return false;
-}
-else {
-if(data.account !== undefined){
-let data0 = data.account;
-const _errs1 = errors;
-if(errors === _errs1){
-if(typeof data0 === "string"){
-if(func2(data0) > 100){
-validate22.errors = [{instancePath:instancePath+"/account",schemaPath:"#/properties/account/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema23.properties.account,data:data0}];
-return false;
-}
-else {
-if(func2(data0) < 1){
-validate22.errors = [{instancePath:instancePath+"/account",schemaPath:"#/properties/account/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema23.properties.account,data:data0}];
-return false;
-}
-else {
-if(!pattern0.test(data0)){
-validate22.errors = [{instancePath:instancePath+"/account",schemaPath:"#/properties/account/pattern",keyword:"pattern",params:{pattern: "\\S"},message:"must match pattern \""+"\\S"+"\"",schema:"\\S",parentSchema:schema23.properties.account,data:data0}];
-return false;
-}
-}
-}
-}
-else {
-validate22.errors = [{instancePath:instancePath+"/account",schemaPath:"#/properties/account/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema23.properties.account.type,parentSchema:schema23.properties.account,data:data0}];
-return false;
-}
 }
 }
 }
@@ -892,34 +1467,27 @@ validate22.errors = vErrors;
 return errors === 0;
 }
 
-export const getCreditsParams = validate23;
-const schema24 = {"type":"object","required":["accountId"],"properties":{"accountId":{"type":"string","minLength":1}}};
+export const completeTopUpQuery = validate23;
+const schema24 = {"type":"object","required":[],"properties":{"session_id":{"type":"string","maxLength":255}}};
 
 function validate23(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((data.accountId === undefined) && (missing0 = "accountId")){
-validate23.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema24.required,parentSchema:schema24,data}];
-return false;
-}
-else {
-if(data.accountId !== undefined){
-let data0 = data.accountId;
+if(data.session_id !== undefined){
+let data0 = data.session_id;
 const _errs1 = errors;
 if(errors === _errs1){
 if(typeof data0 === "string"){
-if(func2(data0) < 1){
-validate23.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema24.properties.accountId,data:data0}];
+if(func2(data0) > 255){
+validate23.errors = [{instancePath:instancePath+"/session_id",schemaPath:"#/properties/session_id/maxLength",keyword:"maxLength",params:{limit: 255},message:"must NOT have more than 255 characters",schema:255,parentSchema:schema24.properties.session_id,data:data0}];
 return false;
 }
 }
 else {
-validate23.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema24.properties.accountId.type,parentSchema:schema24.properties.accountId,data:data0}];
+validate23.errors = [{instancePath:instancePath+"/session_id",schemaPath:"#/properties/session_id/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema24.properties.session_id.type,parentSchema:schema24.properties.session_id,data:data0}];
 return false;
-}
 }
 }
 }
@@ -933,9 +1501,9 @@ validate23.errors = vErrors;
 return errors === 0;
 }
 
-export const createQuoteJsonBody = validate24;
-const schema25 = {"type":"object","required":["textLength","textSha256"],"properties":{"textLength":{"type":"integer","minimum":1},"textSha256":{"type":"string","pattern":"^[a-fA-F0-9]{64}$"},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"}}};
-const pattern1 = new RegExp("^[a-fA-F0-9]{64}$", "u");
+export const getTopUpStatusQuery = validate24;
+const schema25 = {"type":"object","required":["account"],"properties":{"account":{"type":"string","minLength":1,"maxLength":100,"pattern":"\\S"}}};
+const pattern2 = new RegExp("\\S", "u");
 
 function validate24(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -943,8 +1511,103 @@ let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if(((data.textLength === undefined) && (missing0 = "textLength")) || ((data.textSha256 === undefined) && (missing0 = "textSha256"))){
+if((data.account === undefined) && (missing0 = "account")){
 validate24.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema25.required,parentSchema:schema25,data}];
+return false;
+}
+else {
+if(data.account !== undefined){
+let data0 = data.account;
+const _errs1 = errors;
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(func2(data0) > 100){
+validate24.errors = [{instancePath:instancePath+"/account",schemaPath:"#/properties/account/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema25.properties.account,data:data0}];
+return false;
+}
+else {
+if(func2(data0) < 1){
+validate24.errors = [{instancePath:instancePath+"/account",schemaPath:"#/properties/account/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema25.properties.account,data:data0}];
+return false;
+}
+else {
+if(!pattern2.test(data0)){
+validate24.errors = [{instancePath:instancePath+"/account",schemaPath:"#/properties/account/pattern",keyword:"pattern",params:{pattern: "\\S"},message:"must match pattern \""+"\\S"+"\"",schema:"\\S",parentSchema:schema25.properties.account,data:data0}];
+return false;
+}
+}
+}
+}
+else {
+validate24.errors = [{instancePath:instancePath+"/account",schemaPath:"#/properties/account/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema25.properties.account.type,parentSchema:schema25.properties.account,data:data0}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate24.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema25.type,parentSchema:schema25,data}];
+return false;
+}
+}
+validate24.errors = vErrors;
+return errors === 0;
+}
+
+export const getCreditsParams = validate25;
+const schema26 = {"type":"object","required":["accountId"],"properties":{"accountId":{"type":"string","minLength":1}}};
+
+function validate25(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.accountId === undefined) && (missing0 = "accountId")){
+validate25.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema26.required,parentSchema:schema26,data}];
+return false;
+}
+else {
+if(data.accountId !== undefined){
+let data0 = data.accountId;
+const _errs1 = errors;
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(func2(data0) < 1){
+validate25.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema26.properties.accountId,data:data0}];
+return false;
+}
+}
+else {
+validate25.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema26.properties.accountId.type,parentSchema:schema26.properties.accountId,data:data0}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate25.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema26.type,parentSchema:schema26,data}];
+return false;
+}
+}
+validate25.errors = vErrors;
+return errors === 0;
+}
+
+export const createQuoteJsonBody = validate26;
+const schema27 = {"type":"object","required":["textLength","textSha256"],"properties":{"textLength":{"type":"integer","minimum":1},"textSha256":{"type":"string","pattern":"^[a-fA-F0-9]{64}$"},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"}}};
+const pattern3 = new RegExp("^[a-fA-F0-9]{64}$", "u");
+
+function validate26(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if(((data.textLength === undefined) && (missing0 = "textLength")) || ((data.textSha256 === undefined) && (missing0 = "textSha256"))){
+validate26.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema27.required,parentSchema:schema27,data}];
 return false;
 }
 else {
@@ -952,13 +1615,13 @@ if(data.textLength !== undefined){
 let data0 = data.textLength;
 const _errs1 = errors;
 if(!(((typeof data0 == "number") && (!(data0 % 1) && !isNaN(data0))) && (isFinite(data0)))){
-validate24.errors = [{instancePath:instancePath+"/textLength",schemaPath:"#/properties/textLength/type",keyword:"type",params:{type: "integer"},message:"must be integer",schema:schema25.properties.textLength.type,parentSchema:schema25.properties.textLength,data:data0}];
+validate26.errors = [{instancePath:instancePath+"/textLength",schemaPath:"#/properties/textLength/type",keyword:"type",params:{type: "integer"},message:"must be integer",schema:schema27.properties.textLength.type,parentSchema:schema27.properties.textLength,data:data0}];
 return false;
 }
 if(errors === _errs1){
 if((typeof data0 == "number") && (isFinite(data0))){
 if(data0 < 1 || isNaN(data0)){
-validate24.errors = [{instancePath:instancePath+"/textLength",schemaPath:"#/properties/textLength/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1",schema:1,parentSchema:schema25.properties.textLength,data:data0}];
+validate26.errors = [{instancePath:instancePath+"/textLength",schemaPath:"#/properties/textLength/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1",schema:1,parentSchema:schema27.properties.textLength,data:data0}];
 return false;
 }
 }
@@ -974,13 +1637,13 @@ let data1 = data.textSha256;
 const _errs3 = errors;
 if(errors === _errs3){
 if(typeof data1 === "string"){
-if(!pattern1.test(data1)){
-validate24.errors = [{instancePath:instancePath+"/textSha256",schemaPath:"#/properties/textSha256/pattern",keyword:"pattern",params:{pattern: "^[a-fA-F0-9]{64}$"},message:"must match pattern \""+"^[a-fA-F0-9]{64}$"+"\"",schema:"^[a-fA-F0-9]{64}$",parentSchema:schema25.properties.textSha256,data:data1}];
+if(!pattern3.test(data1)){
+validate26.errors = [{instancePath:instancePath+"/textSha256",schemaPath:"#/properties/textSha256/pattern",keyword:"pattern",params:{pattern: "^[a-fA-F0-9]{64}$"},message:"must match pattern \""+"^[a-fA-F0-9]{64}$"+"\"",schema:"^[a-fA-F0-9]{64}$",parentSchema:schema27.properties.textSha256,data:data1}];
 return false;
 }
 }
 else {
-validate24.errors = [{instancePath:instancePath+"/textSha256",schemaPath:"#/properties/textSha256/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema25.properties.textSha256.type,parentSchema:schema25.properties.textSha256,data:data1}];
+validate26.errors = [{instancePath:instancePath+"/textSha256",schemaPath:"#/properties/textSha256/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema27.properties.textSha256.type,parentSchema:schema27.properties.textSha256,data:data1}];
 return false;
 }
 }
@@ -996,18 +1659,18 @@ const _errs5 = errors;
 if(errors === _errs5){
 if(typeof data2 === "string"){
 if(func2(data2) > 100){
-validate24.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema25.properties.model,data:data2}];
+validate26.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema27.properties.model,data:data2}];
 return false;
 }
 else {
 if(func2(data2) < 1){
-validate24.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema25.properties.model,data:data2}];
+validate26.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema27.properties.model,data:data2}];
 return false;
 }
 }
 }
 else {
-validate24.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema25.properties.model.type,parentSchema:schema25.properties.model,data:data2}];
+validate26.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema27.properties.model.type,parentSchema:schema27.properties.model,data:data2}];
 return false;
 }
 }
@@ -1023,18 +1686,18 @@ const _errs7 = errors;
 if(errors === _errs7){
 if(typeof data3 === "string"){
 if(func2(data3) > 100){
-validate24.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema25.properties.voice,data:data3}];
+validate26.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema27.properties.voice,data:data3}];
 return false;
 }
 else {
 if(func2(data3) < 1){
-validate24.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema25.properties.voice,data:data3}];
+validate26.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema27.properties.voice,data:data3}];
 return false;
 }
 }
 }
 else {
-validate24.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema25.properties.voice.type,parentSchema:schema25.properties.voice,data:data3}];
+validate26.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema27.properties.voice.type,parentSchema:schema27.properties.voice,data:data3}];
 return false;
 }
 }
@@ -1050,317 +1713,22 @@ const _errs9 = errors;
 if(errors === _errs9){
 if((typeof data4 == "number") && (isFinite(data4))){
 if(data4 > 2 || isNaN(data4)){
-validate24.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema25.properties.speed,data:data4}];
+validate26.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema27.properties.speed,data:data4}];
 return false;
 }
 else {
 if(data4 < 0.5 || isNaN(data4)){
-validate24.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema25.properties.speed,data:data4}];
+validate26.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema27.properties.speed,data:data4}];
 return false;
 }
 }
 }
 else {
-validate24.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema25.properties.speed.type,parentSchema:schema25.properties.speed,data:data4}];
+validate26.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema27.properties.speed.type,parentSchema:schema27.properties.speed,data:data4}];
 return false;
 }
 }
 var valid0 = _errs9 === errors;
-}
-else {
-var valid0 = true;
-}
-}
-}
-}
-}
-}
-}
-else {
-validate24.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema25.type,parentSchema:schema25,data}];
-return false;
-}
-}
-validate24.errors = vErrors;
-return errors === 0;
-}
-
-export const getX402SpeechQuery = validate25;
-const schema26 = {"type":"object","coerce":{"speed":"number"},"required":["text"],"properties":{"text":{"type":"string","x-text":{"minLength":1,"maxLength":1500},"x-error-hint":"Send longer texts with POST, up to the model's maxInputCharacters."},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"}}};
-
-function validate25(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-if(errors === 0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((data.text === undefined) && (missing0 = "text")){
-validate25.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema26.required,parentSchema:schema26,data}];
-return false;
-}
-else {
-if(typeof data.speed == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data.speed)){
-data.speed = Number(data.speed);
-}
-if(data.text !== undefined){
-let data0 = data.text;
-const _errs1 = errors;
-if(errors === _errs1){
-if(typeof data0 === "string"){
-const length0 = data0.trim().length;
-if(!data0.isWellFormed() || data0.includes("\0")){
-validate25.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema26.properties.text["x-text"],parentSchema:schema26.properties.text,data:data0}];
-return false;
-}
-else {
-if(length0 < 1){
-validate25.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema26.properties.text["x-text"],parentSchema:schema26.properties.text,data:data0}];
-return false;
-}
-else {
-if(length0 > 1500){
-validate25.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 1500},message:"is not acceptable as speech text",schema:schema26.properties.text["x-text"],parentSchema:schema26.properties.text,data:data0}];
-return false;
-}
-}
-}
-}
-else {
-validate25.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema26.properties.text.type,parentSchema:schema26.properties.text,data:data0}];
-return false;
-}
-}
-var valid0 = _errs1 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.model !== undefined){
-let data1 = data.model;
-const _errs3 = errors;
-if(errors === _errs3){
-if(typeof data1 === "string"){
-if(func2(data1) > 100){
-validate25.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema26.properties.model,data:data1}];
-return false;
-}
-else {
-if(func2(data1) < 1){
-validate25.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema26.properties.model,data:data1}];
-return false;
-}
-}
-}
-else {
-validate25.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema26.properties.model.type,parentSchema:schema26.properties.model,data:data1}];
-return false;
-}
-}
-var valid0 = _errs3 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.voice !== undefined){
-let data2 = data.voice;
-const _errs5 = errors;
-if(errors === _errs5){
-if(typeof data2 === "string"){
-if(func2(data2) > 100){
-validate25.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema26.properties.voice,data:data2}];
-return false;
-}
-else {
-if(func2(data2) < 1){
-validate25.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema26.properties.voice,data:data2}];
-return false;
-}
-}
-}
-else {
-validate25.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema26.properties.voice.type,parentSchema:schema26.properties.voice,data:data2}];
-return false;
-}
-}
-var valid0 = _errs5 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.speed !== undefined){
-let data3 = data.speed;
-const _errs7 = errors;
-if(errors === _errs7){
-if((typeof data3 == "number") && (isFinite(data3))){
-if(data3 > 2 || isNaN(data3)){
-validate25.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema26.properties.speed,data:data3}];
-return false;
-}
-else {
-if(data3 < 0.5 || isNaN(data3)){
-validate25.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema26.properties.speed,data:data3}];
-return false;
-}
-}
-}
-else {
-validate25.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema26.properties.speed.type,parentSchema:schema26.properties.speed,data:data3}];
-return false;
-}
-}
-var valid0 = _errs7 === errors;
-}
-else {
-var valid0 = true;
-}
-}
-}
-}
-}
-}
-else {
-validate25.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema26.type,parentSchema:schema26,data}];
-return false;
-}
-}
-validate25.errors = vErrors;
-return errors === 0;
-}
-
-export const getX402SpeechHeaders = validate26;
-const schema27 = {"type":"object","required":[],"properties":{"payment-signature":{"type":"string"},"x-x402-account":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"x-x402-nonce":{"type":"string","minLength":1,"maxLength":128},"x-x402-expiry":{"type":"string","pattern":"^[0-9]{1,15}$"},"x-x402-max-amount":{"type":"string","pattern":"^[0-9]{1,78}$"},"x-x402-signature":{"type":"string","pattern":"^0x[a-fA-F0-9]{130}$"}}};
-const pattern2 = new RegExp("^0x[a-fA-F0-9]{40}$", "u");
-const pattern3 = new RegExp("^[0-9]{1,15}$", "u");
-const pattern4 = new RegExp("^[0-9]{1,78}$", "u");
-const pattern5 = new RegExp("^0x[a-fA-F0-9]{130}$", "u");
-
-function validate26(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-if(errors === 0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-if(data["payment-signature"] !== undefined){
-let data0 = data["payment-signature"];
-const _errs1 = errors;
-if(typeof data0 !== "string"){
-validate26.errors = [{instancePath:instancePath+"/payment-signature",schemaPath:"#/properties/payment-signature/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema27.properties["payment-signature"].type,parentSchema:schema27.properties["payment-signature"],data:data0}];
-return false;
-}
-var valid0 = _errs1 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-x402-account"] !== undefined){
-let data1 = data["x-x402-account"];
-const _errs3 = errors;
-if(errors === _errs3){
-if(typeof data1 === "string"){
-if(!pattern2.test(data1)){
-validate26.errors = [{instancePath:instancePath+"/x-x402-account",schemaPath:"#/properties/x-x402-account/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\"",schema:"^0x[a-fA-F0-9]{40}$",parentSchema:schema27.properties["x-x402-account"],data:data1}];
-return false;
-}
-}
-else {
-validate26.errors = [{instancePath:instancePath+"/x-x402-account",schemaPath:"#/properties/x-x402-account/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema27.properties["x-x402-account"].type,parentSchema:schema27.properties["x-x402-account"],data:data1}];
-return false;
-}
-}
-var valid0 = _errs3 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-x402-nonce"] !== undefined){
-let data2 = data["x-x402-nonce"];
-const _errs5 = errors;
-if(errors === _errs5){
-if(typeof data2 === "string"){
-if(func2(data2) > 128){
-validate26.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/maxLength",keyword:"maxLength",params:{limit: 128},message:"must NOT have more than 128 characters",schema:128,parentSchema:schema27.properties["x-x402-nonce"],data:data2}];
-return false;
-}
-else {
-if(func2(data2) < 1){
-validate26.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema27.properties["x-x402-nonce"],data:data2}];
-return false;
-}
-}
-}
-else {
-validate26.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema27.properties["x-x402-nonce"].type,parentSchema:schema27.properties["x-x402-nonce"],data:data2}];
-return false;
-}
-}
-var valid0 = _errs5 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-x402-expiry"] !== undefined){
-let data3 = data["x-x402-expiry"];
-const _errs7 = errors;
-if(errors === _errs7){
-if(typeof data3 === "string"){
-if(!pattern3.test(data3)){
-validate26.errors = [{instancePath:instancePath+"/x-x402-expiry",schemaPath:"#/properties/x-x402-expiry/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,15}$"},message:"must match pattern \""+"^[0-9]{1,15}$"+"\"",schema:"^[0-9]{1,15}$",parentSchema:schema27.properties["x-x402-expiry"],data:data3}];
-return false;
-}
-}
-else {
-validate26.errors = [{instancePath:instancePath+"/x-x402-expiry",schemaPath:"#/properties/x-x402-expiry/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema27.properties["x-x402-expiry"].type,parentSchema:schema27.properties["x-x402-expiry"],data:data3}];
-return false;
-}
-}
-var valid0 = _errs7 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-x402-max-amount"] !== undefined){
-let data4 = data["x-x402-max-amount"];
-const _errs9 = errors;
-if(errors === _errs9){
-if(typeof data4 === "string"){
-if(!pattern4.test(data4)){
-validate26.errors = [{instancePath:instancePath+"/x-x402-max-amount",schemaPath:"#/properties/x-x402-max-amount/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,78}$"},message:"must match pattern \""+"^[0-9]{1,78}$"+"\"",schema:"^[0-9]{1,78}$",parentSchema:schema27.properties["x-x402-max-amount"],data:data4}];
-return false;
-}
-}
-else {
-validate26.errors = [{instancePath:instancePath+"/x-x402-max-amount",schemaPath:"#/properties/x-x402-max-amount/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema27.properties["x-x402-max-amount"].type,parentSchema:schema27.properties["x-x402-max-amount"],data:data4}];
-return false;
-}
-}
-var valid0 = _errs9 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-x402-signature"] !== undefined){
-let data5 = data["x-x402-signature"];
-const _errs11 = errors;
-if(errors === _errs11){
-if(typeof data5 === "string"){
-if(!pattern5.test(data5)){
-validate26.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{130}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{130}$"+"\"",schema:"^0x[a-fA-F0-9]{130}$",parentSchema:schema27.properties["x-x402-signature"],data:data5}];
-return false;
-}
-}
-else {
-validate26.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema27.properties["x-x402-signature"].type,parentSchema:schema27.properties["x-x402-signature"],data:data5}];
-return false;
-}
-}
-var valid0 = _errs11 === errors;
 }
 else {
 var valid0 = true;
@@ -1380,10 +1748,304 @@ validate26.errors = vErrors;
 return errors === 0;
 }
 
-export const createX402SpeechJsonBody = validate27;
-const schema28 = {"oneOf":[{"type":"object","required":["quoteToken"],"properties":{"quoteToken":{"type":"string","minLength":1,"maxLength":4096},"text":{"type":"string","x-text":{"minLength":1}},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"}}},{"allOf":[{"type":"object","required":["text"],"properties":{"text":{"type":"string","x-text":{"minLength":1}},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"},"storeAudio":{"type":"boolean"}}},{"not":{"type":"object","required":["quoteToken"],"properties":{"quoteToken":{}}}}]}]};
+export const getX402SpeechQuery = validate27;
+const schema28 = {"type":"object","coerce":{"speed":"number"},"required":["text"],"properties":{"text":{"type":"string","x-text":{"minLength":1,"maxLength":1500},"x-error-hint":"Send longer texts with POST, up to the model's maxInputCharacters."},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"}}};
 
 function validate27(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.text === undefined) && (missing0 = "text")){
+validate27.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema28.required,parentSchema:schema28,data}];
+return false;
+}
+else {
+if(typeof data.speed == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data.speed)){
+data.speed = Number(data.speed);
+}
+if(data.text !== undefined){
+let data0 = data.text;
+const _errs1 = errors;
+if(errors === _errs1){
+if(typeof data0 === "string"){
+const length0 = data0.trim().length;
+if(!data0.isWellFormed() || data0.includes("\0")){
+validate27.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema28.properties.text["x-text"],parentSchema:schema28.properties.text,data:data0}];
+return false;
+}
+else {
+if(length0 < 1){
+validate27.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema28.properties.text["x-text"],parentSchema:schema28.properties.text,data:data0}];
+return false;
+}
+else {
+if(length0 > 1500){
+validate27.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 1500},message:"is not acceptable as speech text",schema:schema28.properties.text["x-text"],parentSchema:schema28.properties.text,data:data0}];
+return false;
+}
+}
+}
+}
+else {
+validate27.errors = [{instancePath:instancePath+"/text",schemaPath:"#/properties/text/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema28.properties.text.type,parentSchema:schema28.properties.text,data:data0}];
+return false;
+}
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.model !== undefined){
+let data1 = data.model;
+const _errs3 = errors;
+if(errors === _errs3){
+if(typeof data1 === "string"){
+if(func2(data1) > 100){
+validate27.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema28.properties.model,data:data1}];
+return false;
+}
+else {
+if(func2(data1) < 1){
+validate27.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema28.properties.model,data:data1}];
+return false;
+}
+}
+}
+else {
+validate27.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema28.properties.model.type,parentSchema:schema28.properties.model,data:data1}];
+return false;
+}
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.voice !== undefined){
+let data2 = data.voice;
+const _errs5 = errors;
+if(errors === _errs5){
+if(typeof data2 === "string"){
+if(func2(data2) > 100){
+validate27.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema28.properties.voice,data:data2}];
+return false;
+}
+else {
+if(func2(data2) < 1){
+validate27.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema28.properties.voice,data:data2}];
+return false;
+}
+}
+}
+else {
+validate27.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema28.properties.voice.type,parentSchema:schema28.properties.voice,data:data2}];
+return false;
+}
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.speed !== undefined){
+let data3 = data.speed;
+const _errs7 = errors;
+if(errors === _errs7){
+if((typeof data3 == "number") && (isFinite(data3))){
+if(data3 > 2 || isNaN(data3)){
+validate27.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema28.properties.speed,data:data3}];
+return false;
+}
+else {
+if(data3 < 0.5 || isNaN(data3)){
+validate27.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema28.properties.speed,data:data3}];
+return false;
+}
+}
+}
+else {
+validate27.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema28.properties.speed.type,parentSchema:schema28.properties.speed,data:data3}];
+return false;
+}
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+else {
+validate27.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema28.type,parentSchema:schema28,data}];
+return false;
+}
+}
+validate27.errors = vErrors;
+return errors === 0;
+}
+
+export const getX402SpeechHeaders = validate28;
+const schema29 = {"type":"object","required":[],"properties":{"payment-signature":{"type":"string"},"x-x402-account":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"x-x402-nonce":{"type":"string","minLength":1,"maxLength":128},"x-x402-expiry":{"type":"string","pattern":"^[0-9]{1,15}$"},"x-x402-max-amount":{"type":"string","pattern":"^[0-9]{1,78}$"},"x-x402-signature":{"type":"string","pattern":"^0x[a-fA-F0-9]{130}$"}}};
+const pattern5 = new RegExp("^[0-9]{1,15}$", "u");
+const pattern6 = new RegExp("^[0-9]{1,78}$", "u");
+const pattern7 = new RegExp("^0x[a-fA-F0-9]{130}$", "u");
+
+function validate28(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data["payment-signature"] !== undefined){
+let data0 = data["payment-signature"];
+const _errs1 = errors;
+if(typeof data0 !== "string"){
+validate28.errors = [{instancePath:instancePath+"/payment-signature",schemaPath:"#/properties/payment-signature/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema29.properties["payment-signature"].type,parentSchema:schema29.properties["payment-signature"],data:data0}];
+return false;
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-account"] !== undefined){
+let data1 = data["x-x402-account"];
+const _errs3 = errors;
+if(errors === _errs3){
+if(typeof data1 === "string"){
+if(!pattern0.test(data1)){
+validate28.errors = [{instancePath:instancePath+"/x-x402-account",schemaPath:"#/properties/x-x402-account/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\"",schema:"^0x[a-fA-F0-9]{40}$",parentSchema:schema29.properties["x-x402-account"],data:data1}];
+return false;
+}
+}
+else {
+validate28.errors = [{instancePath:instancePath+"/x-x402-account",schemaPath:"#/properties/x-x402-account/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema29.properties["x-x402-account"].type,parentSchema:schema29.properties["x-x402-account"],data:data1}];
+return false;
+}
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-nonce"] !== undefined){
+let data2 = data["x-x402-nonce"];
+const _errs5 = errors;
+if(errors === _errs5){
+if(typeof data2 === "string"){
+if(func2(data2) > 128){
+validate28.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/maxLength",keyword:"maxLength",params:{limit: 128},message:"must NOT have more than 128 characters",schema:128,parentSchema:schema29.properties["x-x402-nonce"],data:data2}];
+return false;
+}
+else {
+if(func2(data2) < 1){
+validate28.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema29.properties["x-x402-nonce"],data:data2}];
+return false;
+}
+}
+}
+else {
+validate28.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema29.properties["x-x402-nonce"].type,parentSchema:schema29.properties["x-x402-nonce"],data:data2}];
+return false;
+}
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-expiry"] !== undefined){
+let data3 = data["x-x402-expiry"];
+const _errs7 = errors;
+if(errors === _errs7){
+if(typeof data3 === "string"){
+if(!pattern5.test(data3)){
+validate28.errors = [{instancePath:instancePath+"/x-x402-expiry",schemaPath:"#/properties/x-x402-expiry/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,15}$"},message:"must match pattern \""+"^[0-9]{1,15}$"+"\"",schema:"^[0-9]{1,15}$",parentSchema:schema29.properties["x-x402-expiry"],data:data3}];
+return false;
+}
+}
+else {
+validate28.errors = [{instancePath:instancePath+"/x-x402-expiry",schemaPath:"#/properties/x-x402-expiry/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema29.properties["x-x402-expiry"].type,parentSchema:schema29.properties["x-x402-expiry"],data:data3}];
+return false;
+}
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-max-amount"] !== undefined){
+let data4 = data["x-x402-max-amount"];
+const _errs9 = errors;
+if(errors === _errs9){
+if(typeof data4 === "string"){
+if(!pattern6.test(data4)){
+validate28.errors = [{instancePath:instancePath+"/x-x402-max-amount",schemaPath:"#/properties/x-x402-max-amount/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,78}$"},message:"must match pattern \""+"^[0-9]{1,78}$"+"\"",schema:"^[0-9]{1,78}$",parentSchema:schema29.properties["x-x402-max-amount"],data:data4}];
+return false;
+}
+}
+else {
+validate28.errors = [{instancePath:instancePath+"/x-x402-max-amount",schemaPath:"#/properties/x-x402-max-amount/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema29.properties["x-x402-max-amount"].type,parentSchema:schema29.properties["x-x402-max-amount"],data:data4}];
+return false;
+}
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-signature"] !== undefined){
+let data5 = data["x-x402-signature"];
+const _errs11 = errors;
+if(errors === _errs11){
+if(typeof data5 === "string"){
+if(!pattern7.test(data5)){
+validate28.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{130}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{130}$"+"\"",schema:"^0x[a-fA-F0-9]{130}$",parentSchema:schema29.properties["x-x402-signature"],data:data5}];
+return false;
+}
+}
+else {
+validate28.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema29.properties["x-x402-signature"].type,parentSchema:schema29.properties["x-x402-signature"],data:data5}];
+return false;
+}
+}
+var valid0 = _errs11 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+}
+else {
+validate28.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema29.type,parentSchema:schema29,data}];
+return false;
+}
+}
+validate28.errors = vErrors;
+return errors === 0;
+}
+
+export const createX402SpeechJsonBody = validate29;
+const schema30 = {"oneOf":[{"type":"object","required":["quoteToken"],"properties":{"quoteToken":{"type":"string","minLength":1,"maxLength":4096},"text":{"type":"string","x-text":{"minLength":1}},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"}}},{"allOf":[{"type":"object","required":["text"],"properties":{"text":{"type":"string","x-text":{"minLength":1}},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"},"storeAudio":{"type":"boolean"}}},{"not":{"type":"object","required":["quoteToken"],"properties":{"quoteToken":{}}}}]}]};
+
+function validate29(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 const _errs0 = errors;
@@ -1394,7 +2056,7 @@ if(errors === _errs1){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data.quoteToken === undefined) && (missing0 = "quoteToken")){
-const err0 = {instancePath,schemaPath:"#/oneOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema28.oneOf[0].required,parentSchema:schema28.oneOf[0],data};
+const err0 = {instancePath,schemaPath:"#/oneOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema30.oneOf[0].required,parentSchema:schema30.oneOf[0],data};
 if(vErrors === null){
 vErrors = [err0];
 }
@@ -1410,7 +2072,7 @@ const _errs3 = errors;
 if(errors === _errs3){
 if(typeof data0 === "string"){
 if(func2(data0) > 4096){
-const err1 = {instancePath:instancePath+"/quoteToken",schemaPath:"#/oneOf/0/properties/quoteToken/maxLength",keyword:"maxLength",params:{limit: 4096},message:"must NOT have more than 4096 characters",schema:4096,parentSchema:schema28.oneOf[0].properties.quoteToken,data:data0};
+const err1 = {instancePath:instancePath+"/quoteToken",schemaPath:"#/oneOf/0/properties/quoteToken/maxLength",keyword:"maxLength",params:{limit: 4096},message:"must NOT have more than 4096 characters",schema:4096,parentSchema:schema30.oneOf[0].properties.quoteToken,data:data0};
 if(vErrors === null){
 vErrors = [err1];
 }
@@ -1421,7 +2083,7 @@ errors++;
 }
 else {
 if(func2(data0) < 1){
-const err2 = {instancePath:instancePath+"/quoteToken",schemaPath:"#/oneOf/0/properties/quoteToken/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema28.oneOf[0].properties.quoteToken,data:data0};
+const err2 = {instancePath:instancePath+"/quoteToken",schemaPath:"#/oneOf/0/properties/quoteToken/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema30.oneOf[0].properties.quoteToken,data:data0};
 if(vErrors === null){
 vErrors = [err2];
 }
@@ -1433,7 +2095,7 @@ errors++;
 }
 }
 else {
-const err3 = {instancePath:instancePath+"/quoteToken",schemaPath:"#/oneOf/0/properties/quoteToken/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema28.oneOf[0].properties.quoteToken.type,parentSchema:schema28.oneOf[0].properties.quoteToken,data:data0};
+const err3 = {instancePath:instancePath+"/quoteToken",schemaPath:"#/oneOf/0/properties/quoteToken/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema30.oneOf[0].properties.quoteToken.type,parentSchema:schema30.oneOf[0].properties.quoteToken,data:data0};
 if(vErrors === null){
 vErrors = [err3];
 }
@@ -1456,7 +2118,7 @@ if(errors === _errs5){
 if(typeof data1 === "string"){
 const length0 = data1.trim().length;
 if(!data1.isWellFormed() || data1.includes("\0")){
-const err4 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/0/properties/text/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema28.oneOf[0].properties.text["x-text"],parentSchema:schema28.oneOf[0].properties.text,data:data1};
+const err4 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/0/properties/text/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema30.oneOf[0].properties.text["x-text"],parentSchema:schema30.oneOf[0].properties.text,data:data1};
 if(vErrors === null){
 vErrors = [err4];
 }
@@ -1467,7 +2129,7 @@ errors++;
 }
 else {
 if(length0 < 1){
-const err5 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/0/properties/text/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema28.oneOf[0].properties.text["x-text"],parentSchema:schema28.oneOf[0].properties.text,data:data1};
+const err5 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/0/properties/text/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema30.oneOf[0].properties.text["x-text"],parentSchema:schema30.oneOf[0].properties.text,data:data1};
 if(vErrors === null){
 vErrors = [err5];
 }
@@ -1479,7 +2141,7 @@ errors++;
 }
 }
 else {
-const err6 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/0/properties/text/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema28.oneOf[0].properties.text.type,parentSchema:schema28.oneOf[0].properties.text,data:data1};
+const err6 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/0/properties/text/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema30.oneOf[0].properties.text.type,parentSchema:schema30.oneOf[0].properties.text,data:data1};
 if(vErrors === null){
 vErrors = [err6];
 }
@@ -1501,7 +2163,7 @@ const _errs7 = errors;
 if(errors === _errs7){
 if(typeof data2 === "string"){
 if(func2(data2) > 100){
-const err7 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/0/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema28.oneOf[0].properties.model,data:data2};
+const err7 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/0/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema30.oneOf[0].properties.model,data:data2};
 if(vErrors === null){
 vErrors = [err7];
 }
@@ -1512,7 +2174,7 @@ errors++;
 }
 else {
 if(func2(data2) < 1){
-const err8 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/0/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema28.oneOf[0].properties.model,data:data2};
+const err8 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/0/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema30.oneOf[0].properties.model,data:data2};
 if(vErrors === null){
 vErrors = [err8];
 }
@@ -1524,7 +2186,7 @@ errors++;
 }
 }
 else {
-const err9 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/0/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema28.oneOf[0].properties.model.type,parentSchema:schema28.oneOf[0].properties.model,data:data2};
+const err9 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/0/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema30.oneOf[0].properties.model.type,parentSchema:schema30.oneOf[0].properties.model,data:data2};
 if(vErrors === null){
 vErrors = [err9];
 }
@@ -1546,7 +2208,7 @@ const _errs9 = errors;
 if(errors === _errs9){
 if(typeof data3 === "string"){
 if(func2(data3) > 100){
-const err10 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/0/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema28.oneOf[0].properties.voice,data:data3};
+const err10 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/0/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema30.oneOf[0].properties.voice,data:data3};
 if(vErrors === null){
 vErrors = [err10];
 }
@@ -1557,7 +2219,7 @@ errors++;
 }
 else {
 if(func2(data3) < 1){
-const err11 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/0/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema28.oneOf[0].properties.voice,data:data3};
+const err11 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/0/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema30.oneOf[0].properties.voice,data:data3};
 if(vErrors === null){
 vErrors = [err11];
 }
@@ -1569,7 +2231,7 @@ errors++;
 }
 }
 else {
-const err12 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/0/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema28.oneOf[0].properties.voice.type,parentSchema:schema28.oneOf[0].properties.voice,data:data3};
+const err12 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/0/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema30.oneOf[0].properties.voice.type,parentSchema:schema30.oneOf[0].properties.voice,data:data3};
 if(vErrors === null){
 vErrors = [err12];
 }
@@ -1591,7 +2253,7 @@ const _errs11 = errors;
 if(errors === _errs11){
 if((typeof data4 == "number") && (isFinite(data4))){
 if(data4 > 2 || isNaN(data4)){
-const err13 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/0/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema28.oneOf[0].properties.speed,data:data4};
+const err13 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/0/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema30.oneOf[0].properties.speed,data:data4};
 if(vErrors === null){
 vErrors = [err13];
 }
@@ -1602,7 +2264,7 @@ errors++;
 }
 else {
 if(data4 < 0.5 || isNaN(data4)){
-const err14 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/0/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema28.oneOf[0].properties.speed,data:data4};
+const err14 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/0/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema30.oneOf[0].properties.speed,data:data4};
 if(vErrors === null){
 vErrors = [err14];
 }
@@ -1614,7 +2276,7 @@ errors++;
 }
 }
 else {
-const err15 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/0/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema28.oneOf[0].properties.speed.type,parentSchema:schema28.oneOf[0].properties.speed,data:data4};
+const err15 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/0/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema30.oneOf[0].properties.speed.type,parentSchema:schema30.oneOf[0].properties.speed,data:data4};
 if(vErrors === null){
 vErrors = [err15];
 }
@@ -1636,7 +2298,7 @@ var valid1 = true;
 }
 }
 else {
-const err16 = {instancePath,schemaPath:"#/oneOf/0/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema28.oneOf[0].type,parentSchema:schema28.oneOf[0],data};
+const err16 = {instancePath,schemaPath:"#/oneOf/0/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema30.oneOf[0].type,parentSchema:schema30.oneOf[0],data};
 if(vErrors === null){
 vErrors = [err16];
 }
@@ -1657,7 +2319,7 @@ if(errors === _errs14){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing1;
 if((data.text === undefined) && (missing1 = "text")){
-const err17 = {instancePath,schemaPath:"#/oneOf/1/allOf/0/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'",schema:schema28.oneOf[1].allOf[0].required,parentSchema:schema28.oneOf[1].allOf[0],data};
+const err17 = {instancePath,schemaPath:"#/oneOf/1/allOf/0/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'",schema:schema30.oneOf[1].allOf[0].required,parentSchema:schema30.oneOf[1].allOf[0],data};
 if(vErrors === null){
 vErrors = [err17];
 }
@@ -1674,7 +2336,7 @@ if(errors === _errs16){
 if(typeof data5 === "string"){
 const length1 = data5.trim().length;
 if(!data5.isWellFormed() || data5.includes("\0")){
-const err18 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/1/allOf/0/properties/text/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema28.oneOf[1].allOf[0].properties.text["x-text"],parentSchema:schema28.oneOf[1].allOf[0].properties.text,data:data5};
+const err18 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/1/allOf/0/properties/text/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema30.oneOf[1].allOf[0].properties.text["x-text"],parentSchema:schema30.oneOf[1].allOf[0].properties.text,data:data5};
 if(vErrors === null){
 vErrors = [err18];
 }
@@ -1685,7 +2347,7 @@ errors++;
 }
 else {
 if(length1 < 1){
-const err19 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/1/allOf/0/properties/text/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema28.oneOf[1].allOf[0].properties.text["x-text"],parentSchema:schema28.oneOf[1].allOf[0].properties.text,data:data5};
+const err19 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/1/allOf/0/properties/text/x-text",keyword:"x-text",params:{rule: "minLength", limit: 1},message:"is not acceptable as speech text",schema:schema30.oneOf[1].allOf[0].properties.text["x-text"],parentSchema:schema30.oneOf[1].allOf[0].properties.text,data:data5};
 if(vErrors === null){
 vErrors = [err19];
 }
@@ -1697,7 +2359,7 @@ errors++;
 }
 }
 else {
-const err20 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/1/allOf/0/properties/text/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema28.oneOf[1].allOf[0].properties.text.type,parentSchema:schema28.oneOf[1].allOf[0].properties.text,data:data5};
+const err20 = {instancePath:instancePath+"/text",schemaPath:"#/oneOf/1/allOf/0/properties/text/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema30.oneOf[1].allOf[0].properties.text.type,parentSchema:schema30.oneOf[1].allOf[0].properties.text,data:data5};
 if(vErrors === null){
 vErrors = [err20];
 }
@@ -1719,7 +2381,7 @@ const _errs18 = errors;
 if(errors === _errs18){
 if(typeof data6 === "string"){
 if(func2(data6) > 100){
-const err21 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/1/allOf/0/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema28.oneOf[1].allOf[0].properties.model,data:data6};
+const err21 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/1/allOf/0/properties/model/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema30.oneOf[1].allOf[0].properties.model,data:data6};
 if(vErrors === null){
 vErrors = [err21];
 }
@@ -1730,7 +2392,7 @@ errors++;
 }
 else {
 if(func2(data6) < 1){
-const err22 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/1/allOf/0/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema28.oneOf[1].allOf[0].properties.model,data:data6};
+const err22 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/1/allOf/0/properties/model/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema30.oneOf[1].allOf[0].properties.model,data:data6};
 if(vErrors === null){
 vErrors = [err22];
 }
@@ -1742,7 +2404,7 @@ errors++;
 }
 }
 else {
-const err23 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/1/allOf/0/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema28.oneOf[1].allOf[0].properties.model.type,parentSchema:schema28.oneOf[1].allOf[0].properties.model,data:data6};
+const err23 = {instancePath:instancePath+"/model",schemaPath:"#/oneOf/1/allOf/0/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema30.oneOf[1].allOf[0].properties.model.type,parentSchema:schema30.oneOf[1].allOf[0].properties.model,data:data6};
 if(vErrors === null){
 vErrors = [err23];
 }
@@ -1764,7 +2426,7 @@ const _errs20 = errors;
 if(errors === _errs20){
 if(typeof data7 === "string"){
 if(func2(data7) > 100){
-const err24 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/1/allOf/0/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema28.oneOf[1].allOf[0].properties.voice,data:data7};
+const err24 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/1/allOf/0/properties/voice/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema30.oneOf[1].allOf[0].properties.voice,data:data7};
 if(vErrors === null){
 vErrors = [err24];
 }
@@ -1775,7 +2437,7 @@ errors++;
 }
 else {
 if(func2(data7) < 1){
-const err25 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/1/allOf/0/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema28.oneOf[1].allOf[0].properties.voice,data:data7};
+const err25 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/1/allOf/0/properties/voice/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema30.oneOf[1].allOf[0].properties.voice,data:data7};
 if(vErrors === null){
 vErrors = [err25];
 }
@@ -1787,7 +2449,7 @@ errors++;
 }
 }
 else {
-const err26 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/1/allOf/0/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema28.oneOf[1].allOf[0].properties.voice.type,parentSchema:schema28.oneOf[1].allOf[0].properties.voice,data:data7};
+const err26 = {instancePath:instancePath+"/voice",schemaPath:"#/oneOf/1/allOf/0/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema30.oneOf[1].allOf[0].properties.voice.type,parentSchema:schema30.oneOf[1].allOf[0].properties.voice,data:data7};
 if(vErrors === null){
 vErrors = [err26];
 }
@@ -1809,7 +2471,7 @@ const _errs22 = errors;
 if(errors === _errs22){
 if((typeof data8 == "number") && (isFinite(data8))){
 if(data8 > 2 || isNaN(data8)){
-const err27 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/1/allOf/0/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema28.oneOf[1].allOf[0].properties.speed,data:data8};
+const err27 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/1/allOf/0/properties/speed/maximum",keyword:"maximum",params:{comparison: "<=", limit: 2},message:"must be <= 2",schema:2,parentSchema:schema30.oneOf[1].allOf[0].properties.speed,data:data8};
 if(vErrors === null){
 vErrors = [err27];
 }
@@ -1820,7 +2482,7 @@ errors++;
 }
 else {
 if(data8 < 0.5 || isNaN(data8)){
-const err28 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/1/allOf/0/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema28.oneOf[1].allOf[0].properties.speed,data:data8};
+const err28 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/1/allOf/0/properties/speed/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0.5},message:"must be >= 0.5",schema:0.5,parentSchema:schema30.oneOf[1].allOf[0].properties.speed,data:data8};
 if(vErrors === null){
 vErrors = [err28];
 }
@@ -1832,7 +2494,7 @@ errors++;
 }
 }
 else {
-const err29 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/1/allOf/0/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema28.oneOf[1].allOf[0].properties.speed.type,parentSchema:schema28.oneOf[1].allOf[0].properties.speed,data:data8};
+const err29 = {instancePath:instancePath+"/speed",schemaPath:"#/oneOf/1/allOf/0/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number",schema:schema30.oneOf[1].allOf[0].properties.speed.type,parentSchema:schema30.oneOf[1].allOf[0].properties.speed,data:data8};
 if(vErrors === null){
 vErrors = [err29];
 }
@@ -1852,7 +2514,7 @@ if(data.storeAudio !== undefined){
 let data9 = data.storeAudio;
 const _errs24 = errors;
 if(typeof data9 !== "boolean"){
-const err30 = {instancePath:instancePath+"/storeAudio",schemaPath:"#/oneOf/1/allOf/0/properties/storeAudio/type",keyword:"type",params:{type: "boolean"},message:"must be boolean",schema:schema28.oneOf[1].allOf[0].properties.storeAudio.type,parentSchema:schema28.oneOf[1].allOf[0].properties.storeAudio,data:data9};
+const err30 = {instancePath:instancePath+"/storeAudio",schemaPath:"#/oneOf/1/allOf/0/properties/storeAudio/type",keyword:"type",params:{type: "boolean"},message:"must be boolean",schema:schema30.oneOf[1].allOf[0].properties.storeAudio.type,parentSchema:schema30.oneOf[1].allOf[0].properties.storeAudio,data:data9};
 if(vErrors === null){
 vErrors = [err30];
 }
@@ -1873,7 +2535,7 @@ var valid3 = true;
 }
 }
 else {
-const err31 = {instancePath,schemaPath:"#/oneOf/1/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema28.oneOf[1].allOf[0].type,parentSchema:schema28.oneOf[1].allOf[0],data};
+const err31 = {instancePath,schemaPath:"#/oneOf/1/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema30.oneOf[1].allOf[0].type,parentSchema:schema30.oneOf[1].allOf[0],data};
 if(vErrors === null){
 vErrors = [err31];
 }
@@ -1915,7 +2577,7 @@ errors++;
 }
 var valid4 = _errs28 === errors;
 if(valid4){
-const err34 = {instancePath,schemaPath:"#/oneOf/1/allOf/1/not",keyword:"not",params:{},message:"must NOT be valid",schema:schema28.oneOf[1].allOf[1].not,parentSchema:schema28.oneOf[1].allOf[1],data};
+const err34 = {instancePath,schemaPath:"#/oneOf/1/allOf/1/not",keyword:"not",params:{},message:"must NOT be valid",schema:schema30.oneOf[1].allOf[1].not,parentSchema:schema30.oneOf[1].allOf[1],data};
 if(vErrors === null){
 vErrors = [err34];
 }
@@ -1949,7 +2611,7 @@ passing0 = 1;
 }
 }
 if(!valid0){
-const err35 = {instancePath,schemaPath:"#/oneOf",keyword:"oneOf",params:{passingSchemas: passing0},message:"must match exactly one schema in oneOf",schema:schema28.oneOf,parentSchema:schema28,data};
+const err35 = {instancePath,schemaPath:"#/oneOf",keyword:"oneOf",params:{passingSchemas: passing0},message:"must match exactly one schema in oneOf",schema:schema30.oneOf,parentSchema:schema30,data};
 if(vErrors === null){
 vErrors = [err35];
 }
@@ -1957,7 +2619,7 @@ else {
 vErrors.push(err35);
 }
 errors++;
-validate27.errors = vErrors;
+validate29.errors = vErrors;
 return false;
 }
 else {
@@ -1971,7 +2633,7 @@ vErrors = null;
 }
 }
 }
-validate27.errors = vErrors;
+validate29.errors = vErrors;
 return errors === 0;
 }
 

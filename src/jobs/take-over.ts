@@ -11,10 +11,12 @@ const BATCH = 1000;
 const dead = sql`worker.id is null or worker.heartbeat_at < now() - make_interval(secs => ${DEAD_AFTER_SECONDS})`;
 
 /**
- * Queues again what dead workers had claimed, and tells how many jobs there were. Safe to run in several processes at
- * once: each job is taken over by one. A worker that is not dead but paused finds another fence when it goes on.
+ * Unlocks the queue entries that dead workers had taken, queues again the jobs that they had claimed, and tells how many
+ * jobs there were. Safe to run in several processes at once: each job is taken over by one. A worker that is not dead
+ * but paused finds another fence when it goes on.
  */
 export async function takeOverJobs(db: Database): Promise<number> {
+  await unlockEntries(db);
   const { rows } = await sql`
     with lost as (
       select job.id from job left join worker on worker.id = job.worker_id
@@ -31,9 +33,21 @@ export async function takeOverJobs(db: Database): Promise<number> {
   return rows.length;
 }
 
+/** graphile_worker itself waits for 4 hours. A worker that lives after all tells its pool with its next heartbeat. */
+async function unlockEntries(db: Database): Promise<void> {
+  await sql`
+    with silent as (
+      select id, queue_pool from worker
+      where queue_pool is not null and heartbeat_at < now() - make_interval(secs => ${DEAD_AFTER_SECONDS})
+      for update skip locked
+    ), buried as (
+      update worker set queue_pool = null from silent where worker.id = silent.id
+    )
+    select graphile_worker.force_unlock_workers(array_agg(queue_pool)) from silent having count(*) > 0`.execute(db);
+}
+
 /**
- * The safety net under the queue: unlocks the entries that pools of dead workers had taken (graphile_worker itself waits
- * for 4 hours), and enters those due jobs again that have no entry that is going to run. Tells how many jobs were
+ * The safety net under the queue: unlocks the entries of pools that no worker has, and enters those due jobs again that have no entry that is going to run. Tells how many jobs were
  * entered again.
  */
 export async function requeueLostJobs(db: Database): Promise<number> {

@@ -1,11 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { EventEmitter } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { FastifyBaseLogger } from 'fastify';
-import { Logger as QueueLogger, runTaskList, type TaskList, type WorkerEvents, type WorkerPool } from 'graphile-worker';
+import { runTaskList, type TaskList, type WorkerEvents, type WorkerPool } from 'graphile-worker';
 import type { Pool } from 'pg';
+import { queueLogger } from '../db/queue-logger.ts';
 import { openQueuePool } from '../db/queue-pool.ts';
 import { RunningWork } from '../running-work.ts';
+import { within } from '../within.ts';
 import { TASK, type TaskPayload } from './enqueue.ts';
 import { beat, HEARTBEAT_MS, signOff } from './heartbeat.ts';
 import { type JobRunnerOptions, runJob } from './run.ts';
@@ -118,19 +119,4 @@ export class JobWorker {
     queue.promise.catch((error) => log.warn({ err: error }, 'the queue of the job worker broke'));
     return queue;
   }
-}
-
-/** Waits for work that may fail or hang, as it does while the database is away. */
-async function within(milliseconds: number, work: Promise<unknown>): Promise<void> {
-  const enough = new AbortController();
-  const timeout = sleep(milliseconds, undefined, { signal: enough.signal });
-  await Promise.race([work, timeout]).catch(() => {});
-  enough.abort();
-  await timeout.catch(() => {});
-}
-
-/** The queue's own messages, without their details: those hold the entries. */
-function queueLogger(log: FastifyBaseLogger): QueueLogger {
-  const levels = { error: 'error', warning: 'warn', info: 'debug', debug: 'trace' } as const;
-  return new QueueLogger(() => (level, message) => log[levels[level as keyof typeof levels]](`queue: ${message}`));
 }

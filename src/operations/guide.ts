@@ -1,5 +1,6 @@
 import { document } from '../contract/document.ts';
 import { routes } from '../contract/routes.ts';
+import { MAX_PER_DAY } from '../feedback/record.ts';
 import { statusOf } from '../http/errors.ts';
 import { ASYNC_TEXT_LENGTH } from '../jobs/asynchronous.ts';
 import { MIN_TOP_UP_CENTS } from '../top-up/amount.ts';
@@ -21,6 +22,9 @@ export function guide({ serviceName, baseUrl }: { serviceName: string; baseUrl: 
       asynchronousTextLength: ASYNC_TEXT_LENGTH,
       idempotencyKeyMaxLength: 512,
       minTopUpCents: MIN_TOP_UP_CENTS,
+      feedbackMessageMaxLength: 4000,
+      feedbackBodyMaxBytes: 32768,
+      feedbackPerWalletIn24Hours: MAX_PER_DAY,
     },
     payment: {
       cardCredits: {
@@ -67,6 +71,15 @@ export function guide({ serviceName, baseUrl }: { serviceName: string; baseUrl: 
         'When an answer is lost, repeat the identical request with the same payment: it is never settled twice.',
         'On PAYMENT_REPLAY_PENDING and PAYMENT_OUTCOME_UNKNOWN repeat the identical request later. Make no new payment ' +
           "without the user's approval.",
+      ],
+      feedback: [
+        'POST /feedback/challenge with {"wallet", "message", "category", "details"?}: the address of a wallet that can ' +
+          'sign, the text, and one of integration_blocker, bug, pricing, feature_request, other.',
+        'Sign signingMessage exactly as it is with EIP-191 personal_sign, such as signMessage({message}) of viem or ' +
+          'ethers. It costs nothing and allows no payment.',
+        'POST /feedback with the same wallet, message, category and details, and with challenge and signature (65 bytes ' +
+          'in hexadecimal, 0x in front), before expiresAt. 201 means that it is stored, and reaches a person.',
+        'A challenge is used once: 409 FEEDBACK_CHALLENGE_REPLAYED means that the feedback is stored already.',
       ],
     },
   };

@@ -10,6 +10,7 @@ import { doubtfulPayments } from './doubtful-payments.ts';
 import { expiredAudio } from './expired-audio.ts';
 import { expiredHolds } from './expired-holds.ts';
 import { lostJobs } from './lost-jobs.ts';
+import { lostMail } from './lost-mail.ts';
 import { paymentAudio } from './payment-audio.ts';
 import type { Reconciler } from './reconciler.ts';
 import { topUps } from './top-ups.ts';
@@ -19,7 +20,7 @@ import { topUps } from './top-ups.ts';
  * @param x402 undefined while direct payment is off
  */
 export function createReconcilers(
-  { baseUrl, serviceName, card }: Config,
+  { baseUrl, serviceName, card, feedback }: Config,
   db: Database,
   store: AudioStore,
   x402?: OpenPayments,
@@ -31,6 +32,7 @@ export function createReconcilers(
     const purchases = new Purchases(db, processor, { baseUrl, serviceName });
     reconcilers.push(topUps(db, processor, purchases), checkoutSweep(db, processor, purchases));
   }
+  if (feedback?.mail) reconcilers.push(lostMail(db));
   if (x402) {
     const { payments, resolver } = x402;
     reconcilers.push(

@@ -30,5 +30,8 @@ See each payment flow once, direct payment in USDC on a local chain included:
 Models, voices and prices:
   curl -fsS ${baseUrl}/tts/models
 
+Feedback that a wallet signs (POST /feedback) is mailed to ${dataDir}/mail. Steps for programs, under agentGuide:
+  curl -fsS ${baseUrl}/docs
+
 Everything is kept in ${dataDir}. Ctrl-C stops the sandbox.
 `;

@@ -10,6 +10,8 @@ export interface SandboxKeys {
   readonly stripeSecretKey: string;
   /** Signs the links to the audio of jobs. */
   readonly jobSigningSecret: string;
+  /** Signs feedback challenges. */
+  readonly feedbackSecret: string;
   /** Signs quotes. */
   readonly quoteSecret: string;
   /** Of the wallet that the gateway is paid to. */
@@ -28,6 +30,7 @@ export async function sandboxKeys(dataDir: string): Promise<SandboxKeys> {
   const made: SandboxKeys = {
     stripeSecretKey: `sk_test_${secret()}`,
     jobSigningSecret: secret(),
+    feedbackSecret: secret(),
     quoteSecret: secret(),
     payeeKey: generatePrivateKey(),
     facilitatorKey: generatePrivateKey(),

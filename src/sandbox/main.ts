@@ -12,6 +12,7 @@ import { buyDemoCredit } from './demo-account.ts';
 import { freePort } from './free-port.ts';
 import { instructions } from './instructions.ts';
 import { sandboxKeys } from './keys.ts';
+import { startMailSink } from './mail.ts';
 import { startPostgres } from './postgres.ts';
 import { readSandboxFile, SANDBOX_FILE, writeSandboxFile } from './sandbox-file.ts';
 import { startUsdc } from './usdc.ts';
@@ -55,6 +56,10 @@ progress('Starting the local card checkout');
 const checkout = await startCheckout({ dataDir, secretKey: keys.stripeSecretKey });
 started.push(checkout);
 
+progress('Starting the local mail server');
+const mail = await startMailSink({ dataDir, onMail: (file) => console.log(`Mail arrived: ${file}`) });
+started.push(mail);
+
 progress('Starting a local chain with USDC, and its facilitator');
 const usdc = await startUsdc(dataDir, keys, progress);
 started.push(usdc);
@@ -74,6 +79,10 @@ const result = readConfig({
   CHECKOUT_ORIGIN: checkout.origin,
   JOB_SIGNING_SECRET: keys.jobSigningSecret,
   ...usdc.env,
+  FEEDBACK_SECRET: keys.feedbackSecret,
+  SMTP_URL: mail.url,
+  FEEDBACK_FROM: 'feedback@sandbox.test',
+  FEEDBACK_TO: 'operator@sandbox.test',
 });
 if ('faults' in result) {
   console.error(`The sandbox can't start:\n${describeFaults(result.faults)}`);
@@ -86,6 +95,7 @@ started.push(app);
 await app.server.listen({ host: config.host, port: config.port });
 if (config.adminPort !== undefined) await app.admin.listen({ host: '127.0.0.1', port: config.adminPort });
 app.worker?.start();
+app.mailer?.start();
 
 const creditAccount = await demoAccount(before?.creditAccount);
 await writeSandboxFile(dataDir, {

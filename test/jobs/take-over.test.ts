@@ -80,6 +80,38 @@ test('the jobs of a worker that was silent for 10 s are taken over, once, and by
   assert.deepEqual(await audit(gateway.db), []);
 });
 
+test('an entry that a worker had taken from the queue when it died, before it claimed the job, is unlocked', async (t) => {
+  const { gateway, account } = await start(t);
+  const { jobId } = (await later(gateway, account)).json;
+  const [dead, alive] = [randomUUID(), randomUUID()];
+  await beat(gateway.db, dead, 'pool-dead');
+  await beat(gateway.db, alive, 'pool-alive');
+  const other = (await later(gateway, account)).json;
+  const lock = (id: string, pool: string) =>
+    sql`update graphile_worker._private_jobs set locked_at = now(), locked_by = ${pool} where key = ${id}`.execute(
+      gateway.db,
+    );
+  await lock(jobId, 'pool-dead');
+  await lock(other.jobId, 'pool-alive');
+  await sql`update worker set heartbeat_at = now() - interval '11 seconds' where id = ${dead}`.execute(gateway.db);
+  assert.equal(await takeOverJobs(gateway.db), 0);
+  const { rows } = await sql`select key from graphile_worker._private_jobs where is_available`.execute(gateway.db);
+  assert.deepEqual(rows, [{ key: jobId }]);
+});
+
+test('a job that is taken over has one entry in the queue, and leaves none behind', async (t) => {
+  const { gateway, account } = await start(t);
+  const { jobId } = (await later(gateway, account)).json;
+  const worker = randomUUID();
+  await beat(gateway.db, worker, 'pool-dead');
+  await sql`update graphile_worker._private_jobs set locked_at = now(), locked_by = 'pool-dead'`.execute(gateway.db);
+  await claimJob(gateway.db, jobId, worker);
+  await sql`update worker set heartbeat_at = now() - interval '11 seconds'`.execute(gateway.db);
+  assert.equal(await takeOverJobs(gateway.db), 1);
+  const { rows } = await sql`select key, is_available from graphile_worker._private_jobs`.execute(gateway.db);
+  assert.deepEqual(rows, [{ key: jobId, is_available: true }]);
+});
+
 test('a worker that has signed off, or never registered, is dead at once', async (t) => {
   const { gateway, account } = await start(t);
   const { jobId } = (await later(gateway, account)).json;

@@ -70,6 +70,7 @@ export async function startGateway(
     STRIPE_SECRET_KEY: 'sk_test_gateway',
     STRIPE_API_BASE: 'http://127.0.0.1:1',
     SPEECH_BASE_URL: 'http://127.0.0.1:1/v1',
+    FEEDBACK_SECRET: 'the secret of the gateway under test',
     X402_PAY_TO: '0x00000000000000000000000000000000000000a1',
     X402_FACILITATOR_URL: 'http://127.0.0.1:1',
     X402_RPC_URL: 'http://127.0.0.1:1',
@@ -86,7 +87,10 @@ export async function startGateway(
   await app.server.listen({ host: '127.0.0.1', port: env.PORT ? config.port : 0 });
   const { port } = app.server.server.address() as AddressInfo;
   const url = `http://127.0.0.1:${port}`;
-  if (options.worker) app.worker?.start();
+  if (options.worker) {
+    app.worker?.start();
+    app.mailer?.start();
+  }
   const db = openDatabase(databaseUrl, { maxConnections: 4 });
   t.after(async () => {
     await app.close();

@@ -1,0 +1,36 @@
+import { parseArgs } from 'node:util';
+import { openDatabase } from '../db/database.ts';
+import { type FeedbackRecord, listFeedback } from '../feedback/list.ts';
+import { databaseUrl } from './database-url.ts';
+import { printable, printableJson } from './printable.ts';
+
+/** `npm run feedback` prints a line for each piece of feedback; with `--json` all of every record, as one JSON array. */
+const { values } = parseArgs({ options: { json: { type: 'boolean', default: false } } });
+
+const MESSAGE_WIDTH = 60;
+const COLUMNS = [24, 36, 19, 42, 24];
+
+const mail = ({ notification, mailedAt }: FeedbackRecord): string =>
+  mailedAt?.toISOString() ?? (notification === 'queued' ? 'waiting' : 'not configured');
+
+function excerpt(message: string): string {
+  const text = printable(message);
+  return text.length > MESSAGE_WIDTH ? `${text.slice(0, MESSAGE_WIDTH - 1).replace(/[\ud800-\udbff]$/, '')}…` : text;
+}
+
+const line = (cells: string[]): string => cells.map((cell, index) => cell.padEnd(COLUMNS[index] ?? 0)).join('  ');
+
+const db = openDatabase(databaseUrl(), { maxConnections: 1, statementTimeoutMs: 0 });
+try {
+  let count = 0;
+  if (!values.json) console.log(line(['received', 'id', 'category', 'wallet', 'mailed', 'message']));
+  for await (const record of listFeedback(db)) {
+    const { receivedAt, feedbackId, category, wallet, message } = record;
+    if (values.json) console.log(`${count === 0 ? '[' : ','}${printableJson(record)}`);
+    else console.log(line([receivedAt.toISOString(), feedbackId, category, wallet, mail(record), excerpt(message)]));
+    count += 1;
+  }
+  if (values.json) console.log(count === 0 ? '[]' : ']');
+} finally {
+  await db.destroy();
+}

@@ -1,0 +1,21 @@
+/**
+ * What a terminal obeys rather than shows, or shows elsewhere than it stands: control and format characters (those that
+ * turn the direction of text included) but for the joiner inside emoji, separators, private use, and lone surrogates.
+ */
+const UNPRINTABLE = /[\p{Cc}\p{Zl}\p{Zp}\p{Co}\p{Cs}]|(?!\u200d)\p{Cf}/gu;
+
+const escapeUnits = (text: string): string =>
+  Array.from({ length: text.length }, (_, index) => `\\u${text.charCodeAt(index).toString(16).padStart(4, '0')}`).join(
+    '',
+  );
+
+/** The text on one line that is safe on a terminal: what is not printable is escaped as in JSON, a backslash too. */
+export function printable(text: string): string {
+  return text.replace(/\\/g, '\\\\').replace(/\n/g, '\\n').replace(UNPRINTABLE, escapeUnits);
+}
+
+/** JSON, indented, that is safe on a terminal and has the same value. */
+export function printableJson(value: unknown): string {
+  const lines = JSON.stringify(value, null, 2).split('\n');
+  return lines.map((line) => line.replace(UNPRINTABLE, escapeUnits)).join('\n');
+}

@@ -1,0 +1,86 @@
+import { sql } from 'kysely';
+import type { Database } from '../db/database.ts';
+import type { Challenge } from './challenge.ts';
+import type { FeedbackContent } from './content.ts';
+import { enqueueMail } from './outbox.ts';
+
+/** Feedback that is stored per wallet within any 24 hours (specification, "Limits"). */
+export const MAX_PER_DAY = 5;
+/** The first half of the keys of the advisory locks that put a wallet's submissions in order. */
+const WALLET_LOCKS = 7_300_006;
+
+/** Feedback whose challenge and signature hold. */
+export interface SignedFeedback {
+  readonly content: FeedbackContent;
+  readonly challenge: Challenge;
+  readonly signingMessage: string;
+  readonly signature: string;
+  readonly traceId: string;
+}
+
+export type Notification = 'queued' | 'not_configured';
+
+export type RecordResult =
+  | { readonly outcome: 'stored'; readonly feedbackId: string; readonly receivedAt: Date }
+  | { readonly outcome: 'replayed' }
+  | { readonly outcome: 'expired' }
+  | { readonly outcome: 'too_many'; readonly retryAfterSeconds: number };
+
+/**
+ * Stores the feedback, uses up its challenge and queues the mail about it, all or nothing. Submissions of one wallet
+ * take turns, so that a challenge is used once and the limit is exact; the database's clock is read when it is the
+ * wallet's turn. A refused submission leaves its challenge as it was.
+ */
+export async function recordFeedback(
+  db: Database,
+  { content, challenge, ...proof }: SignedFeedback,
+  notification: Notification,
+): Promise<RecordResult> {
+  return db.transaction().execute(async (trx): Promise<RecordResult> => {
+    await sql`select pg_advisory_xact_lock(${WALLET_LOCKS}, hashtext(${content.wallet}))`.execute(trx);
+    const { at, replayed, expired, wait } = await standing(trx, challenge);
+    if (replayed) return { outcome: 'replayed' };
+    if (expired) return { outcome: 'expired' };
+    if (wait !== null) return { outcome: 'too_many', retryAfterSeconds: wait };
+    const { id, received_at } = await trx
+      .insertInto('feedback')
+      .values({
+        nonce: challenge.nonce,
+        wallet: content.wallet,
+        category: content.category,
+        message: content.message,
+        details: content.details === undefined ? null : JSON.stringify(content.details),
+        signing_message: proof.signingMessage,
+        signature: proof.signature,
+        trace_id: proof.traceId,
+        received_at: at,
+        notification,
+      })
+      .returning(['id', 'received_at'])
+      .executeTakeFirstOrThrow();
+    if (notification === 'queued') await enqueueMail(trx, id);
+    return { outcome: 'stored', feedbackId: id, receivedAt: received_at };
+  });
+}
+
+interface Standing {
+  /** The database's time with its microseconds, as text. */
+  readonly at: string;
+  readonly replayed: boolean;
+  readonly expired: boolean;
+  /** Whole seconds until the wallet may send again; null when it may now. */
+  readonly wait: number | null;
+}
+
+async function standing(db: Database, { wallet, nonce, expiresAt }: Challenge): Promise<Standing> {
+  const { rows } = await sql<Standing>`
+    with clock as materialized (select clock_timestamp() as at)
+    select at::text as at,
+           exists (select from feedback where nonce = ${nonce}::uuid) as replayed,
+           at >= ${expiresAt}::timestamptz as expired,
+           (select ceil(extract(epoch from received_at + interval '24 hours' - at))::int from feedback
+            where wallet = ${wallet} and received_at > at - interval '24 hours'
+            order by received_at desc offset ${MAX_PER_DAY - 1} limit 1) as wait
+    from clock`.execute(db);
+  return rows[0] as Standing;
+}

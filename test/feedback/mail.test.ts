@@ -1,0 +1,251 @@
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import test, { type TestContext } from 'node:test';
+import { sql } from 'kysely';
+import { deliverFeedback } from '../../src/feedback/deliver.ts';
+import { enqueueMail, requeueLostMail } from '../../src/feedback/outbox.ts';
+import { freePort } from '../../src/sandbox/free-port.ts';
+import { BUG, type Feedback, give } from '../support/feedback.ts';
+import { type Gateway, startGateway } from '../support/gateway.ts';
+import { type MailServer, type ReceivedMail, startMailServer } from '../support/mail-server.ts';
+import { until } from '../support/until.ts';
+import { viemWallet } from '../support/wallet.ts';
+
+const PARTIES = {
+  serviceName: 'speechgate',
+  from: { name: '', address: 'from@speech.example' },
+  to: [{ name: '', address: 'to@speech.example' }],
+};
+
+const mailEnv = (url: string) => ({
+  SMTP_URL: url,
+  FEEDBACK_FROM: 'Speechgate <from@speech.example>',
+  FEEDBACK_TO: 'to@speech.example, second@speech.example',
+});
+
+async function start(t: TestContext, options: { worker: boolean } = { worker: true }) {
+  const server = await startMailServer(t);
+  return { server, gateway: await startGateway(t, mailEnv(server.url), options) };
+}
+
+const isMailed = async (gateway: Gateway, id: string): Promise<boolean> => {
+  const row = await gateway.db
+    .selectFrom('feedback')
+    .select('mailed_at')
+    .where('id', '=', id)
+    .executeTakeFirstOrThrow();
+  return row.mailed_at !== null;
+};
+
+/** The entries of the queue: which are being worked on, and how often they were tried. */
+const entries = async (gateway: Gateway) => {
+  const { rows } = await sql<{ attempts: number; is_locked: boolean }>`
+    select attempts, locked_at is not null as is_locked from graphile_worker.jobs
+    where task_identifier = 'feedback-mail'`.execute(gateway.db);
+  return rows;
+};
+
+const arrived = async (server: MailServer, count = 1): Promise<ReceivedMail> => {
+  await until(() => server.mails.length >= count);
+  return server.mails[count - 1] as ReceivedMail;
+};
+
+test('a mail server receives the feedback as plain text, and the record tells when', async (t) => {
+  const { gateway, server } = await start(t);
+  const wallet = viemWallet();
+  const { status, json, headers } = await give(gateway, wallet);
+  assert.equal(status, 201);
+  assert.equal(json.notification, 'queued');
+  const mail = await arrived(server);
+  assert.equal(mail.from, 'from@speech.example');
+  assert.deepEqual(mail.to, ['to@speech.example', 'second@speech.example']);
+  assert.equal(mail.header('from'), 'Speechgate <from@speech.example>');
+  assert.equal(mail.header('to'), 'to@speech.example, second@speech.example');
+  assert.equal(mail.header('subject'), `[speechgate] Feedback: bug from ${wallet.address.toLowerCase()}`);
+  assert.equal(mail.header('message-id'), `<feedback-${json.feedbackId}@speech.example>`);
+  assert.equal(new Date(mail.header('date') ?? '').getTime(), Math.floor(Date.parse(json.receivedAt) / 1000) * 1000);
+  assert.match(mail.header('content-type') ?? '', /^text\/plain; charset=utf-8$/);
+  for (const part of [
+    json.feedbackId,
+    json.receivedAt,
+    wallet.address.toLowerCase(),
+    headers.get('x-trace-id') ?? '',
+    'agent: "shop-assistant/1.4"',
+    'lastHttpStatus: 402',
+    BUG.message,
+  ]) {
+    assert.ok(mail.text.includes(part), part);
+  }
+  await until(() => isMailed(gateway, json.feedbackId));
+  await until(async () => (await entries(gateway)).length === 0);
+  assert.equal(server.mails.length, 1);
+});
+
+test('the answer does not wait for the mail server', async (t) => {
+  const { gateway, server } = await start(t);
+  let greet = () => {};
+  server.beforeGreeting = () => new Promise((resolve) => (greet = resolve));
+  const first = await give(gateway, viemWallet());
+  await until(() => server.connections === 1);
+  const second = await give(gateway, viemWallet());
+  assert.deepEqual([first.status, second.status], [201, 201], 'while the mail server has not even greeted');
+  assert.deepEqual(server.mails, []);
+  server.beforeGreeting = async () => {};
+  greet();
+  await arrived(server, 2);
+});
+
+test('a mail server that is down for a while receives the mail later, once', async (t) => {
+  const port = await freePort(undefined);
+  const gateway = await startGateway(t, mailEnv(`smtp://127.0.0.1:${port}`), { worker: true });
+  const { status, json } = await give(gateway, viemWallet());
+  assert.equal(status, 201);
+  await until(async () => (await entries(gateway)).some(({ attempts, is_locked }) => attempts === 1 && !is_locked));
+  assert.equal(await isMailed(gateway, json.feedbackId), false);
+  const server = await startMailServer(t, port);
+  await arrived(server);
+  await until(() => isMailed(gateway, json.feedbackId));
+  await until(async () => (await entries(gateway)).length === 0);
+  assert.equal(server.mails.length, 1);
+});
+
+test('a mail that is refused, for now or for good, stays in the queue and goes out once', async (t) => {
+  for (const code of [451, 554]) {
+    const { gateway, server } = await start(t);
+    server.refuseNext(code);
+    const { json } = await give(gateway, viemWallet());
+    await until(async () => (await entries(gateway)).some(({ attempts, is_locked }) => attempts === 1 && !is_locked));
+    assert.equal(await isMailed(gateway, json.feedbackId), false);
+    await arrived(server);
+    await until(() => isMailed(gateway, json.feedbackId));
+    assert.equal(server.mails.length, 1);
+    assert.equal(server.mails[0]?.header('message-id'), `<feedback-${json.feedbackId}@speech.example>`);
+  }
+});
+
+test('feedback that was mailed, or does not exist, is not mailed by whoever tries again', async (t) => {
+  const { gateway, server } = await start(t);
+  const { json } = await give(gateway, viemWallet());
+  await until(() => isMailed(gateway, json.feedbackId));
+  await enqueueMail(gateway.db, json.feedbackId);
+  await enqueueMail(gateway.db, randomUUID());
+  await until(async () => (await entries(gateway)).length === 0);
+  assert.equal(server.mails.length, 1);
+  assert.equal(await requeueLostMail(gateway.db), 0);
+});
+
+test('two workers never send one piece of feedback both: the second fails while the first is at it', async (t) => {
+  const { gateway } = await start(t, { worker: false });
+  const { json } = await give(gateway, viemWallet());
+  const { signal } = new AbortController();
+  let finish = () => {};
+  let begun = () => {};
+  const hasBegun = new Promise<void>((resolve) => (begun = resolve));
+  const sent: string[] = [];
+  const slow = async ({ messageId }: { messageId?: string | undefined }) => {
+    begun();
+    await new Promise<void>((resolve) => (finish = resolve));
+    sent.push(messageId ?? '');
+  };
+  const first = deliverFeedback(gateway.db, json.feedbackId, PARTIES, slow, signal);
+  await hasBegun;
+  const send = async ({ messageId }: { messageId?: string | undefined }) => void sent.push(messageId ?? '');
+  await assert.rejects(deliverFeedback(gateway.db, json.feedbackId, PARTIES, send, signal), { code: '55P03' });
+  finish();
+  await first;
+  await deliverFeedback(gateway.db, json.feedbackId, PARTIES, send, signal);
+  assert.equal(sent.length, 1);
+});
+
+test('what the queue has lost is entered again; what somebody works on, or ran out of attempts, is not', async (t) => {
+  const { gateway, server } = await start(t, { worker: false });
+  const { db } = gateway;
+  const { json } = await give(gateway, viemWallet());
+  assert.equal(await requeueLostMail(db), 0, 'it waits in the queue');
+
+  const take = (seconds: number) =>
+    sql`
+    update graphile_worker._private_jobs set locked_by = 'dead', locked_at = now() - make_interval(secs => ${seconds})
+    where key is not null`.execute(db);
+  await take(20);
+  assert.equal(await requeueLostMail(db), 0, 'it was taken a moment ago');
+  await take(40);
+  await db.transaction().execute(async (trx) => {
+    await trx.selectFrom('feedback').select('id').where('id', '=', json.feedbackId).forUpdate().execute();
+    assert.equal(await requeueLostMail(db), 0, 'the record is locked: its mail is being handed over');
+  });
+  assert.equal(await requeueLostMail(db), 1, 'taken by a process that is gone');
+
+  await sql`delete from graphile_worker._private_jobs`.execute(db);
+  assert.equal(await requeueLostMail(db), 1, 'no entry at all');
+  await sql`update graphile_worker._private_jobs set attempts = max_attempts`.execute(db);
+  assert.equal(await requeueLostMail(db), 0, 'an operator has to look');
+
+  await sql`delete from graphile_worker._private_jobs`.execute(db);
+  assert.equal(await requeueLostMail(db), 1);
+  gateway.app.mailer?.start();
+  await until(() => isMailed(gateway, json.feedbackId));
+  assert.equal(server.mails.length, 1);
+});
+
+test('record and queue entry are one: feedback whose entry can not be made is not stored', async (t) => {
+  const { gateway } = await start(t, { worker: false });
+  await sql`alter table graphile_worker._private_jobs add constraint full_up check (false) not valid`.execute(
+    gateway.db,
+  );
+  const reply = await give(gateway, viemWallet());
+  assert.equal(reply.status, 500);
+  assert.deepEqual(await gateway.db.selectFrom('feedback').select('id').execute(), []);
+});
+
+const HOSTILE: readonly [string, string][] = [
+  ['CRLF and a header', 'hello\r\nBcc: victim@example.com\r\nSubject: changed\r\n\r\nbody'],
+  ['LF and a header', 'hello\nBcc: victim@example.com\n\nbody'],
+  ['a lone CR and a header', 'hello\rBcc: victim@example.com\r\rbody'],
+  ['the end of SMTP data', 'hello\r\n.\r\nMAIL FROM:<a@b.example>\r\nRCPT TO:<victim@example.com>\r\n'],
+  ['a line of one dot', '.\n..\n.'],
+  ['HTML', '<script>alert(1)</script><img src=x onerror=alert(1)>&amp;"\''],
+  ['C0, DEL and C1', '\u0001\u0007\b\t\u000b\f\u001b[31mred\u001b]0;title\u0007\u007f\u0085\u009b31m'],
+  ['other line ends and directions', 'a\u2028b\u2029c\u202egnp.exe\u2066d\u2069\ufeffe'],
+  ['a MIME boundary and encoded words', '--boundary\nContent-Type: text/html\n\n=?utf-8?q?=41?= =41 =\n='],
+  ['emoji', '😀👩🏽‍🚀'.repeat(30)],
+  ['a long line', 'x'.repeat(499)],
+  ['SQL and JSON', `'; drop table feedback; -- {"a":"\\u0041"}`],
+  ['lines that look like ours', 'Wallet:    0x0000000000000000000000000000000000000000 (signature checked)'],
+];
+
+test('hostile content arrives as text, and nowhere but in the text', async (t) => {
+  const { gateway, server } = await start(t);
+  await give(gateway, viemWallet(), { message: 'harmless', category: 'other' });
+  const headerNames = (mail: ReceivedMail) => mail.headers.map((line) => line.split(':')[0]);
+  const expected = headerNames(await arrived(server));
+  const ours = (mail: ReceivedMail) => mail.text.slice(0, mail.text.indexOf('What follows was written by the sender.'));
+  const lines = (text: string) => text.split('\n').map((line) => line.split(':')[0]);
+  const expectedLines = lines(ours(server.mails[0] as ReceivedMail));
+
+  for (const [index, [name, text]] of HOSTILE.entries()) {
+    const short = text.slice(0, 100).replace(/[\ud800-\udbff]$/, '');
+    const details = { agent: text, endpoint: text, paymentFlow: short, errorCode: short, traceId: short };
+    const feedback: Feedback = { message: text, category: 'other', details };
+    const reply = await give(gateway, viemWallet(), feedback);
+    assert.equal(reply.status, 201, `${name}: ${reply.text}`);
+    const row = await gateway.db
+      .selectFrom('feedback')
+      .select(['message', 'details'])
+      .where('id', '=', reply.json.feedbackId)
+      .executeTakeFirstOrThrow();
+    assert.deepEqual(row, { message: text, details }, `${name} is stored as it was sent`);
+
+    const mail = await arrived(server, index + 2);
+    assert.deepEqual(headerNames(mail), expected, `${name} adds no header`);
+    assert.deepEqual(mail.to, ['to@speech.example', 'second@speech.example'], name);
+    assert.match(mail.header('content-type') ?? '', /^text\/plain/, name);
+    const asLines = (raw: string) => raw.replace(/\r\n?/g, '\n');
+    assert.ok(asLines(mail.text).includes(`\n${asLines(text)}\n`), `${name} arrives in the message:\n${mail.text}`);
+    assert.deepEqual(lines(ours(mail)), expectedLines, `${name} adds nothing to our own lines`);
+    for (const [field, value] of Object.entries(details)) {
+      const line = mail.text.split('\n').find((candidate) => candidate.startsWith(`${field}: `));
+      assert.deepEqual(JSON.parse(line?.slice(field.length + 2) ?? ''), value, `${name} arrives in ${field}`);
+    }
+  }
+});

@@ -1,0 +1,38 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import test from 'node:test';
+import { startMailSink } from '../../src/sandbox/mail.ts';
+import { give } from '../support/feedback.ts';
+import { startGateway } from '../support/gateway.ts';
+import { readMail } from '../support/mail-server.ts';
+import { until } from '../support/until.ts';
+import { viemWallet } from '../support/wallet.ts';
+
+test("the sandbox's mail server keeps what the gateway mails, a file each, on loopback only", async (t) => {
+  const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-mail-'));
+  t.after(() => rm(dataDir, { recursive: true, force: true }));
+  const files: string[] = [];
+  const sink = await startMailSink({ dataDir, onMail: (file) => files.push(file) });
+  t.after(() => sink.close());
+  assert.equal(new URL(sink.url).hostname, '127.0.0.1');
+  const env = { SMTP_URL: sink.url, FEEDBACK_FROM: 'from@sandbox.test', FEEDBACK_TO: 'to@sandbox.test' };
+  const gateway = await startGateway(t, env, { worker: true });
+  const messages = ['the first', 'the second, größer'];
+  for (const message of messages)
+    assert.equal((await give(gateway, viemWallet(), { message, category: 'other' })).status, 201);
+  await until(() => files.length === 2);
+  assert.deepEqual((await readdir(join(dataDir, 'mail'))).length, 2);
+  const texts = [];
+  for (const file of files) {
+    assert.equal(dirname(file), join(dataDir, 'mail'));
+    assert.match(file, /\.eml$/);
+    texts.push(readMail(await readFile(file, 'latin1')).text);
+  }
+  for (const message of messages)
+    assert.ok(
+      texts.some((text) => text.includes(`\n${message}\n`)),
+      message,
+    );
+});
