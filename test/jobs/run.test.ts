@@ -352,13 +352,9 @@ test('operators see the jobs that wait and run, and what became of their holds',
   upstream.mode = drip.mode;
   gateway.app.worker?.start();
   await drip.opened;
-<<<<<<< HEAD
   const running = await metrics();
   assert.match(running, /^speechgate_queued_jobs 0$/m);
   assert.match(running, /^speechgate_processing_jobs 1$/m);
-=======
-  assert.match(await metrics(), /^speechgate_queued_jobs 0$[\s\S]*^speechgate_processing_jobs 1$/m);
->>>>>>> main
   await drip.write(silentMp3(100));
   drip.end();
   await untilJob(gateway, first.jobId, 'completed');
