@@ -47,8 +47,8 @@ async function unlockEntries(db: Database): Promise<void> {
 }
 
 /**
- * The safety net under the queue: unlocks the entries of pools that no worker has, and enters those due jobs again that have no entry that is going to run. Tells how many jobs were
- * entered again.
+ * The safety net under the queue: unlocks the entries of pools that no worker has, and enters those due jobs again that
+ * have no entry that is going to run. Tells how many jobs were entered again.
  */
 export async function requeueLostJobs(db: Database): Promise<number> {
   await sql`
