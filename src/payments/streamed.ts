@@ -1,6 +1,7 @@
 import { Readable } from 'node:stream';
 import { MAX_AUDIO_BYTES } from '../speech/collect.ts';
 import { type AudioType, SpeechError, type SpeechProvider, type Utterance } from '../speech/provider.ts';
+import { testPoint } from '../test-point.ts';
 import type { PaymentHold } from './strategy.ts';
 
 export interface StreamedSpeech {
@@ -28,6 +29,7 @@ export async function streamSpeech(
   timeoutMs: number,
 ): Promise<StreamedSpeech> {
   const deadline = AbortSignal.timeout(timeoutMs);
+  testPoint('speech held');
   let speech: Awaited<ReturnType<SpeechProvider['synthesize']>>;
   try {
     speech = await provider.synthesize(utterance, deadline);
@@ -50,8 +52,10 @@ async function forward(source: AsyncIterable<Uint8Array>, target: Readable, hold
     target.destroy(error as Error);
     return;
   }
+  testPoint('speech spoken');
   try {
     if (!(await hold.capture())) throw new SpeechError('TTS_UNAVAILABLE', 'The hold was lost.', true);
+    testPoint('speech captured');
     if (!target.destroyed) {
       target.push(last);
       target.push(null);
