@@ -20,6 +20,9 @@ function excerpt(message: string): string {
 
 const line = (cells: string[]): string => cells.map((cell, index) => cell.padEnd(COLUMNS[index] ?? 0)).join('  ');
 
+// Whoever reads may stop reading, as head does.
+process.stdout.on('error', () => process.exit());
+
 const db = openDatabase(databaseUrl(), { maxConnections: 1, statementTimeoutMs: 0 });
 try {
   let count = 0;
@@ -31,6 +34,10 @@ try {
     count += 1;
   }
   if (values.json) console.log(count === 0 ? '[]' : ']');
+} catch (error) {
+  const { message, code } = error as { message?: string; code?: string };
+  console.error(`The feedback can't be read: ${message || code}. Is DATABASE_URL right, and npm run migrate done?`);
+  process.exitCode = 1;
 } finally {
   await db.destroy();
 }

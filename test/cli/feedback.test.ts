@@ -115,3 +115,13 @@ test('--json exports all of every record, from the oldest on, as JSON that a ter
     [...moments].sort((a, b) => a - b),
   );
 });
+
+test('a database that can not be reached is told in one line, and exits with 1', async () => {
+  const env = { PATH: process.env.PATH, DATABASE_URL: 'postgres://nobody@127.0.0.1:1/nothing' };
+  const ended = run(process.execPath, ['--import', 'tsx', PROGRAM, '--json'], { env });
+  await assert.rejects(ended, ({ code, stderr }: { code: number; stderr: string }) => {
+    assert.equal(code, 1);
+    assert.match(stderr, /^The feedback can't be read: .+\n$/);
+    return true;
+  });
+});

@@ -188,7 +188,7 @@ test('what the queue has lost is entered again; what somebody works on, or ran o
   assert.equal(server.mails.length, 1);
 });
 
-test('record and queue entry are one: feedback whose entry can not be made is not stored', async (t) => {
+test('record and queue entry are one: neither is there without the other', async (t) => {
   const { gateway } = await start(t, { worker: false });
   await sql`alter table graphile_worker._private_jobs add constraint full_up check (false) not valid`.execute(
     gateway.db,
@@ -196,6 +196,17 @@ test('record and queue entry are one: feedback whose entry can not be made is no
   const reply = await give(gateway, viemWallet());
   assert.equal(reply.status, 500);
   assert.deepEqual(await gateway.db.selectFrom('feedback').select('id').execute(), []);
+  await sql`alter table graphile_worker._private_jobs drop constraint full_up`.execute(gateway.db);
+
+  await sql`
+    create function refuse() returns trigger language plpgsql as $$ begin raise exception 'no'; end $$`.execute(
+    gateway.db,
+  );
+  await sql`
+    create constraint trigger at_commit after insert on feedback deferrable initially deferred
+    for each row execute function refuse()`.execute(gateway.db);
+  assert.equal((await give(gateway, viemWallet())).status, 500);
+  assert.deepEqual(await entries(gateway), []);
 });
 
 const HOSTILE: readonly [string, string][] = [
