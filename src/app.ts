@@ -20,6 +20,7 @@ import { topUpOperations } from './operations/top-up.ts';
 import { x402Operations } from './operations/x402.ts';
 import { CardCredits } from './payments/card-credits.ts';
 import { DirectPayment } from './payments/direct.ts';
+import { PrepaidBalances } from './payments/prepaid.ts';
 import { createReconcilers } from './reconcile/reconcilers.ts';
 import { ReconcilerRunner } from './reconcile/runner.ts';
 import { RunningWork } from './running-work.ts';
@@ -30,6 +31,7 @@ import { Purchases } from './top-up/purchase.ts';
 import { Facilitator } from './x402/facilitator.ts';
 import { ServiceMetadata } from './x402/metadata.ts';
 import { openPayments } from './x402/open-payments.ts';
+import { PrepaidVerifier } from './x402/prepaid-credential.ts';
 import { Quotes } from './x402/quotes.ts';
 import { Settlement } from './x402/settlement.ts';
 import { UnsettledWork } from './x402/unsettled-work.ts';
@@ -69,6 +71,13 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const worker = speech && new JobWorker({ ...speech, db, databaseUrl, store, retentionSeconds, concurrency, log });
   const { x402 } = config;
   const chained = x402?.rpcUrl === undefined ? undefined : openDirect(db, x402, x402.rpcUrl, store, log);
+  const prepaid =
+    x402 &&
+    new PrepaidBalances(db, new PrepaidVerifier(serviceName, x402.asset, x402.payees), {
+      synthesisTimeoutMs: config.speech?.timeoutMs ?? 0,
+      log,
+      metrics,
+    });
   if (!x402) log.warn('payment under x402 is off: X402_PAY_TO is unset, its endpoints answer 503');
   else if (!chained) log.warn('direct payment under x402 is off: X402_RPC_URL is unset, it answers 503');
   if (!config.quotes) log.warn('quotes are off: QUOTE_SECRET is unset, they answer 503');
@@ -96,6 +105,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
         limits,
         terms: x402,
         direct: chained?.direct,
+        prepaid,
         quotes: config.quotes && new Quotes(config.quotes.secrets, config.quotes.ttlSeconds),
         metadata:
           x402 && config.signingKeys

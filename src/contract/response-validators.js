@@ -8464,141 +8464,17 @@ validate50.errors = vErrors;
 return errors === 0;
 }
 
-export const getX402Speech400Body0 = validate51;
-const schema52 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH"]}}}}}]};
+export const getX402Speech400Headers = validate51;
+const schema52 = {"type":"object","coerce":{"x-x402-balance":"number","x-x402-charged":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"x-x402-balance":{"type":"integer","format":"int64","minimum":0},"x-x402-charged":{"type":"integer","format":"int64","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
 
 function validate51(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-const _errs0 = errors;
-if(errors === _errs0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((data.error === undefined) && (missing0 = "error")){
-validate51.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
-return false;
-}
-else {
-if(data.error !== undefined){
-let data0 = data.error;
-const _errs2 = errors;
-if(errors === _errs2){
-if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
-let missing1;
-if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate51.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
-return false;
-}
-else {
-if(data0.code !== undefined){
-let data1 = data0.code;
-const _errs4 = errors;
-if(typeof data1 !== "string"){
-validate51.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate51.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema52.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid2 = _errs4 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.message !== undefined){
-const _errs6 = errors;
-if(typeof data0.message !== "string"){
-validate51.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid2 = _errs6 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.details !== undefined){
-let data3 = data0.details;
-const _errs8 = errors;
-if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate51.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema52.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
-return false;
-}
-var valid2 = _errs8 === errors;
-}
-else {
-var valid2 = true;
-}
-}
-}
-}
-}
-else {
-validate51.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-}
-else {
-validate51.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs0 === errors;
-if(valid0){
-const _errs11 = errors;
-if(errors === _errs11){
-if(data && typeof data == "object" && !Array.isArray(data)){
-if(data.error !== undefined){
-let data4 = data.error;
-const _errs13 = errors;
-if(errors === _errs13){
-if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
-if(data4.code !== undefined){
-let data5 = data4.code;
-if(typeof data5 !== "string"){
-validate51.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(((((((((data5 === "INVALID_JSON") || (data5 === "INVALID_REQUEST")) || (data5 === "UNKNOWN_TTS_MODEL")) || (data5 === "INVALID_VOICE")) || (data5 === "INVALID_SPEED")) || (data5 === "INVALID_PAYMENT_PAYLOAD")) || (data5 === "INVALID_QUOTE")) || (data5 === "QUOTE_EXPIRED")) || (data5 === "QUOTE_BODY_MISMATCH"))){
-validate51.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema52.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-}
-}
-else {
-validate51.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-else {
-validate51.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs11 === errors;
-}
-validate51.errors = vErrors;
-return errors === 0;
-}
-
-export const getX402Speech402Headers = validate52;
-const schema53 = {"type":"object","coerce":{"x-x402-balance":"number","x-x402-charged":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string","enum":["no-store"]},"payment-required":{"type":"string"},"x-x402-balance":{"type":"integer","format":"int64","minimum":0},"x-x402-charged":{"type":"integer","format":"int64","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
-
-function validate52(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if(((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))){
-validate52.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+if((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")){
+validate51.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -8624,12 +8500,346 @@ if(errors === _errs1){
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!(formats0.test(data0))){
-validate52.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate51.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate52.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate51.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-balance"] !== undefined){
+let data1 = data["x-x402-balance"];
+const _errs3 = errors;
+if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
+validate51.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs3){
+if((typeof data1 == "number") && (isFinite(data1))){
+if(data1 < 0 || isNaN(data1)){
+validate51.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+else {
+if(!(formats30.validate(data1))){
+validate51.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+return false;
+}
+}
+}
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-charged"] !== undefined){
+let data2 = data["x-x402-charged"];
+const _errs5 = errors;
+if(!(((typeof data2 == "number") && (!(data2 % 1) && !isNaN(data2))) && (isFinite(data2)))){
+validate51.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs5){
+if((typeof data2 == "number") && (isFinite(data2))){
+if(data2 < 0 || isNaN(data2)){
+validate51.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+else {
+if(!(formats30.validate(data2))){
+validate51.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+return false;
+}
+}
+}
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-limit"] !== undefined){
+let data3 = data["x-ratelimit-limit"];
+const _errs7 = errors;
+if(!(((typeof data3 == "number") && (!(data3 % 1) && !isNaN(data3))) && (isFinite(data3)))){
+validate51.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs7){
+if((typeof data3 == "number") && (isFinite(data3))){
+if(data3 < 1 || isNaN(data3)){
+validate51.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-policy"] !== undefined){
+const _errs9 = errors;
+if(typeof data["x-ratelimit-policy"] !== "string"){
+validate51.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-remaining"] !== undefined){
+let data5 = data["x-ratelimit-remaining"];
+const _errs11 = errors;
+if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
+validate51.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs11){
+if((typeof data5 == "number") && (isFinite(data5))){
+if(data5 < 0 || isNaN(data5)){
+validate51.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs11 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-reset"] !== undefined){
+let data6 = data["x-ratelimit-reset"];
+const _errs13 = errors;
+if(!(((typeof data6 == "number") && (!(data6 % 1) && !isNaN(data6))) && (isFinite(data6)))){
+validate51.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs13){
+if((typeof data6 == "number") && (isFinite(data6))){
+if(data6 < 0 || isNaN(data6)){
+validate51.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs13 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-scope"] !== undefined){
+const _errs15 = errors;
+if(typeof data["x-ratelimit-scope"] !== "string"){
+validate51.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs15 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate51.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+validate51.errors = vErrors;
+return errors === 0;
+}
+
+export const getX402Speech400Body0 = validate52;
+const schema53 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH"]}}}}}]};
+
+function validate52(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+const _errs0 = errors;
+if(errors === _errs0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.error === undefined) && (missing0 = "error")){
+validate52.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
+let missing1;
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate52.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate52.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate52.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema53.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate52.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate52.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema53.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+else {
+validate52.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate52.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs0 === errors;
+if(valid0){
+const _errs11 = errors;
+if(errors === _errs11){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
+const _errs13 = errors;
+if(errors === _errs13){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate52.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((data5 === "INVALID_JSON") || (data5 === "INVALID_REQUEST")) || (data5 === "UNKNOWN_TTS_MODEL")) || (data5 === "INVALID_VOICE")) || (data5 === "INVALID_SPEED")) || (data5 === "INVALID_PAYMENT_PAYLOAD")) || (data5 === "INVALID_QUOTE")) || (data5 === "QUOTE_EXPIRED")) || (data5 === "QUOTE_BODY_MISMATCH"))){
+validate52.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema53.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+}
+}
+else {
+validate52.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+else {
+validate52.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs11 === errors;
+}
+validate52.errors = vErrors;
+return errors === 0;
+}
+
+export const getX402Speech402Headers = validate53;
+const schema54 = {"type":"object","coerce":{"x-x402-balance":"number","x-x402-charged":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string","enum":["no-store"]},"payment-required":{"type":"string"},"x-x402-balance":{"type":"integer","format":"int64","minimum":0},"x-x402-charged":{"type":"integer","format":"int64","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+
+function validate53(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if(((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))){
+validate53.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(typeof data["x-x402-balance"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-x402-balance"])){
+data["x-x402-balance"] = Number(data["x-x402-balance"]);
+}
+if(typeof data["x-x402-charged"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-x402-charged"])){
+data["x-x402-charged"] = Number(data["x-x402-charged"]);
+}
+if(typeof data["x-ratelimit-limit"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-limit"])){
+data["x-ratelimit-limit"] = Number(data["x-ratelimit-limit"]);
+}
+if(typeof data["x-ratelimit-remaining"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-remaining"])){
+data["x-ratelimit-remaining"] = Number(data["x-ratelimit-remaining"]);
+}
+if(typeof data["x-ratelimit-reset"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-reset"])){
+data["x-ratelimit-reset"] = Number(data["x-ratelimit-reset"]);
+}
+if(data["x-trace-id"] !== undefined){
+let data0 = data["x-trace-id"];
+const _errs1 = errors;
+if(errors === _errs1){
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!(formats0.test(data0))){
+validate53.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+return false;
+}
+}
+else {
+validate53.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -8644,11 +8854,11 @@ if(data["cache-control"] !== undefined){
 let data1 = data["cache-control"];
 const _errs3 = errors;
 if(typeof data1 !== "string"){
-validate52.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate53.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data1 === "no-store")){
-validate52.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/enum",keyword:"enum",params:{allowedValues: schema53.properties["cache-control"].enum},message:"must be equal to one of the allowed values"}];
+validate53.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/enum",keyword:"enum",params:{allowedValues: schema54.properties["cache-control"].enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid0 = _errs3 === errors;
@@ -8660,7 +8870,7 @@ if(valid0){
 if(data["payment-required"] !== undefined){
 const _errs5 = errors;
 if(typeof data["payment-required"] !== "string"){
-validate52.errors = [{instancePath:instancePath+"/payment-required",schemaPath:"#/properties/payment-required/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate53.errors = [{instancePath:instancePath+"/payment-required",schemaPath:"#/properties/payment-required/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs5 === errors;
@@ -8673,18 +8883,18 @@ if(data["x-x402-balance"] !== undefined){
 let data3 = data["x-x402-balance"];
 const _errs7 = errors;
 if(!(((typeof data3 == "number") && (!(data3 % 1) && !isNaN(data3))) && (isFinite(data3)))){
-validate52.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate53.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs7){
 if((typeof data3 == "number") && (isFinite(data3))){
 if(data3 < 0 || isNaN(data3)){
-validate52.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate53.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 else {
 if(!(formats30.validate(data3))){
-validate52.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+validate53.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
 return false;
 }
 }
@@ -8700,18 +8910,18 @@ if(data["x-x402-charged"] !== undefined){
 let data4 = data["x-x402-charged"];
 const _errs9 = errors;
 if(!(((typeof data4 == "number") && (!(data4 % 1) && !isNaN(data4))) && (isFinite(data4)))){
-validate52.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate53.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs9){
 if((typeof data4 == "number") && (isFinite(data4))){
 if(data4 < 0 || isNaN(data4)){
-validate52.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate53.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 else {
 if(!(formats30.validate(data4))){
-validate52.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+validate53.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
 return false;
 }
 }
@@ -8727,13 +8937,13 @@ if(data["x-ratelimit-limit"] !== undefined){
 let data5 = data["x-ratelimit-limit"];
 const _errs11 = errors;
 if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
-validate52.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate53.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs11){
 if((typeof data5 == "number") && (isFinite(data5))){
 if(data5 < 1 || isNaN(data5)){
-validate52.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+validate53.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
 }
@@ -8747,7 +8957,7 @@ if(valid0){
 if(data["x-ratelimit-policy"] !== undefined){
 const _errs13 = errors;
 if(typeof data["x-ratelimit-policy"] !== "string"){
-validate52.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate53.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs13 === errors;
@@ -8760,13 +8970,13 @@ if(data["x-ratelimit-remaining"] !== undefined){
 let data7 = data["x-ratelimit-remaining"];
 const _errs15 = errors;
 if(!(((typeof data7 == "number") && (!(data7 % 1) && !isNaN(data7))) && (isFinite(data7)))){
-validate52.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate53.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs15){
 if((typeof data7 == "number") && (isFinite(data7))){
 if(data7 < 0 || isNaN(data7)){
-validate52.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate53.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -8781,13 +8991,13 @@ if(data["x-ratelimit-reset"] !== undefined){
 let data8 = data["x-ratelimit-reset"];
 const _errs17 = errors;
 if(!(((typeof data8 == "number") && (!(data8 % 1) && !isNaN(data8))) && (isFinite(data8)))){
-validate52.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate53.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs17){
 if((typeof data8 == "number") && (isFinite(data8))){
 if(data8 < 0 || isNaN(data8)){
-validate52.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate53.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -8801,7 +9011,7 @@ if(valid0){
 if(data["x-ratelimit-scope"] !== undefined){
 const _errs19 = errors;
 if(typeof data["x-ratelimit-scope"] !== "string"){
-validate52.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate53.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs19 === errors;
@@ -8821,18 +9031,18 @@ var valid0 = true;
 }
 }
 else {
-validate52.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate53.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
-validate52.errors = vErrors;
+validate53.errors = vErrors;
 return errors === 0;
 }
 
-export const getX402Speech402Body0 = validate53;
-const schema54 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["PAYMENT_REQUIRED"]}}}}}]};
+export const getX402Speech402Body0 = validate54;
+const schema55 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["PAYMENT_REQUIRED"]}}}}}]};
 
-function validate53(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate54(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 const _errs0 = errors;
@@ -8840,7 +9050,7 @@ if(errors === _errs0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data.error === undefined) && (missing0 = "error")){
-validate53.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate54.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -8851,7 +9061,7 @@ if(errors === _errs2){
 if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
 let missing1;
 if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate53.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+validate54.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
 }
 else {
@@ -8859,11 +9069,11 @@ if(data0.code !== undefined){
 let data1 = data0.code;
 const _errs4 = errors;
 if(typeof data1 !== "string"){
-validate53.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate54.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate53.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema54.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate54.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema55.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid2 = _errs4 === errors;
@@ -8875,7 +9085,7 @@ if(valid2){
 if(data0.message !== undefined){
 const _errs6 = errors;
 if(typeof data0.message !== "string"){
-validate53.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate54.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid2 = _errs6 === errors;
@@ -8888,7 +9098,7 @@ if(data0.details !== undefined){
 let data3 = data0.details;
 const _errs8 = errors;
 if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate53.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema54.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+validate54.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema55.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
 return false;
 }
 var valid2 = _errs8 === errors;
@@ -8901,7 +9111,7 @@ var valid2 = true;
 }
 }
 else {
-validate53.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate54.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -8909,7 +9119,7 @@ return false;
 }
 }
 else {
-validate53.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate54.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -8926,238 +9136,28 @@ if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
 if(data4.code !== undefined){
 let data5 = data4.code;
 if(typeof data5 !== "string"){
-validate53.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate54.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data5 === "PAYMENT_REQUIRED")){
-validate53.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema54.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate54.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema55.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 }
 }
 else {
-validate53.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate54.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 }
 }
 else {
-validate53.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate54.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 var valid0 = _errs11 === errors;
-}
-validate53.errors = vErrors;
-return errors === 0;
-}
-
-export const getX402Speech409Headers = validate54;
-const schema55 = {"type":"object","coerce":{"x-x402-balance":"number","x-x402-charged":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"x-x402-balance":{"type":"integer","format":"int64","minimum":0},"x-x402-charged":{"type":"integer","format":"int64","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
-
-function validate54(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-if(errors === 0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")){
-validate54.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
-return false;
-}
-else {
-if(typeof data["x-x402-balance"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-x402-balance"])){
-data["x-x402-balance"] = Number(data["x-x402-balance"]);
-}
-if(typeof data["x-x402-charged"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-x402-charged"])){
-data["x-x402-charged"] = Number(data["x-x402-charged"]);
-}
-if(typeof data["x-ratelimit-limit"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-limit"])){
-data["x-ratelimit-limit"] = Number(data["x-ratelimit-limit"]);
-}
-if(typeof data["x-ratelimit-remaining"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-remaining"])){
-data["x-ratelimit-remaining"] = Number(data["x-ratelimit-remaining"]);
-}
-if(typeof data["x-ratelimit-reset"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-reset"])){
-data["x-ratelimit-reset"] = Number(data["x-ratelimit-reset"]);
-}
-if(data["x-trace-id"] !== undefined){
-let data0 = data["x-trace-id"];
-const _errs1 = errors;
-if(errors === _errs1){
-if(errors === _errs1){
-if(typeof data0 === "string"){
-if(!(formats0.test(data0))){
-validate54.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
-return false;
-}
-}
-else {
-validate54.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-}
-}
-var valid0 = _errs1 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-x402-balance"] !== undefined){
-let data1 = data["x-x402-balance"];
-const _errs3 = errors;
-if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
-validate54.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs3){
-if((typeof data1 == "number") && (isFinite(data1))){
-if(data1 < 0 || isNaN(data1)){
-validate54.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-else {
-if(!(formats30.validate(data1))){
-validate54.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
-return false;
-}
-}
-}
-}
-var valid0 = _errs3 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-x402-charged"] !== undefined){
-let data2 = data["x-x402-charged"];
-const _errs5 = errors;
-if(!(((typeof data2 == "number") && (!(data2 % 1) && !isNaN(data2))) && (isFinite(data2)))){
-validate54.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs5){
-if((typeof data2 == "number") && (isFinite(data2))){
-if(data2 < 0 || isNaN(data2)){
-validate54.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-else {
-if(!(formats30.validate(data2))){
-validate54.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
-return false;
-}
-}
-}
-}
-var valid0 = _errs5 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-limit"] !== undefined){
-let data3 = data["x-ratelimit-limit"];
-const _errs7 = errors;
-if(!(((typeof data3 == "number") && (!(data3 % 1) && !isNaN(data3))) && (isFinite(data3)))){
-validate54.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs7){
-if((typeof data3 == "number") && (isFinite(data3))){
-if(data3 < 1 || isNaN(data3)){
-validate54.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
-return false;
-}
-}
-}
-var valid0 = _errs7 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-policy"] !== undefined){
-const _errs9 = errors;
-if(typeof data["x-ratelimit-policy"] !== "string"){
-validate54.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid0 = _errs9 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-remaining"] !== undefined){
-let data5 = data["x-ratelimit-remaining"];
-const _errs11 = errors;
-if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
-validate54.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs11){
-if((typeof data5 == "number") && (isFinite(data5))){
-if(data5 < 0 || isNaN(data5)){
-validate54.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-}
-}
-var valid0 = _errs11 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-reset"] !== undefined){
-let data6 = data["x-ratelimit-reset"];
-const _errs13 = errors;
-if(!(((typeof data6 == "number") && (!(data6 % 1) && !isNaN(data6))) && (isFinite(data6)))){
-validate54.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs13){
-if((typeof data6 == "number") && (isFinite(data6))){
-if(data6 < 0 || isNaN(data6)){
-validate54.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-}
-}
-var valid0 = _errs13 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-scope"] !== undefined){
-const _errs15 = errors;
-if(typeof data["x-ratelimit-scope"] !== "string"){
-validate54.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid0 = _errs15 === errors;
-}
-else {
-var valid0 = true;
-}
-}
-}
-}
-}
-}
-}
-}
-}
-}
-else {
-validate54.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
 }
 validate54.errors = vErrors;
 return errors === 0;
@@ -9646,8 +9646,8 @@ validate57.errors = vErrors;
 return errors === 0;
 }
 
-export const edge405Headers = validate58;
-const schema59 = {"type":"object","required":["x-trace-id","allow"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"allow":{"type":"string"}}};
+export const createDeposit200Headers = validate58;
+const schema59 = {"type":"object","required":["x-trace-id","cache-control","payment-response"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string"},"payment-response":{"type":"string"}}};
 
 function validate58(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -9655,7 +9655,7 @@ let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if(((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data.allow === undefined) && (missing0 = "allow"))){
+if((((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))) || ((data["payment-response"] === undefined) && (missing0 = "payment-response"))){
 validate58.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
@@ -9683,10 +9683,635 @@ else {
 var valid0 = true;
 }
 if(valid0){
+if(data["cache-control"] !== undefined){
+const _errs3 = errors;
+if(typeof data["cache-control"] !== "string"){
+validate58.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["payment-response"] !== undefined){
+const _errs5 = errors;
+if(typeof data["payment-response"] !== "string"){
+validate58.errors = [{instancePath:instancePath+"/payment-response",schemaPath:"#/properties/payment-response/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+else {
+validate58.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+validate58.errors = vErrors;
+return errors === 0;
+}
+
+export const createDeposit200Body0 = validate59;
+const schema60 = {"type":"object","required":["address","balanceMicroUsd","balanceUsd","currency","refundable","creditedMicroUsd","alreadyCredited"],"properties":{"address":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"balanceMicroUsd":{"type":"integer","format":"int64","minimum":0},"balanceUsd":{"type":"string","pattern":"^\\d+\\.\\d{6}$"},"currency":{"type":"string","enum":["USD"]},"refundable":{"type":"boolean","enum":[false]},"creditedMicroUsd":{"allOf":[{"type":"integer","format":"int64","minimum":0}]},"alreadyCredited":{"type":"boolean"}}};
+
+function validate59(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((((((((data.address === undefined) && (missing0 = "address")) || ((data.balanceMicroUsd === undefined) && (missing0 = "balanceMicroUsd"))) || ((data.balanceUsd === undefined) && (missing0 = "balanceUsd"))) || ((data.currency === undefined) && (missing0 = "currency"))) || ((data.refundable === undefined) && (missing0 = "refundable"))) || ((data.creditedMicroUsd === undefined) && (missing0 = "creditedMicroUsd"))) || ((data.alreadyCredited === undefined) && (missing0 = "alreadyCredited"))){
+validate59.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.address !== undefined){
+let data0 = data.address;
+const _errs1 = errors;
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!pattern1.test(data0)){
+validate59.errors = [{instancePath:instancePath+"/address",schemaPath:"#/properties/address/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\""}];
+return false;
+}
+}
+else {
+validate59.errors = [{instancePath:instancePath+"/address",schemaPath:"#/properties/address/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.balanceMicroUsd !== undefined){
+let data1 = data.balanceMicroUsd;
+const _errs3 = errors;
+if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
+validate59.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs3){
+if((typeof data1 == "number") && (isFinite(data1))){
+if(data1 < 0 || isNaN(data1)){
+validate59.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+else {
+if(!(formats30.validate(data1))){
+validate59.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+return false;
+}
+}
+}
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.balanceUsd !== undefined){
+let data2 = data.balanceUsd;
+const _errs5 = errors;
+if(errors === _errs5){
+if(typeof data2 === "string"){
+if(!pattern4.test(data2)){
+validate59.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/pattern",keyword:"pattern",params:{pattern: "^\\d+\\.\\d{6}$"},message:"must match pattern \""+"^\\d+\\.\\d{6}$"+"\""}];
+return false;
+}
+}
+else {
+validate59.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.currency !== undefined){
+let data3 = data.currency;
+const _errs7 = errors;
+if(typeof data3 !== "string"){
+validate59.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data3 === "USD")){
+validate59.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/enum",keyword:"enum",params:{allowedValues: schema60.properties.currency.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.refundable !== undefined){
+let data4 = data.refundable;
+const _errs9 = errors;
+if(typeof data4 !== "boolean"){
+validate59.errors = [{instancePath:instancePath+"/refundable",schemaPath:"#/properties/refundable/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+return false;
+}
+if(!(data4 === false)){
+validate59.errors = [{instancePath:instancePath+"/refundable",schemaPath:"#/properties/refundable/enum",keyword:"enum",params:{allowedValues: schema60.properties.refundable.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.creditedMicroUsd !== undefined){
+let data5 = data.creditedMicroUsd;
+const _errs11 = errors;
+const _errs12 = errors;
+if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
+validate59.errors = [{instancePath:instancePath+"/creditedMicroUsd",schemaPath:"#/properties/creditedMicroUsd/allOf/0/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs12){
+if((typeof data5 == "number") && (isFinite(data5))){
+if(data5 < 0 || isNaN(data5)){
+validate59.errors = [{instancePath:instancePath+"/creditedMicroUsd",schemaPath:"#/properties/creditedMicroUsd/allOf/0/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+else {
+if(!(formats30.validate(data5))){
+validate59.errors = [{instancePath:instancePath+"/creditedMicroUsd",schemaPath:"#/properties/creditedMicroUsd/allOf/0/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+return false;
+}
+}
+}
+}
+var valid0 = _errs11 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.alreadyCredited !== undefined){
+const _errs14 = errors;
+if(typeof data.alreadyCredited !== "boolean"){
+validate59.errors = [{instancePath:instancePath+"/alreadyCredited",schemaPath:"#/properties/alreadyCredited/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+return false;
+}
+var valid0 = _errs14 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate59.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+validate59.errors = vErrors;
+return errors === 0;
+}
+
+export const createDeposit400Body0 = validate60;
+const schema61 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_JSON","INVALID_REQUEST","INVALID_PAYMENT_PAYLOAD"]}}}}}]};
+
+function validate60(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+const _errs0 = errors;
+if(errors === _errs0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.error === undefined) && (missing0 = "error")){
+validate60.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
+let missing1;
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate60.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate60.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate60.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema61.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate60.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate60.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema61.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+else {
+validate60.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate60.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs0 === errors;
+if(valid0){
+const _errs11 = errors;
+if(errors === _errs11){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
+const _errs13 = errors;
+if(errors === _errs13){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate60.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((data5 === "INVALID_JSON") || (data5 === "INVALID_REQUEST")) || (data5 === "INVALID_PAYMENT_PAYLOAD"))){
+validate60.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema61.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+}
+}
+else {
+validate60.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+else {
+validate60.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs11 === errors;
+}
+validate60.errors = vErrors;
+return errors === 0;
+}
+
+export const createDeposit409Body0 = validate61;
+const schema62 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN"]}}}}}]};
+
+function validate61(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+const _errs0 = errors;
+if(errors === _errs0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.error === undefined) && (missing0 = "error")){
+validate61.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
+let missing1;
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate61.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate61.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate61.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema62.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate61.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate61.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema62.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+else {
+validate61.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate61.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs0 === errors;
+if(valid0){
+const _errs11 = errors;
+if(errors === _errs11){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
+const _errs13 = errors;
+if(errors === _errs13){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate61.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((data5 === "PAYMENT_IDENTIFIER_CONFLICT") || (data5 === "PAYMENT_REPLAY_PENDING")) || (data5 === "PAYMENT_OUTCOME_UNKNOWN"))){
+validate61.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema62.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+}
+}
+else {
+validate61.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+else {
+validate61.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs11 === errors;
+}
+validate61.errors = vErrors;
+return errors === 0;
+}
+
+export const getPrepaidAccount200Body0 = validate62;
+const schema63 = {"type":"object","required":["address","balanceMicroUsd","balanceUsd","currency","refundable"],"properties":{"address":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"balanceMicroUsd":{"type":"integer","format":"int64","minimum":0},"balanceUsd":{"type":"string","pattern":"^\\d+\\.\\d{6}$"},"currency":{"type":"string","enum":["USD"]},"refundable":{"type":"boolean","enum":[false]}}};
+
+function validate62(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((((((data.address === undefined) && (missing0 = "address")) || ((data.balanceMicroUsd === undefined) && (missing0 = "balanceMicroUsd"))) || ((data.balanceUsd === undefined) && (missing0 = "balanceUsd"))) || ((data.currency === undefined) && (missing0 = "currency"))) || ((data.refundable === undefined) && (missing0 = "refundable"))){
+validate62.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.address !== undefined){
+let data0 = data.address;
+const _errs1 = errors;
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!pattern1.test(data0)){
+validate62.errors = [{instancePath:instancePath+"/address",schemaPath:"#/properties/address/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\""}];
+return false;
+}
+}
+else {
+validate62.errors = [{instancePath:instancePath+"/address",schemaPath:"#/properties/address/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.balanceMicroUsd !== undefined){
+let data1 = data.balanceMicroUsd;
+const _errs3 = errors;
+if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
+validate62.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs3){
+if((typeof data1 == "number") && (isFinite(data1))){
+if(data1 < 0 || isNaN(data1)){
+validate62.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+else {
+if(!(formats30.validate(data1))){
+validate62.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+return false;
+}
+}
+}
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.balanceUsd !== undefined){
+let data2 = data.balanceUsd;
+const _errs5 = errors;
+if(errors === _errs5){
+if(typeof data2 === "string"){
+if(!pattern4.test(data2)){
+validate62.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/pattern",keyword:"pattern",params:{pattern: "^\\d+\\.\\d{6}$"},message:"must match pattern \""+"^\\d+\\.\\d{6}$"+"\""}];
+return false;
+}
+}
+else {
+validate62.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.currency !== undefined){
+let data3 = data.currency;
+const _errs7 = errors;
+if(typeof data3 !== "string"){
+validate62.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data3 === "USD")){
+validate62.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/enum",keyword:"enum",params:{allowedValues: schema63.properties.currency.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.refundable !== undefined){
+let data4 = data.refundable;
+const _errs9 = errors;
+if(typeof data4 !== "boolean"){
+validate62.errors = [{instancePath:instancePath+"/refundable",schemaPath:"#/properties/refundable/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+return false;
+}
+if(!(data4 === false)){
+validate62.errors = [{instancePath:instancePath+"/refundable",schemaPath:"#/properties/refundable/enum",keyword:"enum",params:{allowedValues: schema63.properties.refundable.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+}
+else {
+validate62.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+validate62.errors = vErrors;
+return errors === 0;
+}
+
+export const edge405Headers = validate63;
+const schema64 = {"type":"object","required":["x-trace-id","allow"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"allow":{"type":"string"}}};
+
+function validate63(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if(((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data.allow === undefined) && (missing0 = "allow"))){
+validate63.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data["x-trace-id"] !== undefined){
+let data0 = data["x-trace-id"];
+const _errs1 = errors;
+if(errors === _errs1){
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!(formats0.test(data0))){
+validate63.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+return false;
+}
+}
+else {
+validate63.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
 if(data.allow !== undefined){
 const _errs3 = errors;
 if(typeof data.allow !== "string"){
-validate58.errors = [{instancePath:instancePath+"/allow",schemaPath:"#/properties/allow/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate63.errors = [{instancePath:instancePath+"/allow",schemaPath:"#/properties/allow/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs3 === errors;
@@ -9698,11 +10323,11 @@ var valid0 = true;
 }
 }
 else {
-validate58.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate63.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
-validate58.errors = vErrors;
+validate63.errors = vErrors;
 return errors === 0;
 }
 
@@ -9847,25 +10472,25 @@ export const createQuote500Headers = getHealth200Headers;
 export const createQuote500Body0 = getHealth500Body0;
 export const createQuote503Headers = getHealth200Headers;
 export const createQuote503Body0 = getServiceMetadata503Body0;
-export const getX402Speech400Headers = getSpeech400Headers;
 export const getX402Speech401Headers = getSpeech400Headers;
 export const getX402Speech401Body0 = getJobAudio401Body0;
+export const getX402Speech409Headers = getX402Speech400Headers;
 export const getX402Speech413Headers = getHealth200Headers;
 export const getX402Speech413Body0 = getSpeech413Body0;
 export const getX402Speech429Headers = getHealth429Headers;
 export const getX402Speech429Body0 = getHealth429Body0;
 export const getX402Speech500Headers = getHealth200Headers;
 export const getX402Speech500Body0 = getHealth500Body0;
-export const getX402Speech502Headers = getX402Speech409Headers;
+export const getX402Speech502Headers = getX402Speech400Headers;
 export const getX402Speech502Body0 = getSpeech502Body0;
 export const createX402Speech200Headers = getX402Speech200Headers;
-export const createX402Speech400Headers = getSpeech400Headers;
+export const createX402Speech400Headers = getX402Speech400Headers;
 export const createX402Speech400Body0 = getX402Speech400Body0;
 export const createX402Speech401Headers = getSpeech400Headers;
 export const createX402Speech401Body0 = getJobAudio401Body0;
 export const createX402Speech402Headers = getX402Speech402Headers;
 export const createX402Speech402Body0 = getX402Speech402Body0;
-export const createX402Speech409Headers = getX402Speech409Headers;
+export const createX402Speech409Headers = getX402Speech400Headers;
 export const createX402Speech409Body0 = getX402Speech409Body0;
 export const createX402Speech413Headers = getHealth200Headers;
 export const createX402Speech413Body0 = getSpeech413Body0;
@@ -9875,10 +10500,39 @@ export const createX402Speech429Headers = getHealth429Headers;
 export const createX402Speech429Body0 = getHealth429Body0;
 export const createX402Speech500Headers = getHealth200Headers;
 export const createX402Speech500Body0 = getHealth500Body0;
-export const createX402Speech502Headers = getX402Speech409Headers;
+export const createX402Speech502Headers = getX402Speech400Headers;
 export const createX402Speech502Body0 = getSpeech502Body0;
 export const createX402Speech503Headers = getX402Speech503Headers;
 export const createX402Speech503Body0 = getX402Speech503Body0;
+export const createDeposit400Headers = getHealth200Headers;
+export const createDeposit402Headers = getX402Speech402Headers;
+export const createDeposit402Body0 = getX402Speech402Body0;
+export const createDeposit409Headers = getHealth200Headers;
+export const createDeposit413Headers = getHealth200Headers;
+export const createDeposit413Body0 = startTopUp413Body0;
+export const createDeposit415Headers = getHealth200Headers;
+export const createDeposit415Body0 = createSpeech415Body0;
+export const createDeposit429Headers = getHealth429Headers;
+export const createDeposit429Body0 = getHealth429Body0;
+export const createDeposit500Headers = getHealth200Headers;
+export const createDeposit500Body0 = getHealth500Body0;
+export const createDeposit502Headers = getHealth200Headers;
+export const createDeposit502Body0 = startTopUp502Body0;
+export const createDeposit503Headers = getHealth200Headers;
+export const createDeposit503Body0 = getServiceMetadata503Body0;
+export const getPrepaidAccount200Headers = getServiceMetadata200Headers;
+export const getPrepaidAccount400Headers = getSpeech400Headers;
+export const getPrepaidAccount400Body0 = getJobAudio400Body0;
+export const getPrepaidAccount401Headers = getSpeech400Headers;
+export const getPrepaidAccount401Body0 = getJobAudio401Body0;
+export const getPrepaidAccount404Headers = getSpeech400Headers;
+export const getPrepaidAccount404Body0 = getJob404Body0;
+export const getPrepaidAccount429Headers = getHealth429Headers;
+export const getPrepaidAccount429Body0 = getHealth429Body0;
+export const getPrepaidAccount500Headers = getHealth200Headers;
+export const getPrepaidAccount500Body0 = getHealth500Body0;
+export const getPrepaidAccount503Headers = getHealth200Headers;
+export const getPrepaidAccount503Body0 = getServiceMetadata503Body0;
 export const edge400Headers = getHealth200Headers;
 export const edge400Body0 = getJobAudio400Body0;
 export const edge404Headers = getHealth200Headers;
@@ -10046,6 +10700,27 @@ export const responseValidators = {
     500: { headers: createX402Speech500Headers, body: { 'application/json': createX402Speech500Body0 } },
     502: { headers: createX402Speech502Headers, body: { 'application/json': createX402Speech502Body0 } },
     503: { headers: createX402Speech503Headers, body: { 'application/json': createX402Speech503Body0 } },
+  },
+  createDeposit: {
+    200: { headers: createDeposit200Headers, body: { 'application/json': createDeposit200Body0 } },
+    400: { headers: createDeposit400Headers, body: { 'application/json': createDeposit400Body0 } },
+    402: { headers: createDeposit402Headers, body: { 'application/json': createDeposit402Body0 } },
+    409: { headers: createDeposit409Headers, body: { 'application/json': createDeposit409Body0 } },
+    413: { headers: createDeposit413Headers, body: { 'application/json': createDeposit413Body0 } },
+    415: { headers: createDeposit415Headers, body: { 'application/json': createDeposit415Body0 } },
+    429: { headers: createDeposit429Headers, body: { 'application/json': createDeposit429Body0 } },
+    500: { headers: createDeposit500Headers, body: { 'application/json': createDeposit500Body0 } },
+    502: { headers: createDeposit502Headers, body: { 'application/json': createDeposit502Body0 } },
+    503: { headers: createDeposit503Headers, body: { 'application/json': createDeposit503Body0 } },
+  },
+  getPrepaidAccount: {
+    200: { headers: getPrepaidAccount200Headers, body: { 'application/json': getPrepaidAccount200Body0 } },
+    400: { headers: getPrepaidAccount400Headers, body: { 'application/json': getPrepaidAccount400Body0 } },
+    401: { headers: getPrepaidAccount401Headers, body: { 'application/json': getPrepaidAccount401Body0 } },
+    404: { headers: getPrepaidAccount404Headers, body: { 'application/json': getPrepaidAccount404Body0 } },
+    429: { headers: getPrepaidAccount429Headers, body: { 'application/json': getPrepaidAccount429Body0 } },
+    500: { headers: getPrepaidAccount500Headers, body: { 'application/json': getPrepaidAccount500Body0 } },
+    503: { headers: getPrepaidAccount503Headers, body: { 'application/json': getPrepaidAccount503Body0 } },
   },
 };
 export const edgeResponseValidators = {
