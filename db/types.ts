@@ -20,6 +20,7 @@ export type Generated<T> = T extends ColumnType<infer S, infer I, infer U>
 export type Timestamp = ColumnType<Date, Date | string, Date | string>;
 
 export interface Account {
+  address: string | null;
   balance_micro_usd: bigint | null;
   contra_name: string | null;
   created_at: Generated<Timestamp>;
@@ -66,6 +67,12 @@ export interface Job {
   updated_at: Generated<Timestamp>;
   voice: string;
   worker_id: string | null;
+}
+
+export interface PrepaidNonce {
+  account_id: string;
+  nonce: string;
+  spent_at: Generated<Timestamp>;
 }
 
 export interface RateWindow {
@@ -122,6 +129,7 @@ export interface X402Payment {
   amount_micro_usd: bigint;
   asset: string;
   audio_deleted_at: Timestamp | null;
+  awaited_transaction: string | null;
   checked_at: Timestamp | null;
   created_at: Generated<Timestamp>;
   failed_at: Timestamp | null;
@@ -135,6 +143,7 @@ export interface X402Payment {
   nonce: string;
   pay_to: string;
   payer: string;
+  purpose: Generated<string>;
   receipt: string | null;
   refusal: string | null;
   request_hash: Buffer;
@@ -150,6 +159,7 @@ export interface DB {
   checkout_sweep: CheckoutSweep;
   instance: Instance;
   job: Job;
+  prepaid_nonce: PrepaidNonce;
   rate_window: RateWindow;
   reconciler: Reconciler;
   top_up: TopUp;

@@ -9,6 +9,7 @@ import type { Config, X402Config } from './config.ts';
 import { type Database, databaseOn, openPool } from './db/database.ts';
 import { createServer } from './http/server.ts';
 import { JobWorker } from './jobs/worker.ts';
+import { pruneNonces } from './ledger/wallets.ts';
 import { RollingWindow } from './limits/rolling-window.ts';
 import { Metrics } from './metrics.ts';
 import { catalogOperations } from './operations/catalog.ts';
@@ -19,7 +20,9 @@ import { speechOperations } from './operations/speech.ts';
 import { topUpOperations } from './operations/top-up.ts';
 import { x402Operations } from './operations/x402.ts';
 import { CardCredits } from './payments/card-credits.ts';
+import { Deposits } from './payments/deposit.ts';
 import { DirectPayment } from './payments/direct.ts';
+import { PaymentIntake } from './payments/intake.ts';
 import { PrepaidBalances } from './payments/prepaid.ts';
 import { createReconcilers } from './reconcile/reconcilers.ts';
 import { ReconcilerRunner } from './reconcile/runner.ts';
@@ -105,6 +108,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
         limits,
         terms: x402,
         direct: chained?.direct,
+        deposits: chained?.deposits,
         prepaid,
         quotes: config.quotes && new Quotes(config.quotes.secrets, config.quotes.ttlSeconds),
         metadata:
@@ -131,6 +135,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   reconcilers.start();
   const pruning = setInterval(() => {
     work.add(limits.prune()).catch((err) => log.warn({ err }, 'rate windows could not be pruned'));
+    work.add(pruneNonces(db)).catch((err) => log.warn({ err }, 'spent nonces could not be pruned'));
   }, config.reconcileIntervalMs).unref();
 
   return {
@@ -156,11 +161,13 @@ function openDirect(db: Database, x402: X402Config, rpcUrl: string, store: Audio
   const opened = openPayments(db, x402.asset, rpcUrl);
   const facilitator = new Facilitator(x402.facilitatorUrl, x402.facilitatorToken);
   const settlement = new Settlement({ ...opened, facilitator, log });
+  const intake = new PaymentIntake({ ...opened, facilitator, log });
   const unsettledWork = new UnsettledWork();
   return {
     ...opened,
     unsettledWork,
-    direct: new DirectPayment({ ...opened, settlement, facilitator, store, unsettledWork, log }),
+    deposits: new Deposits({ db, ...opened, intake, settlement, log }),
+    direct: new DirectPayment({ ...opened, intake, settlement, store, unsettledWork, log }),
     close: async () => {
       await facilitator.close();
       await opened.chain.close();

@@ -8,7 +8,7 @@ alter table account
   add constraint account_kind_check check (kind in ('card', 'wallet', 'contra')),
   -- The payer's EVM address in lower case; it comes into being with the first deposit.
   add column address text unique check (address ~ '^0x[0-9a-f]{40}$'),
-  add constraint account_address_check check ((kind = 'wallet') = (address is not null));
+  add constraint account_wallet_check check ((kind = 'wallet') = (address is not null));
 
 -- The reference of a deposit is the id of its payment, that of a spend its nonce.
 alter table transfer drop constraint transfer_kind_check, drop constraint transfer_reference_check;

@@ -98,10 +98,14 @@ export async function readWallet(db: Database, address: string, expiry: bigint):
   return { outcome: row.in_time ? 'read' : 'expiry', balanceMicroUsd: row.balance };
 }
 
-/** The balance of a wallet that has deposited. @param id of its account */
-export async function walletBalance(db: Database, id: string): Promise<bigint> {
-  const row = await db.selectFrom('account').select('balance_micro_usd').where('id', '=', id).executeTakeFirstOrThrow();
-  return row.balance_micro_usd ?? 0n;
+/** The balance of a wallet; undefined when it never deposited. @param address in lower case */
+export async function findWallet(db: Database, address: string): Promise<bigint | undefined> {
+  const row = await db
+    .selectFrom('account')
+    .select('balance_micro_usd')
+    .where('address', '=', address)
+    .executeTakeFirst();
+  return row?.balance_micro_usd ?? undefined;
 }
 
 /** For how long a spent nonce is known at least (R34). */

@@ -6,7 +6,9 @@ import { PRIVATE } from '../http/headers.ts';
 import type { RollingWindow } from '../limits/rolling-window.ts';
 import { formatUsd } from '../money.ts';
 import { speakBuffered } from '../payments/buffered.ts';
-import type { DirectPayment, DirectRefusal, DirectRequest } from '../payments/direct.ts';
+import type { Deposits } from '../payments/deposit.ts';
+import type { DirectPayment, DirectRequest } from '../payments/direct.ts';
+import type { PaymentRefusal } from '../payments/intake.ts';
 import type { PrepaidBalances } from '../payments/prepaid.ts';
 import type { Catalog } from '../speech/catalog.ts';
 import { type OrderRefusal, type OrderRequest, placeOrder, select, textTooLong } from '../speech/order.ts';
@@ -26,6 +28,7 @@ import {
   type QuoteRefusal,
 } from '../x402/quoted-order.ts';
 import { isExpired, type Quote, type Quotes } from '../x402/quotes.ts';
+import { makeDeposit } from './deposit.ts';
 import { x402FlowOf } from './flows.ts';
 import { readPrepaidAccount, speakPrepaid } from './prepaid.ts';
 import { addressBucket, meter } from './rate-limit.ts';
@@ -41,6 +44,8 @@ export interface X402Options {
   readonly terms: { readonly asset: Asset; readonly payees: readonly Payee[] } | undefined;
   /** Undefined while payment under x402 is off, or the chain can't be asked (R58). */
   readonly direct: DirectPayment | undefined;
+  /** Undefined while payment under x402 is off, or the chain can't be asked (R58). */
+  readonly deposits: Deposits | undefined;
   /** Undefined while payment under x402 is off. */
   readonly prepaid: PrepaidBalances | undefined;
   readonly quotes: Quotes | undefined;
@@ -66,7 +71,7 @@ const EXPIRED = {
 
 /** Text to speech paid in USDC under x402, quotes, and the signed metadata. */
 export function x402Operations(options: X402Options): X402Operations {
-  const { baseUrl, serviceName, catalog, speech, limits, terms, direct, prepaid, quotes, metadata } = options;
+  const { baseUrl, serviceName, catalog, speech, limits, terms, direct, deposits, prepaid, quotes, metadata } = options;
   const resources = {
     GET: speechResource(baseUrl, serviceName, 'GET'),
     POST: speechResource(baseUrl, serviceName, 'POST'),
@@ -204,7 +209,11 @@ export function x402Operations(options: X402Options): X402Operations {
         ? readPrepaidAccount({ balances: prepaid, limits, baseUrl }, params.address, context)
         : failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' }),
 
-    createDeposit: async () => failure('CONFIG_ERROR', OFF, { setting: 'X402_RPC_URL' }),
+    createDeposit: async ({ body }, context) => {
+      if (!terms) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
+      if (!deposits) return chainMissing();
+      return makeDeposit({ baseUrl, serviceName, terms, deposits }, body.amountMicroUsd, context);
+    },
 
     createQuote: async ({ body }) => {
       const selected = select(catalog, body);
@@ -269,7 +278,9 @@ const quotesMissing = () => failure('CONFIG_ERROR', 'Quotes are not set up here.
 
 /** A challenge that could not be paid would only mislead, so it is refused like the payment itself. */
 const chainMissing = () =>
-  failure('CONFIG_ERROR', 'Direct payment is not set up here: it needs the chain.', { setting: 'X402_RPC_URL' });
+  failure('CONFIG_ERROR', 'Payment on the chain is not set up here: its node is not known.', {
+    setting: 'X402_RPC_URL',
+  });
 
 const refuseOrder = ({ code, message, details }: OrderRefusal | QuoteRefusal) => failure(code, message, details);
 
@@ -282,7 +293,7 @@ function paymentRequired(resource: Resource, offer: Offer, error: string, messag
   };
 }
 
-function refuse({ code, reason, message }: DirectRefusal, resource: Resource, offer: Offer) {
+function refuse({ code, reason, message }: PaymentRefusal, resource: Resource, offer: Offer) {
   switch (code) {
     case 'PAYMENT_REQUIRED':
       return paymentRequired(resource, offer, reason, message);
