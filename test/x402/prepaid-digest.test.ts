@@ -16,7 +16,8 @@ const address = bytes(20).map((value) => getAddress(bytesToHex(value)));
 test('the digest is that of viem for any domain and request', () => {
   const domain = fc.record({
     name: fc.string({ unit: 'grapheme' }),
-    version: fc.string(),
+    // viem leaves an empty version out of the domain's type.
+    version: fc.string({ minLength: 1 }),
     chainId: fc.nat(),
     verifyingContract: address,
   });
