@@ -32,6 +32,7 @@ export type JsonValue = JsonArray | JsonObject | JsonPrimitive;
 export type Timestamp = ColumnType<Date, Date | string, Date | string>;
 
 export interface Account {
+  address: string | null;
   balance_micro_usd: bigint | null;
   contra_name: string | null;
   created_at: Generated<Timestamp>;
@@ -95,6 +96,12 @@ export interface Job {
   worker_id: string | null;
 }
 
+export interface PrepaidNonce {
+  account_id: string;
+  nonce: string;
+  spent_at: Generated<Timestamp>;
+}
+
 export interface RateWindow {
   allowed: boolean;
   checked_at: Timestamp;
@@ -149,6 +156,7 @@ export interface X402Payment {
   amount_micro_usd: bigint;
   asset: string;
   audio_deleted_at: Timestamp | null;
+  awaited_transaction: string | null;
   checked_at: Timestamp | null;
   created_at: Generated<Timestamp>;
   failed_at: Timestamp | null;
@@ -162,6 +170,7 @@ export interface X402Payment {
   nonce: string;
   pay_to: string;
   payer: string;
+  purpose: Generated<string>;
   receipt: string | null;
   refusal: string | null;
   request_hash: Buffer;
@@ -178,6 +187,7 @@ export interface DB {
   feedback: Feedback;
   instance: Instance;
   job: Job;
+  prepaid_nonce: PrepaidNonce;
   rate_window: RateWindow;
   reconciler: Reconciler;
   top_up: TopUp;

@@ -11,6 +11,7 @@ import { createChallengeSigner } from './feedback/challenge-token.ts';
 import { MailWorker } from './feedback/mail-worker.ts';
 import { createServer } from './http/server.ts';
 import { JobWorker } from './jobs/worker.ts';
+import { pruneNonces } from './ledger/wallets.ts';
 import { RollingWindow } from './limits/rolling-window.ts';
 import { Metrics } from './metrics.ts';
 import { catalogOperations } from './operations/catalog.ts';
@@ -22,7 +23,10 @@ import { speechOperations } from './operations/speech.ts';
 import { topUpOperations } from './operations/top-up.ts';
 import { x402Operations } from './operations/x402.ts';
 import { CardCredits } from './payments/card-credits.ts';
+import { Deposits } from './payments/deposit.ts';
 import { DirectPayment } from './payments/direct.ts';
+import { PaymentIntake } from './payments/intake.ts';
+import { PrepaidBalances } from './payments/prepaid.ts';
 import { createReconcilers } from './reconcile/reconcilers.ts';
 import { ReconcilerRunner } from './reconcile/runner.ts';
 import { RunningWork } from './running-work.ts';
@@ -33,6 +37,7 @@ import { Purchases } from './top-up/purchase.ts';
 import { Facilitator } from './x402/facilitator.ts';
 import { ServiceMetadata } from './x402/metadata.ts';
 import { openPayments } from './x402/open-payments.ts';
+import { PrepaidVerifier } from './x402/prepaid-credential.ts';
 import { Quotes } from './x402/quotes.ts';
 import { Settlement } from './x402/settlement.ts';
 import { UnsettledWork } from './x402/unsettled-work.ts';
@@ -82,6 +87,13 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const mailer = mail && new MailWorker({ ...mail, db, databaseUrl, serviceName, log });
   const { x402 } = config;
   const chained = x402?.rpcUrl === undefined ? undefined : openDirect(db, x402, x402.rpcUrl, store, log);
+  const prepaid =
+    x402 &&
+    new PrepaidBalances(db, new PrepaidVerifier(serviceName, x402.asset, x402.payees), {
+      synthesisTimeoutMs: config.speech?.timeoutMs ?? 0,
+      log,
+      metrics,
+    });
   if (!x402) log.warn('payment under x402 is off: X402_PAY_TO is unset, its endpoints answer 503');
   else if (!chained) log.warn('direct payment under x402 is off: X402_RPC_URL is unset, it answers 503');
   if (!config.quotes) log.warn('quotes are off: QUOTE_SECRET is unset, they answer 503');
@@ -112,6 +124,8 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
         limits,
         terms: x402,
         direct: chained?.direct,
+        deposits: chained?.deposits,
+        prepaid,
         quotes: config.quotes && new Quotes(config.quotes.secrets, config.quotes.ttlSeconds),
         metadata:
           x402 && config.signingKeys
@@ -138,6 +152,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   reconcilers.start();
   const pruning = setInterval(() => {
     work.add(limits.prune()).catch((err) => log.warn({ err }, 'rate windows could not be pruned'));
+    work.add(pruneNonces(db)).catch((err) => log.warn({ err }, 'spent nonces could not be pruned'));
   }, config.reconcileIntervalMs).unref();
 
   return {
@@ -164,11 +179,13 @@ function openDirect(db: Database, x402: X402Config, rpcUrl: string, store: Audio
   const opened = openPayments(db, x402.asset, rpcUrl);
   const facilitator = new Facilitator(x402.facilitatorUrl, x402.facilitatorToken);
   const settlement = new Settlement({ ...opened, facilitator, log });
+  const intake = new PaymentIntake({ ...opened, facilitator, log });
   const unsettledWork = new UnsettledWork();
   return {
     ...opened,
     unsettledWork,
-    direct: new DirectPayment({ ...opened, settlement, facilitator, store, unsettledWork, log }),
+    deposits: new Deposits({ db, ...opened, intake, settlement, log }),
+    direct: new DirectPayment({ ...opened, intake, settlement, store, unsettledWork, log }),
     close: async () => {
       await facilitator.close();
       await opened.chain.close();

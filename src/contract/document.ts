@@ -14,7 +14,7 @@ export const document: OpenApiDocument = {
   "info": {
     "title": "Speechgate",
     "version": "2",
-    "description": "Text to speech over HTTP, paid per request.\n\nSend text, get an MP3. A request is paid by exactly one of the service's payment flows; headers and endpoints of\ndifferent flows are never combined.\n\n* **Card credits**: buy credit on the hosted checkout behind `/top-up`, then send the account id in\n  `x-credit-account`. The exact price is debited before synthesis and refunded when synthesis fails.\n* **Direct x402**: one USDC payment per request under x402 version 2, scheme `exact`. Ask `/x402/tts` without payment,\n  sign the challenge of the 402 and repeat the identical request with `payment-signature`. No account is needed.\n\n**Prices.** A character is one UTF-16 code unit of the trimmed text. A request costs the number of characters times\nthe model's rate, rounded up to a whole micro-USD (0.000001 USD). The rates of `/tts/models` include everything.\n\n**Errors** have the shape `{error: {code, message, details}}`. `details` names the field and the rule that was broken.\n\n**Every response** carries `x-trace-id`; quote it when you ask for help. Statuses that belong to no operation\n(unknown path, unserved method, malformed request) are listed under `x-edge-responses`.\n",
+    "description": "Text to speech over HTTP, paid per request.\n\nSend text, get an MP3. A request is paid by exactly one of the service's payment flows; headers and endpoints of\ndifferent flows are never combined.\n\n* **Card credits**: buy credit on the hosted checkout behind `/top-up`, then send the account id in\n  `x-credit-account`. The exact price is debited before synthesis and refunded when synthesis fails.\n* **Direct x402**: one USDC payment per request under x402 version 2, scheme `exact`. Ask `/x402/tts` without payment,\n  sign the challenge of the 402 and repeat the identical request with `payment-signature`. No account is needed.\n* **Prepaid x402**: one USDC deposit at `/x402/deposit`, then each request of `/x402/tts` carries an EIP-712 signature\n  in the x-x402 headers and is paid from the payer's balance. `/docs` explains the signature with test vectors.\n\n**Prices.** A character is one UTF-16 code unit of the trimmed text. A request costs the number of characters times\nthe model's rate, rounded up to a whole micro-USD (0.000001 USD). The rates of `/tts/models` include everything.\n\n**Errors** have the shape `{error: {code, message, details}}`. `details` names the field and the rule that was broken.\n\n**Every response** carries `x-trace-id`; quote it when you ask for help. Statuses that belong to no operation\n(unknown path, unserved method, malformed request) are listed under `x-edge-responses`.\n",
     "license": {
       "name": "MIT",
       "url": "https://opensource.org/license/mit"
@@ -1911,6 +1911,193 @@ export const document: OpenApiDocument = {
           }
         }
       }
+    },
+    "/x402/deposit": {
+      "post": {
+        "operationId": "createDeposit",
+        "tags": [
+          "x402"
+        ],
+        "summary": "Credit a prepaid balance by one USDC payment",
+        "description": "Without payment the answer is a 402 with the challenge for the amount. The paid request repeats the body and carries `payment-signature`, signed by an externally owned account: the payer, whose balance is credited once the exact transfer has 2 confirmations. The balance can be spent by signatures only, and is not refundable. An exact repetition is never credited twice.",
+        "x-listed": 11,
+        "parameters": [
+          {
+            "$ref": "#/components/parameters/PaymentSignature"
+          },
+          {
+            "$ref": "#/components/parameters/PrepaidAccount"
+          },
+          {
+            "$ref": "#/components/parameters/PrepaidNonce"
+          },
+          {
+            "$ref": "#/components/parameters/PrepaidExpiry"
+          },
+          {
+            "$ref": "#/components/parameters/PrepaidMaxAmount"
+          },
+          {
+            "$ref": "#/components/parameters/PrepaidSignature"
+          }
+        ],
+        "requestBody": {
+          "required": true,
+          "x-body-limit": 65536,
+          "content": {
+            "application/json": {
+              "schema": {
+                "$ref": "#/components/schemas/X402DepositRequest"
+              },
+              "example": {
+                "amountMicroUsd": 1000000
+              }
+            }
+          }
+        },
+        "responses": {
+          "200": {
+            "description": "The deposit is credited, by this request or by an earlier one.",
+            "headers": {
+              "x-trace-id": {
+                "$ref": "#/components/headers/TraceId"
+              },
+              "cache-control": {
+                "$ref": "#/components/headers/CacheControl"
+              },
+              "PAYMENT-RESPONSE": {
+                "description": "Base64 of the x402 settlement receipt.",
+                "required": true,
+                "schema": {
+                  "type": "string"
+                }
+              }
+            },
+            "content": {
+              "application/json": {
+                "schema": {
+                  "$ref": "#/components/schemas/X402DepositResponse"
+                }
+              }
+            }
+          },
+          "400": {
+            "$ref": "#/components/responses/InvalidDeposit"
+          },
+          "402": {
+            "$ref": "#/components/responses/X402PaymentRequired"
+          },
+          "409": {
+            "$ref": "#/components/responses/DepositConflict"
+          },
+          "413": {
+            "$ref": "#/components/responses/RequestTooLarge"
+          },
+          "415": {
+            "$ref": "#/components/responses/UnsupportedContentType"
+          },
+          "429": {
+            "$ref": "#/components/responses/RateLimited"
+          },
+          "500": {
+            "$ref": "#/components/responses/InternalError"
+          },
+          "502": {
+            "description": "The payment service or the chain can't be reached, or answers nonsense. Nothing was settled.",
+            "headers": {
+              "x-trace-id": {
+                "$ref": "#/components/headers/TraceId"
+              }
+            },
+            "content": {
+              "application/json": {
+                "schema": {
+                  "$ref": "#/components/schemas/PaymentError"
+                }
+              }
+            }
+          },
+          "503": {
+            "$ref": "#/components/responses/NotConfigured"
+          }
+        }
+      }
+    },
+    "/x402/accounts/{address}": {
+      "get": {
+        "operationId": "getPrepaidAccount",
+        "tags": [
+          "x402"
+        ],
+        "summary": "Balance of a prepaid account",
+        "description": "Signed as a prepaid request with the hash of an empty query; the nonce is not spent. Only the account itself can read its balance.",
+        "x-listed": 12,
+        "parameters": [
+          {
+            "name": "address",
+            "in": "path",
+            "required": true,
+            "description": "The account's EVM address.",
+            "schema": {
+              "type": "string",
+              "pattern": "^0x[a-fA-F0-9]{40}$"
+            }
+          },
+          {
+            "$ref": "#/components/parameters/PrepaidAccount"
+          },
+          {
+            "$ref": "#/components/parameters/PrepaidNonce"
+          },
+          {
+            "$ref": "#/components/parameters/PrepaidExpiry"
+          },
+          {
+            "$ref": "#/components/parameters/PrepaidMaxAmount"
+          },
+          {
+            "$ref": "#/components/parameters/PrepaidSignature"
+          }
+        ],
+        "responses": {
+          "200": {
+            "description": "The balance.",
+            "headers": {
+              "x-trace-id": {
+                "$ref": "#/components/headers/TraceId"
+              },
+              "cache-control": {
+                "$ref": "#/components/headers/CacheControl"
+              }
+            },
+            "content": {
+              "application/json": {
+                "schema": {
+                  "$ref": "#/components/schemas/X402PrepaidAccount"
+                }
+              }
+            }
+          },
+          "400": {
+            "$ref": "#/components/responses/InvalidPrepaidCredential"
+          },
+          "401": {
+            "$ref": "#/components/responses/PrepaidUnauthorized"
+          },
+          "404": {
+            "$ref": "#/components/responses/PrepaidAccountNotFound"
+          },
+          "429": {
+            "$ref": "#/components/responses/RateLimited"
+          },
+          "500": {
+            "$ref": "#/components/responses/InternalError"
+          },
+          "503": {
+            "$ref": "#/components/responses/NotConfigured"
+          }
+        }
+      }
     }
   },
   "components": {
@@ -2008,11 +2195,10 @@ export const document: OpenApiDocument = {
       "PrepaidNonce": {
         "name": "x-x402-nonce",
         "in": "header",
-        "description": "Unique for each request, 1 to 128 visible ASCII characters.",
+        "description": "Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit, for ever.",
         "schema": {
           "type": "string",
-          "minLength": 1,
-          "maxLength": 128,
+          "pattern": "^[!-~]{1,128}$",
           "example": "0f1e2d3c4b5a6978"
         }
       },
@@ -2039,10 +2225,10 @@ export const document: OpenApiDocument = {
       "PrepaidSignature": {
         "name": "x-x402-signature",
         "in": "header",
-        "description": "EIP-712 signature of the PrepaidRequest by the account.",
+        "description": "EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s and v 27 or 28. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed.",
         "schema": {
           "type": "string",
-          "pattern": "^0x[a-fA-F0-9]{130}$"
+          "pattern": "^0x(?:[a-fA-F0-9]{2}){1,8192}$"
         }
       }
     },
@@ -2118,6 +2304,7 @@ export const document: OpenApiDocument = {
       },
       "PrepaidBalance": {
         "description": "What remains in the prepaid balance, in whole micro-USD. Prepaid requests only.",
+        "x-set-by": "edge",
         "schema": {
           "type": "integer",
           "format": "int64",
@@ -2126,6 +2313,7 @@ export const document: OpenApiDocument = {
       },
       "PrepaidCharged": {
         "description": "What this request retained of the prepaid balance, in whole micro-USD; 0 when nothing was charged or the debit was restored. Prepaid requests only.",
+        "x-set-by": "edge",
         "schema": {
           "type": "integer",
           "format": "int64",
@@ -2410,6 +2598,12 @@ export const document: OpenApiDocument = {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"
           },
+          "x-x402-balance": {
+            "$ref": "#/components/headers/PrepaidBalance"
+          },
+          "x-x402-charged": {
+            "$ref": "#/components/headers/PrepaidCharged"
+          },
           "X-RateLimit-Limit": {
             "$ref": "#/components/headers/RateLimitLimit"
           },
@@ -2502,6 +2696,96 @@ export const document: OpenApiDocument = {
           "application/json": {
             "schema": {
               "$ref": "#/components/schemas/PaymentRequiredError"
+            }
+          }
+        }
+      },
+      "InvalidDeposit": {
+        "description": "The amount is out of bounds, or payment-signature is no payment by an externally owned account; `details` names the field and the rule. Nothing was verified or settled.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/InvalidDepositError"
+            }
+          }
+        }
+      },
+      "DepositConflict": {
+        "description": "PAYMENT_IDENTIFIER_CONFLICT: the identifier, or the authorization, belongs to another request. PAYMENT_REPLAY_PENDING: the first request is still running, or the transfer, named in the details, is not confirmed yet; it is credited without the client. PAYMENT_OUTCOME_UNKNOWN: whether the payment was settled is not known yet. Repeat the identical request later; make no new payment without the user's approval.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/DepositConflictError"
+            }
+          }
+        }
+      },
+      "InvalidPrepaidCredential": {
+        "description": "A prepaid header is missing or malformed, or the expiry is past or too far ahead.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          },
+          "X-RateLimit-Limit": {
+            "$ref": "#/components/headers/RateLimitLimit"
+          },
+          "X-RateLimit-Policy": {
+            "$ref": "#/components/headers/RateLimitPolicy"
+          },
+          "X-RateLimit-Remaining": {
+            "$ref": "#/components/headers/RateLimitRemaining"
+          },
+          "X-RateLimit-Reset": {
+            "$ref": "#/components/headers/RateLimitReset"
+          },
+          "X-RateLimit-Scope": {
+            "$ref": "#/components/headers/RateLimitScope"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/InvalidRequestError"
+            }
+          }
+        }
+      },
+      "PrepaidAccountNotFound": {
+        "description": "The address has never deposited.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          },
+          "X-RateLimit-Limit": {
+            "$ref": "#/components/headers/RateLimitLimit"
+          },
+          "X-RateLimit-Policy": {
+            "$ref": "#/components/headers/RateLimitPolicy"
+          },
+          "X-RateLimit-Remaining": {
+            "$ref": "#/components/headers/RateLimitRemaining"
+          },
+          "X-RateLimit-Reset": {
+            "$ref": "#/components/headers/RateLimitReset"
+          },
+          "X-RateLimit-Scope": {
+            "$ref": "#/components/headers/RateLimitScope"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/NotFoundError"
             }
           }
         }
@@ -4105,6 +4389,100 @@ export const document: OpenApiDocument = {
         "pattern": "^0x[a-fA-F0-9]{40}$",
         "example": "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
       },
+      "X402PrepaidAccount": {
+        "type": "object",
+        "description": "The prepaid balance of a wallet. It can be spent, and not be withdrawn.",
+        "required": [
+          "address",
+          "balanceMicroUsd",
+          "balanceUsd",
+          "currency",
+          "refundable"
+        ],
+        "properties": {
+          "address": {
+            "$ref": "#/components/schemas/EvmAddress"
+          },
+          "balanceMicroUsd": {
+            "$ref": "#/components/schemas/MicroUsd"
+          },
+          "balanceUsd": {
+            "$ref": "#/components/schemas/Usd"
+          },
+          "currency": {
+            "type": "string",
+            "enum": [
+              "USD"
+            ]
+          },
+          "refundable": {
+            "type": "boolean",
+            "enum": [
+              false
+            ]
+          }
+        }
+      },
+      "X402DepositRequest": {
+        "type": "object",
+        "required": [
+          "amountMicroUsd"
+        ],
+        "properties": {
+          "amountMicroUsd": {
+            "type": "integer",
+            "minimum": 100000,
+            "maximum": 100000000,
+            "description": "One micro-USD is one atomic unit of USDC."
+          }
+        }
+      },
+      "X402DepositResponse": {
+        "type": "object",
+        "required": [
+          "address",
+          "balanceMicroUsd",
+          "balanceUsd",
+          "currency",
+          "refundable",
+          "creditedMicroUsd",
+          "alreadyCredited"
+        ],
+        "properties": {
+          "address": {
+            "$ref": "#/components/schemas/EvmAddress"
+          },
+          "balanceMicroUsd": {
+            "$ref": "#/components/schemas/MicroUsd"
+          },
+          "balanceUsd": {
+            "$ref": "#/components/schemas/Usd"
+          },
+          "currency": {
+            "type": "string",
+            "enum": [
+              "USD"
+            ]
+          },
+          "refundable": {
+            "type": "boolean",
+            "enum": [
+              false
+            ]
+          },
+          "creditedMicroUsd": {
+            "description": "What this request credited; 0 when the payment was credited before.",
+            "allOf": [
+              {
+                "$ref": "#/components/schemas/MicroUsd"
+              }
+            ]
+          },
+          "alreadyCredited": {
+            "type": "boolean"
+          }
+        }
+      },
       "RotationStatus": {
         "type": "string",
         "enum": [
@@ -5297,6 +5675,56 @@ export const document: OpenApiDocument = {
                     "type": "string",
                     "enum": [
                       "PAYMENT_REQUIRED"
+                    ]
+                  }
+                }
+              }
+            }
+          }
+        ]
+      },
+      "InvalidDepositError": {
+        "allOf": [
+          {
+            "$ref": "#/components/schemas/StructuredError"
+          },
+          {
+            "type": "object",
+            "properties": {
+              "error": {
+                "type": "object",
+                "properties": {
+                  "code": {
+                    "type": "string",
+                    "enum": [
+                      "INVALID_JSON",
+                      "INVALID_REQUEST",
+                      "INVALID_PAYMENT_PAYLOAD"
+                    ]
+                  }
+                }
+              }
+            }
+          }
+        ]
+      },
+      "DepositConflictError": {
+        "allOf": [
+          {
+            "$ref": "#/components/schemas/StructuredError"
+          },
+          {
+            "type": "object",
+            "properties": {
+              "error": {
+                "type": "object",
+                "properties": {
+                  "code": {
+                    "type": "string",
+                    "enum": [
+                      "PAYMENT_IDENTIFIER_CONFLICT",
+                      "PAYMENT_REPLAY_PENDING",
+                      "PAYMENT_OUTCOME_UNKNOWN"
                     ]
                   }
                 }

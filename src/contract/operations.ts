@@ -6,6 +6,7 @@ import type {
   ConfigError,
   CreditAccount,
   CreditRequired,
+  DepositConflictError,
   FeedbackChallenge,
   FeedbackChallengeRequest,
   FeedbackRateLimitedError,
@@ -17,6 +18,7 @@ import type {
   Guide,
   Health,
   InternalError,
+  InvalidDepositError,
   InvalidFeedbackError,
   InvalidQuoteRequestError,
   InvalidRequestError,
@@ -44,6 +46,9 @@ import type {
   UnsupportedContentTypeError,
   VoicesResponse,
   X402ConflictError,
+  X402DepositRequest,
+  X402DepositResponse,
+  X402PrepaidAccount,
   X402TtsRequest,
   X402UnavailableError,
   operations,
@@ -131,6 +136,12 @@ export interface X402Operations {
 
   /** POST /x402/tts — Speak a text, paid in USDC */
   createX402Speech(request: CreateX402SpeechRequest, context: OperationContext): Promise<CreateX402SpeechResult>;
+
+  /** POST /x402/deposit — Credit a prepaid balance by one USDC payment */
+  createDeposit(request: CreateDepositRequest, context: OperationContext): Promise<CreateDepositResult>;
+
+  /** GET /x402/accounts/{address} — Balance of a prepaid account */
+  getPrepaidAccount(request: GetPrepaidAccountRequest, context: OperationContext): Promise<GetPrepaidAccountResult>;
 }
 
 /** Every operation of the contract, by tag. */
@@ -545,13 +556,13 @@ export interface GetX402SpeechRequest {
     'payment-signature'?: string;
     /** EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
     'x-x402-account'?: string;
-    /** Unique for each request, 1 to 128 visible ASCII characters. */
+    /** Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit, for ever. */
     'x-x402-nonce'?: string;
     /** Unix seconds at which the signature expires, at most 120 from now. */
     'x-x402-expiry'?: string;
     /** The most that may be spent, in micro-USD. */
     'x-x402-max-amount'?: string;
-    /** EIP-712 signature of the PrepaidRequest by the account. */
+    /** EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s and v 27 or 28. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
     'x-x402-signature'?: string;
   };
 }
@@ -564,8 +575,6 @@ export type GetX402SpeechResult =
         'payment-response'?: string;
         'x-payment-identifier'?: string;
         'x-idempotent-replay'?: boolean;
-        'x-x402-balance'?: bigint;
-        'x-x402-charged'?: bigint;
       };
       body: AudioBody;
     }
@@ -573,32 +582,15 @@ export type GetX402SpeechResult =
   | { status: 401; body: UnauthorizedError }
   | {
       status: 402;
-      headers: {
-        'cache-control': 'no-store';
-        'payment-required'?: string;
-        'x-x402-balance'?: bigint;
-        'x-x402-charged'?: bigint;
-      };
+      headers: { 'cache-control': 'no-store'; 'payment-required'?: string };
       body: PaymentRequiredError;
     }
-  | {
-      status: 409;
-      headers?: { 'x-x402-balance'?: bigint; 'x-x402-charged'?: bigint };
-      body: X402ConflictError;
-    }
+  | { status: 409; body: X402ConflictError }
   | { status: 413; body: TextTooLongError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
   | { status: 500; body: InternalError }
-  | {
-      status: 502;
-      headers?: { 'x-x402-balance'?: bigint; 'x-x402-charged'?: bigint };
-      body: SpeechFailedError;
-    }
-  | {
-      status: 503;
-      headers?: { 'retry-after'?: number; 'x-x402-balance'?: bigint; 'x-x402-charged'?: bigint };
-      body: X402UnavailableError;
-    };
+  | { status: 502; body: SpeechFailedError }
+  | { status: 503; headers?: { 'retry-after'?: number }; body: X402UnavailableError };
 
 export interface CreateX402SpeechRequest {
   headers: {
@@ -606,13 +598,13 @@ export interface CreateX402SpeechRequest {
     'payment-signature'?: string;
     /** EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
     'x-x402-account'?: string;
-    /** Unique for each request, 1 to 128 visible ASCII characters. */
+    /** Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit, for ever. */
     'x-x402-nonce'?: string;
     /** Unix seconds at which the signature expires, at most 120 from now. */
     'x-x402-expiry'?: string;
     /** The most that may be spent, in micro-USD. */
     'x-x402-max-amount'?: string;
-    /** EIP-712 signature of the PrepaidRequest by the account. */
+    /** EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s and v 27 or 28. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
     'x-x402-signature'?: string;
   };
   body: X402TtsRequest;
@@ -626,8 +618,6 @@ export type CreateX402SpeechResult =
         'payment-response'?: string;
         'x-payment-identifier'?: string;
         'x-idempotent-replay'?: boolean;
-        'x-x402-balance'?: bigint;
-        'x-x402-charged'?: bigint;
       };
       body: AudioBody;
     }
@@ -635,30 +625,79 @@ export type CreateX402SpeechResult =
   | { status: 401; body: UnauthorizedError }
   | {
       status: 402;
-      headers: {
-        'cache-control': 'no-store';
-        'payment-required'?: string;
-        'x-x402-balance'?: bigint;
-        'x-x402-charged'?: bigint;
-      };
+      headers: { 'cache-control': 'no-store'; 'payment-required'?: string };
       body: PaymentRequiredError;
     }
-  | {
-      status: 409;
-      headers?: { 'x-x402-balance'?: bigint; 'x-x402-charged'?: bigint };
-      body: X402ConflictError;
-    }
+  | { status: 409; body: X402ConflictError }
   | { status: 413; body: TextTooLongError }
   | { status: 415; body: UnsupportedContentTypeError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
   | { status: 500; body: InternalError }
+  | { status: 502; body: SpeechFailedError }
+  | { status: 503; headers?: { 'retry-after'?: number }; body: X402UnavailableError };
+
+export interface CreateDepositRequest {
+  headers: {
+    /** Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. `accepted` is the chosen entry of the challenge's `accepts`, unmodified; `extensions` holds the required Payment Identifier, 16 to 128 characters of `A-Z a-z 0-9 _ -`. Can't be combined with the x-x402 headers. */
+    'payment-signature'?: string;
+    /** EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
+    'x-x402-account'?: string;
+    /** Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit, for ever. */
+    'x-x402-nonce'?: string;
+    /** Unix seconds at which the signature expires, at most 120 from now. */
+    'x-x402-expiry'?: string;
+    /** The most that may be spent, in micro-USD. */
+    'x-x402-max-amount'?: string;
+    /** EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s and v 27 or 28. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
+    'x-x402-signature'?: string;
+  };
+  body: X402DepositRequest;
+}
+
+export type CreateDepositResult =
   | {
-      status: 502;
-      headers?: { 'x-x402-balance'?: bigint; 'x-x402-charged'?: bigint };
-      body: SpeechFailedError;
+      status: 200;
+      headers: { 'cache-control': string; 'payment-response': string };
+      body: X402DepositResponse;
     }
+  | { status: 400; body: InvalidDepositError }
   | {
-      status: 503;
-      headers?: { 'retry-after'?: number; 'x-x402-balance'?: bigint; 'x-x402-charged'?: bigint };
-      body: X402UnavailableError;
-    };
+      status: 402;
+      headers: { 'cache-control': 'no-store'; 'payment-required'?: string };
+      body: PaymentRequiredError;
+    }
+  | { status: 409; body: DepositConflictError }
+  | { status: 413; body: RequestTooLargeError }
+  | { status: 415; body: UnsupportedContentTypeError }
+  | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 500; body: InternalError }
+  | { status: 502; body: PaymentError }
+  | { status: 503; body: ConfigError };
+
+export interface GetPrepaidAccountRequest {
+  params: {
+    /** The account's EVM address. */
+    address: string;
+  };
+  headers: {
+    /** EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
+    'x-x402-account'?: string;
+    /** Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit, for ever. */
+    'x-x402-nonce'?: string;
+    /** Unix seconds at which the signature expires, at most 120 from now. */
+    'x-x402-expiry'?: string;
+    /** The most that may be spent, in micro-USD. */
+    'x-x402-max-amount'?: string;
+    /** EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s and v 27 or 28. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
+    'x-x402-signature'?: string;
+  };
+}
+
+export type GetPrepaidAccountResult =
+  | { status: 200; headers: { 'cache-control': string }; body: X402PrepaidAccount }
+  | { status: 400; body: InvalidRequestError }
+  | { status: 401; body: UnauthorizedError }
+  | { status: 404; body: NotFoundError }
+  | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 500; body: InternalError }
+  | { status: 503; body: ConfigError };

@@ -9339,141 +9339,17 @@ validate57.errors = vErrors;
 return errors === 0;
 }
 
-export const getX402Speech400Body0 = validate58;
-const schema59 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH"]}}}}}]};
+export const getX402Speech400Headers = validate58;
+const schema59 = {"type":"object","coerce":{"x-x402-balance":"number","x-x402-charged":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"x-x402-balance":{"type":"integer","format":"int64","minimum":0},"x-x402-charged":{"type":"integer","format":"int64","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
 
 function validate58(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-const _errs0 = errors;
-if(errors === _errs0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((data.error === undefined) && (missing0 = "error")){
-validate58.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
-return false;
-}
-else {
-if(data.error !== undefined){
-let data0 = data.error;
-const _errs2 = errors;
-if(errors === _errs2){
-if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
-let missing1;
-if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate58.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
-return false;
-}
-else {
-if(data0.code !== undefined){
-let data1 = data0.code;
-const _errs4 = errors;
-if(typeof data1 !== "string"){
-validate58.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate58.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema59.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid2 = _errs4 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.message !== undefined){
-const _errs6 = errors;
-if(typeof data0.message !== "string"){
-validate58.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid2 = _errs6 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.details !== undefined){
-let data3 = data0.details;
-const _errs8 = errors;
-if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate58.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema59.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
-return false;
-}
-var valid2 = _errs8 === errors;
-}
-else {
-var valid2 = true;
-}
-}
-}
-}
-}
-else {
-validate58.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-}
-else {
-validate58.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs0 === errors;
-if(valid0){
-const _errs11 = errors;
-if(errors === _errs11){
-if(data && typeof data == "object" && !Array.isArray(data)){
-if(data.error !== undefined){
-let data4 = data.error;
-const _errs13 = errors;
-if(errors === _errs13){
-if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
-if(data4.code !== undefined){
-let data5 = data4.code;
-if(typeof data5 !== "string"){
-validate58.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(((((((((data5 === "INVALID_JSON") || (data5 === "INVALID_REQUEST")) || (data5 === "UNKNOWN_TTS_MODEL")) || (data5 === "INVALID_VOICE")) || (data5 === "INVALID_SPEED")) || (data5 === "INVALID_PAYMENT_PAYLOAD")) || (data5 === "INVALID_QUOTE")) || (data5 === "QUOTE_EXPIRED")) || (data5 === "QUOTE_BODY_MISMATCH"))){
-validate58.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema59.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-}
-}
-else {
-validate58.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-else {
-validate58.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs11 === errors;
-}
-validate58.errors = vErrors;
-return errors === 0;
-}
-
-export const getX402Speech402Headers = validate59;
-const schema60 = {"type":"object","coerce":{"x-x402-balance":"number","x-x402-charged":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string","enum":["no-store"]},"payment-required":{"type":"string"},"x-x402-balance":{"type":"integer","format":"int64","minimum":0},"x-x402-charged":{"type":"integer","format":"int64","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
-
-function validate59(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if(((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))){
-validate59.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+if((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")){
+validate58.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -9499,12 +9375,346 @@ if(errors === _errs1){
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!(formats0.test(data0))){
-validate59.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate58.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate59.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate58.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-balance"] !== undefined){
+let data1 = data["x-x402-balance"];
+const _errs3 = errors;
+if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
+validate58.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs3){
+if((typeof data1 == "number") && (isFinite(data1))){
+if(data1 < 0 || isNaN(data1)){
+validate58.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+else {
+if(!(formats42.validate(data1))){
+validate58.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+return false;
+}
+}
+}
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-charged"] !== undefined){
+let data2 = data["x-x402-charged"];
+const _errs5 = errors;
+if(!(((typeof data2 == "number") && (!(data2 % 1) && !isNaN(data2))) && (isFinite(data2)))){
+validate58.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs5){
+if((typeof data2 == "number") && (isFinite(data2))){
+if(data2 < 0 || isNaN(data2)){
+validate58.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+else {
+if(!(formats42.validate(data2))){
+validate58.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+return false;
+}
+}
+}
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-limit"] !== undefined){
+let data3 = data["x-ratelimit-limit"];
+const _errs7 = errors;
+if(!(((typeof data3 == "number") && (!(data3 % 1) && !isNaN(data3))) && (isFinite(data3)))){
+validate58.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs7){
+if((typeof data3 == "number") && (isFinite(data3))){
+if(data3 < 1 || isNaN(data3)){
+validate58.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-policy"] !== undefined){
+const _errs9 = errors;
+if(typeof data["x-ratelimit-policy"] !== "string"){
+validate58.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-remaining"] !== undefined){
+let data5 = data["x-ratelimit-remaining"];
+const _errs11 = errors;
+if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
+validate58.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs11){
+if((typeof data5 == "number") && (isFinite(data5))){
+if(data5 < 0 || isNaN(data5)){
+validate58.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs11 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-reset"] !== undefined){
+let data6 = data["x-ratelimit-reset"];
+const _errs13 = errors;
+if(!(((typeof data6 == "number") && (!(data6 % 1) && !isNaN(data6))) && (isFinite(data6)))){
+validate58.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs13){
+if((typeof data6 == "number") && (isFinite(data6))){
+if(data6 < 0 || isNaN(data6)){
+validate58.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs13 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-scope"] !== undefined){
+const _errs15 = errors;
+if(typeof data["x-ratelimit-scope"] !== "string"){
+validate58.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs15 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate58.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+validate58.errors = vErrors;
+return errors === 0;
+}
+
+export const getX402Speech400Body0 = validate59;
+const schema60 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH"]}}}}}]};
+
+function validate59(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+const _errs0 = errors;
+if(errors === _errs0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.error === undefined) && (missing0 = "error")){
+validate59.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
+let missing1;
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate59.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate59.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate59.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema60.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate59.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate59.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema60.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+else {
+validate59.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate59.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs0 === errors;
+if(valid0){
+const _errs11 = errors;
+if(errors === _errs11){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
+const _errs13 = errors;
+if(errors === _errs13){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate59.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((data5 === "INVALID_JSON") || (data5 === "INVALID_REQUEST")) || (data5 === "UNKNOWN_TTS_MODEL")) || (data5 === "INVALID_VOICE")) || (data5 === "INVALID_SPEED")) || (data5 === "INVALID_PAYMENT_PAYLOAD")) || (data5 === "INVALID_QUOTE")) || (data5 === "QUOTE_EXPIRED")) || (data5 === "QUOTE_BODY_MISMATCH"))){
+validate59.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema60.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+}
+}
+else {
+validate59.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+else {
+validate59.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs11 === errors;
+}
+validate59.errors = vErrors;
+return errors === 0;
+}
+
+export const getX402Speech402Headers = validate60;
+const schema61 = {"type":"object","coerce":{"x-x402-balance":"number","x-x402-charged":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string","enum":["no-store"]},"payment-required":{"type":"string"},"x-x402-balance":{"type":"integer","format":"int64","minimum":0},"x-x402-charged":{"type":"integer","format":"int64","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+
+function validate60(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if(((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))){
+validate60.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(typeof data["x-x402-balance"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-x402-balance"])){
+data["x-x402-balance"] = Number(data["x-x402-balance"]);
+}
+if(typeof data["x-x402-charged"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-x402-charged"])){
+data["x-x402-charged"] = Number(data["x-x402-charged"]);
+}
+if(typeof data["x-ratelimit-limit"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-limit"])){
+data["x-ratelimit-limit"] = Number(data["x-ratelimit-limit"]);
+}
+if(typeof data["x-ratelimit-remaining"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-remaining"])){
+data["x-ratelimit-remaining"] = Number(data["x-ratelimit-remaining"]);
+}
+if(typeof data["x-ratelimit-reset"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-reset"])){
+data["x-ratelimit-reset"] = Number(data["x-ratelimit-reset"]);
+}
+if(data["x-trace-id"] !== undefined){
+let data0 = data["x-trace-id"];
+const _errs1 = errors;
+if(errors === _errs1){
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!(formats0.test(data0))){
+validate60.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+return false;
+}
+}
+else {
+validate60.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -9519,11 +9729,11 @@ if(data["cache-control"] !== undefined){
 let data1 = data["cache-control"];
 const _errs3 = errors;
 if(typeof data1 !== "string"){
-validate59.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate60.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data1 === "no-store")){
-validate59.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/enum",keyword:"enum",params:{allowedValues: schema60.properties["cache-control"].enum},message:"must be equal to one of the allowed values"}];
+validate60.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/enum",keyword:"enum",params:{allowedValues: schema61.properties["cache-control"].enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid0 = _errs3 === errors;
@@ -9535,7 +9745,7 @@ if(valid0){
 if(data["payment-required"] !== undefined){
 const _errs5 = errors;
 if(typeof data["payment-required"] !== "string"){
-validate59.errors = [{instancePath:instancePath+"/payment-required",schemaPath:"#/properties/payment-required/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate60.errors = [{instancePath:instancePath+"/payment-required",schemaPath:"#/properties/payment-required/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs5 === errors;
@@ -9548,18 +9758,18 @@ if(data["x-x402-balance"] !== undefined){
 let data3 = data["x-x402-balance"];
 const _errs7 = errors;
 if(!(((typeof data3 == "number") && (!(data3 % 1) && !isNaN(data3))) && (isFinite(data3)))){
-validate59.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate60.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs7){
 if((typeof data3 == "number") && (isFinite(data3))){
 if(data3 < 0 || isNaN(data3)){
-validate59.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate60.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 else {
 if(!(formats42.validate(data3))){
-validate59.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+validate60.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
 return false;
 }
 }
@@ -9575,18 +9785,18 @@ if(data["x-x402-charged"] !== undefined){
 let data4 = data["x-x402-charged"];
 const _errs9 = errors;
 if(!(((typeof data4 == "number") && (!(data4 % 1) && !isNaN(data4))) && (isFinite(data4)))){
-validate59.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate60.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs9){
 if((typeof data4 == "number") && (isFinite(data4))){
 if(data4 < 0 || isNaN(data4)){
-validate59.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate60.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 else {
 if(!(formats42.validate(data4))){
-validate59.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+validate60.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
 return false;
 }
 }
@@ -9602,13 +9812,13 @@ if(data["x-ratelimit-limit"] !== undefined){
 let data5 = data["x-ratelimit-limit"];
 const _errs11 = errors;
 if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
-validate59.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate60.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs11){
 if((typeof data5 == "number") && (isFinite(data5))){
 if(data5 < 1 || isNaN(data5)){
-validate59.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+validate60.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
 }
@@ -9622,7 +9832,7 @@ if(valid0){
 if(data["x-ratelimit-policy"] !== undefined){
 const _errs13 = errors;
 if(typeof data["x-ratelimit-policy"] !== "string"){
-validate59.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate60.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs13 === errors;
@@ -9635,13 +9845,13 @@ if(data["x-ratelimit-remaining"] !== undefined){
 let data7 = data["x-ratelimit-remaining"];
 const _errs15 = errors;
 if(!(((typeof data7 == "number") && (!(data7 % 1) && !isNaN(data7))) && (isFinite(data7)))){
-validate59.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate60.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs15){
 if((typeof data7 == "number") && (isFinite(data7))){
 if(data7 < 0 || isNaN(data7)){
-validate59.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate60.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -9656,13 +9866,13 @@ if(data["x-ratelimit-reset"] !== undefined){
 let data8 = data["x-ratelimit-reset"];
 const _errs17 = errors;
 if(!(((typeof data8 == "number") && (!(data8 % 1) && !isNaN(data8))) && (isFinite(data8)))){
-validate59.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate60.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs17){
 if((typeof data8 == "number") && (isFinite(data8))){
 if(data8 < 0 || isNaN(data8)){
-validate59.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate60.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -9676,7 +9886,7 @@ if(valid0){
 if(data["x-ratelimit-scope"] !== undefined){
 const _errs19 = errors;
 if(typeof data["x-ratelimit-scope"] !== "string"){
-validate59.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate60.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs19 === errors;
@@ -9696,18 +9906,18 @@ var valid0 = true;
 }
 }
 else {
-validate59.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate60.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
-validate59.errors = vErrors;
+validate60.errors = vErrors;
 return errors === 0;
 }
 
-export const getX402Speech402Body0 = validate60;
-const schema61 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["PAYMENT_REQUIRED"]}}}}}]};
+export const getX402Speech402Body0 = validate61;
+const schema62 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["PAYMENT_REQUIRED"]}}}}}]};
 
-function validate60(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate61(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 const _errs0 = errors;
@@ -9715,7 +9925,7 @@ if(errors === _errs0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data.error === undefined) && (missing0 = "error")){
-validate60.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate61.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -9726,7 +9936,7 @@ if(errors === _errs2){
 if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
 let missing1;
 if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate60.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+validate61.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
 }
 else {
@@ -9734,11 +9944,11 @@ if(data0.code !== undefined){
 let data1 = data0.code;
 const _errs4 = errors;
 if(typeof data1 !== "string"){
-validate60.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate61.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate60.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema61.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate61.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema62.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid2 = _errs4 === errors;
@@ -9750,7 +9960,7 @@ if(valid2){
 if(data0.message !== undefined){
 const _errs6 = errors;
 if(typeof data0.message !== "string"){
-validate60.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate61.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid2 = _errs6 === errors;
@@ -9763,7 +9973,7 @@ if(data0.details !== undefined){
 let data3 = data0.details;
 const _errs8 = errors;
 if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate60.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema61.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+validate61.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema62.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
 return false;
 }
 var valid2 = _errs8 === errors;
@@ -9776,7 +9986,7 @@ var valid2 = true;
 }
 }
 else {
-validate60.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate61.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -9784,7 +9994,7 @@ return false;
 }
 }
 else {
-validate60.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate61.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -9801,238 +10011,28 @@ if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
 if(data4.code !== undefined){
 let data5 = data4.code;
 if(typeof data5 !== "string"){
-validate60.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate61.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data5 === "PAYMENT_REQUIRED")){
-validate60.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema61.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate61.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema62.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 }
 }
 else {
-validate60.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate61.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 }
 }
 else {
-validate60.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate61.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 var valid0 = _errs11 === errors;
-}
-validate60.errors = vErrors;
-return errors === 0;
-}
-
-export const getX402Speech409Headers = validate61;
-const schema62 = {"type":"object","coerce":{"x-x402-balance":"number","x-x402-charged":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"x-x402-balance":{"type":"integer","format":"int64","minimum":0},"x-x402-charged":{"type":"integer","format":"int64","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
-
-function validate61(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-if(errors === 0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")){
-validate61.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
-return false;
-}
-else {
-if(typeof data["x-x402-balance"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-x402-balance"])){
-data["x-x402-balance"] = Number(data["x-x402-balance"]);
-}
-if(typeof data["x-x402-charged"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-x402-charged"])){
-data["x-x402-charged"] = Number(data["x-x402-charged"]);
-}
-if(typeof data["x-ratelimit-limit"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-limit"])){
-data["x-ratelimit-limit"] = Number(data["x-ratelimit-limit"]);
-}
-if(typeof data["x-ratelimit-remaining"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-remaining"])){
-data["x-ratelimit-remaining"] = Number(data["x-ratelimit-remaining"]);
-}
-if(typeof data["x-ratelimit-reset"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-reset"])){
-data["x-ratelimit-reset"] = Number(data["x-ratelimit-reset"]);
-}
-if(data["x-trace-id"] !== undefined){
-let data0 = data["x-trace-id"];
-const _errs1 = errors;
-if(errors === _errs1){
-if(errors === _errs1){
-if(typeof data0 === "string"){
-if(!(formats0.test(data0))){
-validate61.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
-return false;
-}
-}
-else {
-validate61.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-}
-}
-var valid0 = _errs1 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-x402-balance"] !== undefined){
-let data1 = data["x-x402-balance"];
-const _errs3 = errors;
-if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
-validate61.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs3){
-if((typeof data1 == "number") && (isFinite(data1))){
-if(data1 < 0 || isNaN(data1)){
-validate61.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-else {
-if(!(formats42.validate(data1))){
-validate61.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
-return false;
-}
-}
-}
-}
-var valid0 = _errs3 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-x402-charged"] !== undefined){
-let data2 = data["x-x402-charged"];
-const _errs5 = errors;
-if(!(((typeof data2 == "number") && (!(data2 % 1) && !isNaN(data2))) && (isFinite(data2)))){
-validate61.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs5){
-if((typeof data2 == "number") && (isFinite(data2))){
-if(data2 < 0 || isNaN(data2)){
-validate61.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-else {
-if(!(formats42.validate(data2))){
-validate61.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
-return false;
-}
-}
-}
-}
-var valid0 = _errs5 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-limit"] !== undefined){
-let data3 = data["x-ratelimit-limit"];
-const _errs7 = errors;
-if(!(((typeof data3 == "number") && (!(data3 % 1) && !isNaN(data3))) && (isFinite(data3)))){
-validate61.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs7){
-if((typeof data3 == "number") && (isFinite(data3))){
-if(data3 < 1 || isNaN(data3)){
-validate61.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
-return false;
-}
-}
-}
-var valid0 = _errs7 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-policy"] !== undefined){
-const _errs9 = errors;
-if(typeof data["x-ratelimit-policy"] !== "string"){
-validate61.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid0 = _errs9 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-remaining"] !== undefined){
-let data5 = data["x-ratelimit-remaining"];
-const _errs11 = errors;
-if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
-validate61.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs11){
-if((typeof data5 == "number") && (isFinite(data5))){
-if(data5 < 0 || isNaN(data5)){
-validate61.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-}
-}
-var valid0 = _errs11 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-reset"] !== undefined){
-let data6 = data["x-ratelimit-reset"];
-const _errs13 = errors;
-if(!(((typeof data6 == "number") && (!(data6 % 1) && !isNaN(data6))) && (isFinite(data6)))){
-validate61.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs13){
-if((typeof data6 == "number") && (isFinite(data6))){
-if(data6 < 0 || isNaN(data6)){
-validate61.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-}
-}
-var valid0 = _errs13 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-scope"] !== undefined){
-const _errs15 = errors;
-if(typeof data["x-ratelimit-scope"] !== "string"){
-validate61.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid0 = _errs15 === errors;
-}
-else {
-var valid0 = true;
-}
-}
-}
-}
-}
-}
-}
-}
-}
-}
-else {
-validate61.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
 }
 validate61.errors = vErrors;
 return errors === 0;
@@ -10521,8 +10521,8 @@ validate64.errors = vErrors;
 return errors === 0;
 }
 
-export const edge405Headers = validate65;
-const schema66 = {"type":"object","required":["x-trace-id","allow"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"allow":{"type":"string"}}};
+export const createDeposit200Headers = validate65;
+const schema66 = {"type":"object","required":["x-trace-id","cache-control","payment-response"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string"},"payment-response":{"type":"string"}}};
 
 function validate65(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -10530,7 +10530,7 @@ let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if(((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data.allow === undefined) && (missing0 = "allow"))){
+if((((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))) || ((data["payment-response"] === undefined) && (missing0 = "payment-response"))){
 validate65.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
@@ -10558,10 +10558,635 @@ else {
 var valid0 = true;
 }
 if(valid0){
+if(data["cache-control"] !== undefined){
+const _errs3 = errors;
+if(typeof data["cache-control"] !== "string"){
+validate65.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["payment-response"] !== undefined){
+const _errs5 = errors;
+if(typeof data["payment-response"] !== "string"){
+validate65.errors = [{instancePath:instancePath+"/payment-response",schemaPath:"#/properties/payment-response/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+else {
+validate65.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+validate65.errors = vErrors;
+return errors === 0;
+}
+
+export const createDeposit200Body0 = validate66;
+const schema67 = {"type":"object","required":["address","balanceMicroUsd","balanceUsd","currency","refundable","creditedMicroUsd","alreadyCredited"],"properties":{"address":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"balanceMicroUsd":{"type":"integer","format":"int64","minimum":0},"balanceUsd":{"type":"string","pattern":"^\\d+\\.\\d{6}$"},"currency":{"type":"string","enum":["USD"]},"refundable":{"type":"boolean","enum":[false]},"creditedMicroUsd":{"allOf":[{"type":"integer","format":"int64","minimum":0}]},"alreadyCredited":{"type":"boolean"}}};
+
+function validate66(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((((((((data.address === undefined) && (missing0 = "address")) || ((data.balanceMicroUsd === undefined) && (missing0 = "balanceMicroUsd"))) || ((data.balanceUsd === undefined) && (missing0 = "balanceUsd"))) || ((data.currency === undefined) && (missing0 = "currency"))) || ((data.refundable === undefined) && (missing0 = "refundable"))) || ((data.creditedMicroUsd === undefined) && (missing0 = "creditedMicroUsd"))) || ((data.alreadyCredited === undefined) && (missing0 = "alreadyCredited"))){
+validate66.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.address !== undefined){
+let data0 = data.address;
+const _errs1 = errors;
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!pattern1.test(data0)){
+validate66.errors = [{instancePath:instancePath+"/address",schemaPath:"#/properties/address/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\""}];
+return false;
+}
+}
+else {
+validate66.errors = [{instancePath:instancePath+"/address",schemaPath:"#/properties/address/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.balanceMicroUsd !== undefined){
+let data1 = data.balanceMicroUsd;
+const _errs3 = errors;
+if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
+validate66.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs3){
+if((typeof data1 == "number") && (isFinite(data1))){
+if(data1 < 0 || isNaN(data1)){
+validate66.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+else {
+if(!(formats42.validate(data1))){
+validate66.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+return false;
+}
+}
+}
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.balanceUsd !== undefined){
+let data2 = data.balanceUsd;
+const _errs5 = errors;
+if(errors === _errs5){
+if(typeof data2 === "string"){
+if(!pattern4.test(data2)){
+validate66.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/pattern",keyword:"pattern",params:{pattern: "^\\d+\\.\\d{6}$"},message:"must match pattern \""+"^\\d+\\.\\d{6}$"+"\""}];
+return false;
+}
+}
+else {
+validate66.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.currency !== undefined){
+let data3 = data.currency;
+const _errs7 = errors;
+if(typeof data3 !== "string"){
+validate66.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data3 === "USD")){
+validate66.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/enum",keyword:"enum",params:{allowedValues: schema67.properties.currency.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.refundable !== undefined){
+let data4 = data.refundable;
+const _errs9 = errors;
+if(typeof data4 !== "boolean"){
+validate66.errors = [{instancePath:instancePath+"/refundable",schemaPath:"#/properties/refundable/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+return false;
+}
+if(!(data4 === false)){
+validate66.errors = [{instancePath:instancePath+"/refundable",schemaPath:"#/properties/refundable/enum",keyword:"enum",params:{allowedValues: schema67.properties.refundable.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.creditedMicroUsd !== undefined){
+let data5 = data.creditedMicroUsd;
+const _errs11 = errors;
+const _errs12 = errors;
+if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
+validate66.errors = [{instancePath:instancePath+"/creditedMicroUsd",schemaPath:"#/properties/creditedMicroUsd/allOf/0/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs12){
+if((typeof data5 == "number") && (isFinite(data5))){
+if(data5 < 0 || isNaN(data5)){
+validate66.errors = [{instancePath:instancePath+"/creditedMicroUsd",schemaPath:"#/properties/creditedMicroUsd/allOf/0/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+else {
+if(!(formats42.validate(data5))){
+validate66.errors = [{instancePath:instancePath+"/creditedMicroUsd",schemaPath:"#/properties/creditedMicroUsd/allOf/0/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+return false;
+}
+}
+}
+}
+var valid0 = _errs11 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.alreadyCredited !== undefined){
+const _errs14 = errors;
+if(typeof data.alreadyCredited !== "boolean"){
+validate66.errors = [{instancePath:instancePath+"/alreadyCredited",schemaPath:"#/properties/alreadyCredited/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+return false;
+}
+var valid0 = _errs14 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate66.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+validate66.errors = vErrors;
+return errors === 0;
+}
+
+export const createDeposit400Body0 = validate67;
+const schema68 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_JSON","INVALID_REQUEST","INVALID_PAYMENT_PAYLOAD"]}}}}}]};
+
+function validate67(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+const _errs0 = errors;
+if(errors === _errs0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.error === undefined) && (missing0 = "error")){
+validate67.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
+let missing1;
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate67.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate67.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate67.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema68.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate67.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate67.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema68.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+else {
+validate67.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate67.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs0 === errors;
+if(valid0){
+const _errs11 = errors;
+if(errors === _errs11){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
+const _errs13 = errors;
+if(errors === _errs13){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate67.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((data5 === "INVALID_JSON") || (data5 === "INVALID_REQUEST")) || (data5 === "INVALID_PAYMENT_PAYLOAD"))){
+validate67.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema68.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+}
+}
+else {
+validate67.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+else {
+validate67.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs11 === errors;
+}
+validate67.errors = vErrors;
+return errors === 0;
+}
+
+export const createDeposit409Body0 = validate68;
+const schema69 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN"]}}}}}]};
+
+function validate68(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+const _errs0 = errors;
+if(errors === _errs0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.error === undefined) && (missing0 = "error")){
+validate68.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
+let missing1;
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate68.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate68.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate68.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema69.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate68.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate68.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema69.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+else {
+validate68.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate68.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs0 === errors;
+if(valid0){
+const _errs11 = errors;
+if(errors === _errs11){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
+const _errs13 = errors;
+if(errors === _errs13){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate68.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((data5 === "PAYMENT_IDENTIFIER_CONFLICT") || (data5 === "PAYMENT_REPLAY_PENDING")) || (data5 === "PAYMENT_OUTCOME_UNKNOWN"))){
+validate68.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema69.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+}
+}
+else {
+validate68.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+else {
+validate68.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs11 === errors;
+}
+validate68.errors = vErrors;
+return errors === 0;
+}
+
+export const getPrepaidAccount200Body0 = validate69;
+const schema70 = {"type":"object","required":["address","balanceMicroUsd","balanceUsd","currency","refundable"],"properties":{"address":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"balanceMicroUsd":{"type":"integer","format":"int64","minimum":0},"balanceUsd":{"type":"string","pattern":"^\\d+\\.\\d{6}$"},"currency":{"type":"string","enum":["USD"]},"refundable":{"type":"boolean","enum":[false]}}};
+
+function validate69(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((((((data.address === undefined) && (missing0 = "address")) || ((data.balanceMicroUsd === undefined) && (missing0 = "balanceMicroUsd"))) || ((data.balanceUsd === undefined) && (missing0 = "balanceUsd"))) || ((data.currency === undefined) && (missing0 = "currency"))) || ((data.refundable === undefined) && (missing0 = "refundable"))){
+validate69.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.address !== undefined){
+let data0 = data.address;
+const _errs1 = errors;
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!pattern1.test(data0)){
+validate69.errors = [{instancePath:instancePath+"/address",schemaPath:"#/properties/address/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\""}];
+return false;
+}
+}
+else {
+validate69.errors = [{instancePath:instancePath+"/address",schemaPath:"#/properties/address/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.balanceMicroUsd !== undefined){
+let data1 = data.balanceMicroUsd;
+const _errs3 = errors;
+if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
+validate69.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs3){
+if((typeof data1 == "number") && (isFinite(data1))){
+if(data1 < 0 || isNaN(data1)){
+validate69.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+else {
+if(!(formats42.validate(data1))){
+validate69.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+return false;
+}
+}
+}
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.balanceUsd !== undefined){
+let data2 = data.balanceUsd;
+const _errs5 = errors;
+if(errors === _errs5){
+if(typeof data2 === "string"){
+if(!pattern4.test(data2)){
+validate69.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/pattern",keyword:"pattern",params:{pattern: "^\\d+\\.\\d{6}$"},message:"must match pattern \""+"^\\d+\\.\\d{6}$"+"\""}];
+return false;
+}
+}
+else {
+validate69.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.currency !== undefined){
+let data3 = data.currency;
+const _errs7 = errors;
+if(typeof data3 !== "string"){
+validate69.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data3 === "USD")){
+validate69.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/enum",keyword:"enum",params:{allowedValues: schema70.properties.currency.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.refundable !== undefined){
+let data4 = data.refundable;
+const _errs9 = errors;
+if(typeof data4 !== "boolean"){
+validate69.errors = [{instancePath:instancePath+"/refundable",schemaPath:"#/properties/refundable/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+return false;
+}
+if(!(data4 === false)){
+validate69.errors = [{instancePath:instancePath+"/refundable",schemaPath:"#/properties/refundable/enum",keyword:"enum",params:{allowedValues: schema70.properties.refundable.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+}
+else {
+validate69.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+validate69.errors = vErrors;
+return errors === 0;
+}
+
+export const edge405Headers = validate70;
+const schema71 = {"type":"object","required":["x-trace-id","allow"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"allow":{"type":"string"}}};
+
+function validate70(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if(((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data.allow === undefined) && (missing0 = "allow"))){
+validate70.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data["x-trace-id"] !== undefined){
+let data0 = data["x-trace-id"];
+const _errs1 = errors;
+if(errors === _errs1){
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!(formats0.test(data0))){
+validate70.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+return false;
+}
+}
+else {
+validate70.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
 if(data.allow !== undefined){
 const _errs3 = errors;
 if(typeof data.allow !== "string"){
-validate65.errors = [{instancePath:instancePath+"/allow",schemaPath:"#/properties/allow/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate70.errors = [{instancePath:instancePath+"/allow",schemaPath:"#/properties/allow/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs3 === errors;
@@ -10573,11 +11198,11 @@ var valid0 = true;
 }
 }
 else {
-validate65.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate70.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
-validate65.errors = vErrors;
+validate70.errors = vErrors;
 return errors === 0;
 }
 
@@ -10747,25 +11372,25 @@ export const createQuote500Headers = getHealth200Headers;
 export const createQuote500Body0 = getHealth500Body0;
 export const createQuote503Headers = getHealth200Headers;
 export const createQuote503Body0 = getServiceMetadata503Body0;
-export const getX402Speech400Headers = createFeedbackChallenge200Headers;
 export const getX402Speech401Headers = createFeedbackChallenge200Headers;
 export const getX402Speech401Body0 = getJobAudio401Body0;
+export const getX402Speech409Headers = getX402Speech400Headers;
 export const getX402Speech413Headers = getHealth200Headers;
 export const getX402Speech413Body0 = getSpeech413Body0;
 export const getX402Speech429Headers = getHealth429Headers;
 export const getX402Speech429Body0 = getHealth429Body0;
 export const getX402Speech500Headers = getHealth200Headers;
 export const getX402Speech500Body0 = getHealth500Body0;
-export const getX402Speech502Headers = getX402Speech409Headers;
+export const getX402Speech502Headers = getX402Speech400Headers;
 export const getX402Speech502Body0 = getSpeech502Body0;
 export const createX402Speech200Headers = getX402Speech200Headers;
-export const createX402Speech400Headers = createFeedbackChallenge200Headers;
+export const createX402Speech400Headers = getX402Speech400Headers;
 export const createX402Speech400Body0 = getX402Speech400Body0;
 export const createX402Speech401Headers = createFeedbackChallenge200Headers;
 export const createX402Speech401Body0 = getJobAudio401Body0;
 export const createX402Speech402Headers = getX402Speech402Headers;
 export const createX402Speech402Body0 = getX402Speech402Body0;
-export const createX402Speech409Headers = getX402Speech409Headers;
+export const createX402Speech409Headers = getX402Speech400Headers;
 export const createX402Speech409Body0 = getX402Speech409Body0;
 export const createX402Speech413Headers = getHealth200Headers;
 export const createX402Speech413Body0 = getSpeech413Body0;
@@ -10775,10 +11400,39 @@ export const createX402Speech429Headers = getHealth429Headers;
 export const createX402Speech429Body0 = getHealth429Body0;
 export const createX402Speech500Headers = getHealth200Headers;
 export const createX402Speech500Body0 = getHealth500Body0;
-export const createX402Speech502Headers = getX402Speech409Headers;
+export const createX402Speech502Headers = getX402Speech400Headers;
 export const createX402Speech502Body0 = getSpeech502Body0;
 export const createX402Speech503Headers = getX402Speech503Headers;
 export const createX402Speech503Body0 = getX402Speech503Body0;
+export const createDeposit400Headers = getHealth200Headers;
+export const createDeposit402Headers = getX402Speech402Headers;
+export const createDeposit402Body0 = getX402Speech402Body0;
+export const createDeposit409Headers = getHealth200Headers;
+export const createDeposit413Headers = getHealth200Headers;
+export const createDeposit413Body0 = createFeedbackChallenge413Body0;
+export const createDeposit415Headers = getHealth200Headers;
+export const createDeposit415Body0 = createFeedbackChallenge415Body0;
+export const createDeposit429Headers = getHealth429Headers;
+export const createDeposit429Body0 = getHealth429Body0;
+export const createDeposit500Headers = getHealth200Headers;
+export const createDeposit500Body0 = getHealth500Body0;
+export const createDeposit502Headers = getHealth200Headers;
+export const createDeposit502Body0 = startTopUp502Body0;
+export const createDeposit503Headers = getHealth200Headers;
+export const createDeposit503Body0 = getServiceMetadata503Body0;
+export const getPrepaidAccount200Headers = getServiceMetadata200Headers;
+export const getPrepaidAccount400Headers = createFeedbackChallenge200Headers;
+export const getPrepaidAccount400Body0 = getJobAudio400Body0;
+export const getPrepaidAccount401Headers = createFeedbackChallenge200Headers;
+export const getPrepaidAccount401Body0 = getJobAudio401Body0;
+export const getPrepaidAccount404Headers = createFeedbackChallenge200Headers;
+export const getPrepaidAccount404Body0 = getJob404Body0;
+export const getPrepaidAccount429Headers = getHealth429Headers;
+export const getPrepaidAccount429Body0 = getHealth429Body0;
+export const getPrepaidAccount500Headers = getHealth200Headers;
+export const getPrepaidAccount500Body0 = getHealth500Body0;
+export const getPrepaidAccount503Headers = getHealth200Headers;
+export const getPrepaidAccount503Body0 = getServiceMetadata503Body0;
 export const edge400Headers = getHealth200Headers;
 export const edge400Body0 = getJobAudio400Body0;
 export const edge404Headers = getHealth200Headers;
@@ -10966,6 +11620,27 @@ export const responseValidators = {
     500: { headers: createX402Speech500Headers, body: { 'application/json': createX402Speech500Body0 } },
     502: { headers: createX402Speech502Headers, body: { 'application/json': createX402Speech502Body0 } },
     503: { headers: createX402Speech503Headers, body: { 'application/json': createX402Speech503Body0 } },
+  },
+  createDeposit: {
+    200: { headers: createDeposit200Headers, body: { 'application/json': createDeposit200Body0 } },
+    400: { headers: createDeposit400Headers, body: { 'application/json': createDeposit400Body0 } },
+    402: { headers: createDeposit402Headers, body: { 'application/json': createDeposit402Body0 } },
+    409: { headers: createDeposit409Headers, body: { 'application/json': createDeposit409Body0 } },
+    413: { headers: createDeposit413Headers, body: { 'application/json': createDeposit413Body0 } },
+    415: { headers: createDeposit415Headers, body: { 'application/json': createDeposit415Body0 } },
+    429: { headers: createDeposit429Headers, body: { 'application/json': createDeposit429Body0 } },
+    500: { headers: createDeposit500Headers, body: { 'application/json': createDeposit500Body0 } },
+    502: { headers: createDeposit502Headers, body: { 'application/json': createDeposit502Body0 } },
+    503: { headers: createDeposit503Headers, body: { 'application/json': createDeposit503Body0 } },
+  },
+  getPrepaidAccount: {
+    200: { headers: getPrepaidAccount200Headers, body: { 'application/json': getPrepaidAccount200Body0 } },
+    400: { headers: getPrepaidAccount400Headers, body: { 'application/json': getPrepaidAccount400Body0 } },
+    401: { headers: getPrepaidAccount401Headers, body: { 'application/json': getPrepaidAccount401Body0 } },
+    404: { headers: getPrepaidAccount404Headers, body: { 'application/json': getPrepaidAccount404Body0 } },
+    429: { headers: getPrepaidAccount429Headers, body: { 'application/json': getPrepaidAccount429Body0 } },
+    500: { headers: getPrepaidAccount500Headers, body: { 'application/json': getPrepaidAccount500Body0 } },
+    503: { headers: getPrepaidAccount503Headers, body: { 'application/json': getPrepaidAccount503Body0 } },
   },
 };
 export const edgeResponseValidators = {

@@ -4433,6 +4433,240 @@ return json + JSON_STR_END_OBJECT
     
 })(null);
 
+const body15 = ((validator) => {
+validator
+serializer
+const {
+  asString,
+  asNumber,
+  asBoolean,
+  asDateTime,
+  asDate,
+  asTime,
+  asUnsafeString,
+  asPlainStringArray
+} = serializer
+const asInteger = serializer.asInteger.bind(serializer)
+    const JSON_STR_BEGIN_OBJECT = '{'
+    const JSON_STR_END_OBJECT = '}'
+    const JSON_STR_BEGIN_ARRAY = '['
+    const JSON_STR_END_ARRAY = ']'
+    const JSON_STR_COMMA = ','
+    const JSON_STR_COLONS = ':'
+    const JSON_STR_QUOTE = '"'
+    const JSON_STR_EMPTY_OBJECT = JSON_STR_BEGIN_OBJECT + JSON_STR_END_OBJECT
+    const JSON_STR_EMPTY_ARRAY = JSON_STR_BEGIN_ARRAY + JSON_STR_END_ARRAY
+    const JSON_STR_EMPTY_STRING = JSON_STR_QUOTE + JSON_STR_QUOTE
+    const JSON_STR_NULL = 'null'
+      // "#"
+      function anonymous0 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_address_1 = obj["address"]
+      if (value_address_1 !== undefined) {
+        json += "{\"address\":"
+        if (typeof value_address_1 !== 'string') {
+          if (value_address_1 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_address_1 instanceof Date) {
+            json += JSON_STR_QUOTE + value_address_1.toISOString() + JSON_STR_QUOTE
+          } else if (value_address_1 instanceof RegExp) {
+            json += asString(value_address_1.source)
+          } else {
+            json += asString(value_address_1.toString())
+          }
+        } else {
+          json += asString(value_address_1)
+        }
+      } else {
+        throw new Error('"address" is required!')
+      }
+      const value_balanceMicroUsd_2 = obj["balanceMicroUsd"]
+      if (value_balanceMicroUsd_2 !== undefined) {
+        json += ",\"balanceMicroUsd\":"
+        json += asInteger(value_balanceMicroUsd_2)
+      } else {
+        throw new Error('"balanceMicroUsd" is required!')
+      }
+      const value_balanceUsd_3 = obj["balanceUsd"]
+      if (value_balanceUsd_3 !== undefined) {
+        json += ",\"balanceUsd\":"
+        if (typeof value_balanceUsd_3 !== 'string') {
+          if (value_balanceUsd_3 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_balanceUsd_3 instanceof Date) {
+            json += JSON_STR_QUOTE + value_balanceUsd_3.toISOString() + JSON_STR_QUOTE
+          } else if (value_balanceUsd_3 instanceof RegExp) {
+            json += asString(value_balanceUsd_3.source)
+          } else {
+            json += asString(value_balanceUsd_3.toString())
+          }
+        } else {
+          json += asString(value_balanceUsd_3)
+        }
+      } else {
+        throw new Error('"balanceUsd" is required!')
+      }
+      const value_currency_4 = obj["currency"]
+      if (value_currency_4 !== undefined) {
+        json += ",\"currency\":"
+        if (typeof value_currency_4 !== 'string') {
+          if (value_currency_4 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_currency_4 instanceof Date) {
+            json += JSON_STR_QUOTE + value_currency_4.toISOString() + JSON_STR_QUOTE
+          } else if (value_currency_4 instanceof RegExp) {
+            json += asString(value_currency_4.source)
+          } else {
+            json += asString(value_currency_4.toString())
+          }
+        } else {
+          json += asString(value_currency_4)
+        }
+      } else {
+        throw new Error('"currency" is required!')
+      }
+      const value_refundable_5 = obj["refundable"]
+      if (value_refundable_5 !== undefined) {
+        json += ",\"refundable\":"
+        json += asBoolean(value_refundable_5)
+      } else {
+        throw new Error('"refundable" is required!')
+      }
+      const value_creditedMicroUsd_6 = obj["creditedMicroUsd"]
+      if (value_creditedMicroUsd_6 !== undefined) {
+        json += ",\"creditedMicroUsd\":"
+        json += asInteger(value_creditedMicroUsd_6)
+      } else {
+        throw new Error('"creditedMicroUsd" is required!')
+      }
+      const value_alreadyCredited_7 = obj["alreadyCredited"]
+      if (value_alreadyCredited_7 !== undefined) {
+        json += ",\"alreadyCredited\":"
+        json += asBoolean(value_alreadyCredited_7)
+      } else {
+        throw new Error('"alreadyCredited" is required!')
+      }
+return json + JSON_STR_END_OBJECT
+      }
+    const main = anonymous0
+    return main
+    
+})(null);
+
+const body16 = ((validator) => {
+validator
+serializer
+const {
+  asString,
+  asNumber,
+  asBoolean,
+  asDateTime,
+  asDate,
+  asTime,
+  asUnsafeString,
+  asPlainStringArray
+} = serializer
+const asInteger = serializer.asInteger.bind(serializer)
+    const JSON_STR_BEGIN_OBJECT = '{'
+    const JSON_STR_END_OBJECT = '}'
+    const JSON_STR_BEGIN_ARRAY = '['
+    const JSON_STR_END_ARRAY = ']'
+    const JSON_STR_COMMA = ','
+    const JSON_STR_COLONS = ':'
+    const JSON_STR_QUOTE = '"'
+    const JSON_STR_EMPTY_OBJECT = JSON_STR_BEGIN_OBJECT + JSON_STR_END_OBJECT
+    const JSON_STR_EMPTY_ARRAY = JSON_STR_BEGIN_ARRAY + JSON_STR_END_ARRAY
+    const JSON_STR_EMPTY_STRING = JSON_STR_QUOTE + JSON_STR_QUOTE
+    const JSON_STR_NULL = 'null'
+      // "#"
+      function anonymous0 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_address_1 = obj["address"]
+      if (value_address_1 !== undefined) {
+        json += "{\"address\":"
+        if (typeof value_address_1 !== 'string') {
+          if (value_address_1 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_address_1 instanceof Date) {
+            json += JSON_STR_QUOTE + value_address_1.toISOString() + JSON_STR_QUOTE
+          } else if (value_address_1 instanceof RegExp) {
+            json += asString(value_address_1.source)
+          } else {
+            json += asString(value_address_1.toString())
+          }
+        } else {
+          json += asString(value_address_1)
+        }
+      } else {
+        throw new Error('"address" is required!')
+      }
+      const value_balanceMicroUsd_2 = obj["balanceMicroUsd"]
+      if (value_balanceMicroUsd_2 !== undefined) {
+        json += ",\"balanceMicroUsd\":"
+        json += asInteger(value_balanceMicroUsd_2)
+      } else {
+        throw new Error('"balanceMicroUsd" is required!')
+      }
+      const value_balanceUsd_3 = obj["balanceUsd"]
+      if (value_balanceUsd_3 !== undefined) {
+        json += ",\"balanceUsd\":"
+        if (typeof value_balanceUsd_3 !== 'string') {
+          if (value_balanceUsd_3 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_balanceUsd_3 instanceof Date) {
+            json += JSON_STR_QUOTE + value_balanceUsd_3.toISOString() + JSON_STR_QUOTE
+          } else if (value_balanceUsd_3 instanceof RegExp) {
+            json += asString(value_balanceUsd_3.source)
+          } else {
+            json += asString(value_balanceUsd_3.toString())
+          }
+        } else {
+          json += asString(value_balanceUsd_3)
+        }
+      } else {
+        throw new Error('"balanceUsd" is required!')
+      }
+      const value_currency_4 = obj["currency"]
+      if (value_currency_4 !== undefined) {
+        json += ",\"currency\":"
+        if (typeof value_currency_4 !== 'string') {
+          if (value_currency_4 === null) {
+            json += JSON_STR_EMPTY_STRING
+          } else if (value_currency_4 instanceof Date) {
+            json += JSON_STR_QUOTE + value_currency_4.toISOString() + JSON_STR_QUOTE
+          } else if (value_currency_4 instanceof RegExp) {
+            json += asString(value_currency_4.source)
+          } else {
+            json += asString(value_currency_4.toString())
+          }
+        } else {
+          json += asString(value_currency_4)
+        }
+      } else {
+        throw new Error('"currency" is required!')
+      }
+      const value_refundable_5 = obj["refundable"]
+      if (value_refundable_5 !== undefined) {
+        json += ",\"refundable\":"
+        json += asBoolean(value_refundable_5)
+      } else {
+        throw new Error('"refundable" is required!')
+      }
+return json + JSON_STR_END_OBJECT
+      }
+    const main = anonymous0
+    return main
+    
+})(null);
+
 export const getHealth200 = body1;
 export const getHealth429 = body2;
 export const getHealth500 = body2;
@@ -4547,3 +4781,20 @@ export const createX402Speech429 = body2;
 export const createX402Speech500 = body2;
 export const createX402Speech502 = body2;
 export const createX402Speech503 = body2;
+export const createDeposit200 = body15;
+export const createDeposit400 = body2;
+export const createDeposit402 = body2;
+export const createDeposit409 = body2;
+export const createDeposit413 = body2;
+export const createDeposit415 = body2;
+export const createDeposit429 = body2;
+export const createDeposit500 = body2;
+export const createDeposit502 = body2;
+export const createDeposit503 = body2;
+export const getPrepaidAccount200 = body16;
+export const getPrepaidAccount400 = body2;
+export const getPrepaidAccount401 = body2;
+export const getPrepaidAccount404 = body2;
+export const getPrepaidAccount429 = body2;
+export const getPrepaidAccount500 = body2;
+export const getPrepaidAccount503 = body2;

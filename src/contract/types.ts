@@ -333,6 +333,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/x402/deposit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Credit a prepaid balance by one USDC payment
+         * @description Without payment the answer is a 402 with the challenge for the amount. The paid request repeats the body and carries `payment-signature`, signed by an externally owned account: the payer, whose balance is credited once the exact transfer has 2 confirmations. The balance can be spent by signatures only, and is not refundable. An exact repetition is never credited twice.
+         */
+        post: operations["createDeposit"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/x402/accounts/{address}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Balance of a prepaid account
+         * @description Signed as a prepaid request with the hash of an empty query; the nonce is not spent. Only the account itself can read its balance.
+         */
+        get: operations["getPrepaidAccount"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -715,6 +755,32 @@ export interface components {
         };
         /** @example 0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913 */
         EvmAddress: string;
+        /** @description The prepaid balance of a wallet. It can be spent, and not be withdrawn. */
+        X402PrepaidAccount: {
+            address: components["schemas"]["EvmAddress"];
+            balanceMicroUsd: components["schemas"]["MicroUsd"];
+            balanceUsd: components["schemas"]["Usd"];
+            /** @enum {string} */
+            currency: "USD";
+            /** @enum {boolean} */
+            refundable: false;
+        };
+        X402DepositRequest: {
+            /** @description One micro-USD is one atomic unit of USDC. */
+            amountMicroUsd: number;
+        };
+        X402DepositResponse: {
+            address: components["schemas"]["EvmAddress"];
+            balanceMicroUsd: components["schemas"]["MicroUsd"];
+            balanceUsd: components["schemas"]["Usd"];
+            /** @enum {string} */
+            currency: "USD";
+            /** @enum {boolean} */
+            refundable: false;
+            /** @description What this request credited; 0 when the payment was credited before. */
+            creditedMicroUsd: components["schemas"]["MicroUsd"];
+            alreadyCredited: boolean;
+        };
         /** @enum {string} */
         RotationStatus: "current" | "next" | "retiring";
         SignedServiceMetadata: {
@@ -1026,6 +1092,18 @@ export interface components {
                 code?: "PAYMENT_REQUIRED";
             };
         };
+        InvalidDepositError: components["schemas"]["StructuredError"] & {
+            error?: {
+                /** @enum {string} */
+                code?: "INVALID_JSON" | "INVALID_REQUEST" | "INVALID_PAYMENT_PAYLOAD";
+            };
+        };
+        DepositConflictError: components["schemas"]["StructuredError"] & {
+            error?: {
+                /** @enum {string} */
+                code?: "PAYMENT_IDENTIFIER_CONFLICT" | "PAYMENT_REPLAY_PENDING" | "PAYMENT_OUTCOME_UNKNOWN";
+            };
+        };
         X402ConflictError: components["schemas"]["StructuredError"] & {
             error?: {
                 /** @enum {string} */
@@ -1122,6 +1200,8 @@ export interface components {
         InvalidX402Request: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
+                "x-x402-balance": components["headers"]["PrepaidBalance"];
+                "x-x402-charged": components["headers"]["PrepaidCharged"];
                 "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
                 "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
                 "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
@@ -1165,6 +1245,56 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["PaymentRequiredError"];
+            };
+        };
+        /** @description The amount is out of bounds, or payment-signature is no payment by an externally owned account; `details` names the field and the rule. Nothing was verified or settled. */
+        InvalidDeposit: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["InvalidDepositError"];
+            };
+        };
+        /** @description PAYMENT_IDENTIFIER_CONFLICT: the identifier, or the authorization, belongs to another request. PAYMENT_REPLAY_PENDING: the first request is still running, or the transfer, named in the details, is not confirmed yet; it is credited without the client. PAYMENT_OUTCOME_UNKNOWN: whether the payment was settled is not known yet. Repeat the identical request later; make no new payment without the user's approval. */
+        DepositConflict: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["DepositConflictError"];
+            };
+        };
+        /** @description A prepaid header is missing or malformed, or the expiry is past or too far ahead. */
+        InvalidPrepaidCredential: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["InvalidRequestError"];
+            };
+        };
+        /** @description The address has never deposited. */
+        PrepaidAccountNotFound: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["NotFoundError"];
             };
         };
         /** @description PAYMENT_IDENTIFIER_CONFLICT: the identifier, or the authorization, belongs to another request. PAYMENT_REPLAY_PENDING: the first request with this payment is still running; repeat it later. PAYMENT_OUTCOME_UNKNOWN: whether the payment was settled is not known yet; repeating the identical request gets the audio once the chain has told. Make no new payment without the user's approval. PREPAID_NONCE_REPLAYED: the prepaid nonce was spent before. */
@@ -1445,13 +1575,13 @@ export interface components {
         PaymentSignature: string;
         /** @description EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
         PrepaidAccount: string;
-        /** @description Unique for each request, 1 to 128 visible ASCII characters. */
+        /** @description Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit, for ever. */
         PrepaidNonce: string;
         /** @description Unix seconds at which the signature expires, at most 120 from now. */
         PrepaidExpiry: string;
         /** @description The most that may be spent, in micro-USD. */
         PrepaidMaxAmount: string;
-        /** @description EIP-712 signature of the PrepaidRequest by the account. */
+        /** @description EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s and v 27 or 28. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
         PrepaidSignature: string;
     };
     requestBodies: never;
@@ -1534,6 +1664,9 @@ export type QuotedTtsRequest = components['schemas']['QuotedTtsRequest'];
 export type QuoteRequest = components['schemas']['QuoteRequest'];
 export type Quote = components['schemas']['Quote'];
 export type EvmAddress = components['schemas']['EvmAddress'];
+export type X402PrepaidAccount = components['schemas']['X402PrepaidAccount'];
+export type X402DepositRequest = components['schemas']['X402DepositRequest'];
+export type X402DepositResponse = components['schemas']['X402DepositResponse'];
 export type RotationStatus = components['schemas']['RotationStatus'];
 export type SignedServiceMetadata = components['schemas']['SignedServiceMetadata'];
 export type ServiceMetadata = components['schemas']['ServiceMetadata'];
@@ -1563,6 +1696,8 @@ export type ConfigError = components['schemas']['ConfigError'];
 export type InvalidQuoteRequestError = components['schemas']['InvalidQuoteRequestError'];
 export type InvalidX402RequestError = components['schemas']['InvalidX402RequestError'];
 export type PaymentRequiredError = components['schemas']['PaymentRequiredError'];
+export type InvalidDepositError = components['schemas']['InvalidDepositError'];
+export type DepositConflictError = components['schemas']['DepositConflictError'];
 export type X402ConflictError = components['schemas']['X402ConflictError'];
 export type X402UnavailableError = components['schemas']['X402UnavailableError'];
 export type ResponseSpeech = components['responses']['Speech'];
@@ -1572,6 +1707,10 @@ export type ResponseX402Speech = components['responses']['X402Speech'];
 export type ResponseInvalidX402Request = components['responses']['InvalidX402Request'];
 export type ResponsePrepaidUnauthorized = components['responses']['PrepaidUnauthorized'];
 export type ResponseX402PaymentRequired = components['responses']['X402PaymentRequired'];
+export type ResponseInvalidDeposit = components['responses']['InvalidDeposit'];
+export type ResponseDepositConflict = components['responses']['DepositConflict'];
+export type ResponseInvalidPrepaidCredential = components['responses']['InvalidPrepaidCredential'];
+export type ResponsePrepaidAccountNotFound = components['responses']['PrepaidAccountNotFound'];
 export type ResponseX402Conflict = components['responses']['X402Conflict'];
 export type ResponseX402Failed = components['responses']['X402Failed'];
 export type ResponseX402Unavailable = components['responses']['X402Unavailable'];
@@ -2527,13 +2666,13 @@ export interface operations {
                 "payment-signature"?: components["parameters"]["PaymentSignature"];
                 /** @description EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
                 "x-x402-account"?: components["parameters"]["PrepaidAccount"];
-                /** @description Unique for each request, 1 to 128 visible ASCII characters. */
+                /** @description Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit, for ever. */
                 "x-x402-nonce"?: components["parameters"]["PrepaidNonce"];
                 /** @description Unix seconds at which the signature expires, at most 120 from now. */
                 "x-x402-expiry"?: components["parameters"]["PrepaidExpiry"];
                 /** @description The most that may be spent, in micro-USD. */
                 "x-x402-max-amount"?: components["parameters"]["PrepaidMaxAmount"];
-                /** @description EIP-712 signature of the PrepaidRequest by the account. */
+                /** @description EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s and v 27 or 28. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
                 "x-x402-signature"?: components["parameters"]["PrepaidSignature"];
             };
             path?: never;
@@ -2561,13 +2700,13 @@ export interface operations {
                 "payment-signature"?: components["parameters"]["PaymentSignature"];
                 /** @description EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
                 "x-x402-account"?: components["parameters"]["PrepaidAccount"];
-                /** @description Unique for each request, 1 to 128 visible ASCII characters. */
+                /** @description Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit, for ever. */
                 "x-x402-nonce"?: components["parameters"]["PrepaidNonce"];
                 /** @description Unix seconds at which the signature expires, at most 120 from now. */
                 "x-x402-expiry"?: components["parameters"]["PrepaidExpiry"];
                 /** @description The most that may be spent, in micro-USD. */
                 "x-x402-max-amount"?: components["parameters"]["PrepaidMaxAmount"];
-                /** @description EIP-712 signature of the PrepaidRequest by the account. */
+                /** @description EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s and v 27 or 28. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
                 "x-x402-signature"?: components["parameters"]["PrepaidSignature"];
             };
             path?: never;
@@ -2596,6 +2735,112 @@ export interface operations {
             500: components["responses"]["InternalError"];
             502: components["responses"]["X402Failed"];
             503: components["responses"]["X402Unavailable"];
+        };
+    };
+    createDeposit: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. `accepted` is the chosen entry of the challenge's `accepts`, unmodified; `extensions` holds the required Payment Identifier, 16 to 128 characters of `A-Z a-z 0-9 _ -`. Can't be combined with the x-x402 headers. */
+                "payment-signature"?: components["parameters"]["PaymentSignature"];
+                /** @description EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
+                "x-x402-account"?: components["parameters"]["PrepaidAccount"];
+                /** @description Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit, for ever. */
+                "x-x402-nonce"?: components["parameters"]["PrepaidNonce"];
+                /** @description Unix seconds at which the signature expires, at most 120 from now. */
+                "x-x402-expiry"?: components["parameters"]["PrepaidExpiry"];
+                /** @description The most that may be spent, in micro-USD. */
+                "x-x402-max-amount"?: components["parameters"]["PrepaidMaxAmount"];
+                /** @description EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s and v 27 or 28. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
+                "x-x402-signature"?: components["parameters"]["PrepaidSignature"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "amountMicroUsd": 1000000
+                 *     }
+                 */
+                "application/json": components["schemas"]["X402DepositRequest"];
+            };
+        };
+        responses: {
+            /** @description The deposit is credited, by this request or by an earlier one. */
+            200: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "cache-control": components["headers"]["CacheControl"];
+                    /** @description Base64 of the x402 settlement receipt. */
+                    "PAYMENT-RESPONSE": string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["X402DepositResponse"];
+                };
+            };
+            400: components["responses"]["InvalidDeposit"];
+            402: components["responses"]["X402PaymentRequired"];
+            409: components["responses"]["DepositConflict"];
+            413: components["responses"]["RequestTooLarge"];
+            415: components["responses"]["UnsupportedContentType"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["InternalError"];
+            /** @description The payment service or the chain can't be reached, or answers nonsense. Nothing was settled. */
+            502: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PaymentError"];
+                };
+            };
+            503: components["responses"]["NotConfigured"];
+        };
+    };
+    getPrepaidAccount: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
+                "x-x402-account"?: components["parameters"]["PrepaidAccount"];
+                /** @description Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit, for ever. */
+                "x-x402-nonce"?: components["parameters"]["PrepaidNonce"];
+                /** @description Unix seconds at which the signature expires, at most 120 from now. */
+                "x-x402-expiry"?: components["parameters"]["PrepaidExpiry"];
+                /** @description The most that may be spent, in micro-USD. */
+                "x-x402-max-amount"?: components["parameters"]["PrepaidMaxAmount"];
+                /** @description EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s and v 27 or 28. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
+                "x-x402-signature"?: components["parameters"]["PrepaidSignature"];
+            };
+            path: {
+                /** @description The account's EVM address. */
+                address: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The balance. */
+            200: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "cache-control": components["headers"]["CacheControl"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["X402PrepaidAccount"];
+                };
+            };
+            400: components["responses"]["InvalidPrepaidCredential"];
+            401: components["responses"]["PrepaidUnauthorized"];
+            404: components["responses"]["PrepaidAccountNotFound"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["NotConfigured"];
         };
     };
 }

@@ -31,3 +31,7 @@ export declare const getX402SpeechQuery: Validator;
 export declare const getX402SpeechHeaders: Validator;
 export declare const createX402SpeechHeaders: Validator;
 export declare const createX402SpeechJsonBody: Validator;
+export declare const createDepositHeaders: Validator;
+export declare const createDepositJsonBody: Validator;
+export declare const getPrepaidAccountParams: Validator;
+export declare const getPrepaidAccountHeaders: Validator;

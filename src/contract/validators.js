@@ -1894,10 +1894,11 @@ return errors === 0;
 }
 
 export const getX402SpeechHeaders = validate28;
-const schema29 = {"type":"object","required":[],"properties":{"payment-signature":{"type":"string"},"x-x402-account":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"x-x402-nonce":{"type":"string","minLength":1,"maxLength":128},"x-x402-expiry":{"type":"string","pattern":"^[0-9]{1,15}$"},"x-x402-max-amount":{"type":"string","pattern":"^[0-9]{1,78}$"},"x-x402-signature":{"type":"string","pattern":"^0x[a-fA-F0-9]{130}$"}}};
-const pattern5 = new RegExp("^[0-9]{1,15}$", "u");
-const pattern6 = new RegExp("^[0-9]{1,78}$", "u");
-const pattern7 = new RegExp("^0x[a-fA-F0-9]{130}$", "u");
+const schema29 = {"type":"object","required":[],"properties":{"payment-signature":{"type":"string"},"x-x402-account":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"x-x402-nonce":{"type":"string","pattern":"^[!-~]{1,128}$"},"x-x402-expiry":{"type":"string","pattern":"^[0-9]{1,15}$"},"x-x402-max-amount":{"type":"string","pattern":"^[0-9]{1,78}$"},"x-x402-signature":{"type":"string","pattern":"^0x(?:[a-fA-F0-9]{2}){1,8192}$"}}};
+const pattern5 = new RegExp("^[!-~]{1,128}$", "u");
+const pattern6 = new RegExp("^[0-9]{1,15}$", "u");
+const pattern7 = new RegExp("^[0-9]{1,78}$", "u");
+const pattern8 = new RegExp("^0x(?:[a-fA-F0-9]{2}){1,8192}$", "u");
 
 function validate28(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -1943,15 +1944,9 @@ let data2 = data["x-x402-nonce"];
 const _errs5 = errors;
 if(errors === _errs5){
 if(typeof data2 === "string"){
-if(func2(data2) > 128){
-validate28.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/maxLength",keyword:"maxLength",params:{limit: 128},message:"must NOT have more than 128 characters",schema:128,parentSchema:schema29.properties["x-x402-nonce"],data:data2}];
+if(!pattern5.test(data2)){
+validate28.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/pattern",keyword:"pattern",params:{pattern: "^[!-~]{1,128}$"},message:"must match pattern \""+"^[!-~]{1,128}$"+"\"",schema:"^[!-~]{1,128}$",parentSchema:schema29.properties["x-x402-nonce"],data:data2}];
 return false;
-}
-else {
-if(func2(data2) < 1){
-validate28.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema29.properties["x-x402-nonce"],data:data2}];
-return false;
-}
 }
 }
 else {
@@ -1970,7 +1965,7 @@ let data3 = data["x-x402-expiry"];
 const _errs7 = errors;
 if(errors === _errs7){
 if(typeof data3 === "string"){
-if(!pattern5.test(data3)){
+if(!pattern6.test(data3)){
 validate28.errors = [{instancePath:instancePath+"/x-x402-expiry",schemaPath:"#/properties/x-x402-expiry/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,15}$"},message:"must match pattern \""+"^[0-9]{1,15}$"+"\"",schema:"^[0-9]{1,15}$",parentSchema:schema29.properties["x-x402-expiry"],data:data3}];
 return false;
 }
@@ -1991,7 +1986,7 @@ let data4 = data["x-x402-max-amount"];
 const _errs9 = errors;
 if(errors === _errs9){
 if(typeof data4 === "string"){
-if(!pattern6.test(data4)){
+if(!pattern7.test(data4)){
 validate28.errors = [{instancePath:instancePath+"/x-x402-max-amount",schemaPath:"#/properties/x-x402-max-amount/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,78}$"},message:"must match pattern \""+"^[0-9]{1,78}$"+"\"",schema:"^[0-9]{1,78}$",parentSchema:schema29.properties["x-x402-max-amount"],data:data4}];
 return false;
 }
@@ -2012,8 +2007,8 @@ let data5 = data["x-x402-signature"];
 const _errs11 = errors;
 if(errors === _errs11){
 if(typeof data5 === "string"){
-if(!pattern7.test(data5)){
-validate28.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{130}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{130}$"+"\"",schema:"^0x[a-fA-F0-9]{130}$",parentSchema:schema29.properties["x-x402-signature"],data:data5}];
+if(!pattern8.test(data5)){
+validate28.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/pattern",keyword:"pattern",params:{pattern: "^0x(?:[a-fA-F0-9]{2}){1,8192}$"},message:"must match pattern \""+"^0x(?:[a-fA-F0-9]{2}){1,8192}$"+"\"",schema:"^0x(?:[a-fA-F0-9]{2}){1,8192}$",parentSchema:schema29.properties["x-x402-signature"],data:data5}];
 return false;
 }
 }
@@ -2637,6 +2632,221 @@ validate29.errors = vErrors;
 return errors === 0;
 }
 
+export const createDepositJsonBody = validate30;
+const schema31 = {"type":"object","required":["amountMicroUsd"],"properties":{"amountMicroUsd":{"type":"integer","minimum":100000,"maximum":100000000}}};
+
+function validate30(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.amountMicroUsd === undefined) && (missing0 = "amountMicroUsd")){
+validate30.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema31.required,parentSchema:schema31,data}];
+return false;
+}
+else {
+if(data.amountMicroUsd !== undefined){
+let data0 = data.amountMicroUsd;
+const _errs1 = errors;
+if(!(((typeof data0 == "number") && (!(data0 % 1) && !isNaN(data0))) && (isFinite(data0)))){
+validate30.errors = [{instancePath:instancePath+"/amountMicroUsd",schemaPath:"#/properties/amountMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer",schema:schema31.properties.amountMicroUsd.type,parentSchema:schema31.properties.amountMicroUsd,data:data0}];
+return false;
+}
+if(errors === _errs1){
+if((typeof data0 == "number") && (isFinite(data0))){
+if(data0 > 100000000 || isNaN(data0)){
+validate30.errors = [{instancePath:instancePath+"/amountMicroUsd",schemaPath:"#/properties/amountMicroUsd/maximum",keyword:"maximum",params:{comparison: "<=", limit: 100000000},message:"must be <= 100000000",schema:100000000,parentSchema:schema31.properties.amountMicroUsd,data:data0}];
+return false;
+}
+else {
+if(data0 < 100000 || isNaN(data0)){
+validate30.errors = [{instancePath:instancePath+"/amountMicroUsd",schemaPath:"#/properties/amountMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 100000},message:"must be >= 100000",schema:100000,parentSchema:schema31.properties.amountMicroUsd,data:data0}];
+return false;
+}
+}
+}
+}
+}
+}
+}
+else {
+validate30.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema31.type,parentSchema:schema31,data}];
+return false;
+}
+}
+validate30.errors = vErrors;
+return errors === 0;
+}
+
+export const getPrepaidAccountParams = validate31;
+const schema32 = {"type":"object","required":["address"],"properties":{"address":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"}}};
+
+function validate31(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.address === undefined) && (missing0 = "address")){
+validate31.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema32.required,parentSchema:schema32,data}];
+return false;
+}
+else {
+if(data.address !== undefined){
+let data0 = data.address;
+const _errs1 = errors;
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!pattern0.test(data0)){
+validate31.errors = [{instancePath:instancePath+"/address",schemaPath:"#/properties/address/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\"",schema:"^0x[a-fA-F0-9]{40}$",parentSchema:schema32.properties.address,data:data0}];
+return false;
+}
+}
+else {
+validate31.errors = [{instancePath:instancePath+"/address",schemaPath:"#/properties/address/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema32.properties.address.type,parentSchema:schema32.properties.address,data:data0}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate31.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema32.type,parentSchema:schema32,data}];
+return false;
+}
+}
+validate31.errors = vErrors;
+return errors === 0;
+}
+
+export const getPrepaidAccountHeaders = validate32;
+const schema33 = {"type":"object","required":[],"properties":{"x-x402-account":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"x-x402-nonce":{"type":"string","pattern":"^[!-~]{1,128}$"},"x-x402-expiry":{"type":"string","pattern":"^[0-9]{1,15}$"},"x-x402-max-amount":{"type":"string","pattern":"^[0-9]{1,78}$"},"x-x402-signature":{"type":"string","pattern":"^0x(?:[a-fA-F0-9]{2}){1,8192}$"}}};
+
+function validate32(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data["x-x402-account"] !== undefined){
+let data0 = data["x-x402-account"];
+const _errs1 = errors;
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!pattern0.test(data0)){
+validate32.errors = [{instancePath:instancePath+"/x-x402-account",schemaPath:"#/properties/x-x402-account/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\"",schema:"^0x[a-fA-F0-9]{40}$",parentSchema:schema33.properties["x-x402-account"],data:data0}];
+return false;
+}
+}
+else {
+validate32.errors = [{instancePath:instancePath+"/x-x402-account",schemaPath:"#/properties/x-x402-account/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema33.properties["x-x402-account"].type,parentSchema:schema33.properties["x-x402-account"],data:data0}];
+return false;
+}
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-nonce"] !== undefined){
+let data1 = data["x-x402-nonce"];
+const _errs3 = errors;
+if(errors === _errs3){
+if(typeof data1 === "string"){
+if(!pattern5.test(data1)){
+validate32.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/pattern",keyword:"pattern",params:{pattern: "^[!-~]{1,128}$"},message:"must match pattern \""+"^[!-~]{1,128}$"+"\"",schema:"^[!-~]{1,128}$",parentSchema:schema33.properties["x-x402-nonce"],data:data1}];
+return false;
+}
+}
+else {
+validate32.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema33.properties["x-x402-nonce"].type,parentSchema:schema33.properties["x-x402-nonce"],data:data1}];
+return false;
+}
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-expiry"] !== undefined){
+let data2 = data["x-x402-expiry"];
+const _errs5 = errors;
+if(errors === _errs5){
+if(typeof data2 === "string"){
+if(!pattern6.test(data2)){
+validate32.errors = [{instancePath:instancePath+"/x-x402-expiry",schemaPath:"#/properties/x-x402-expiry/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,15}$"},message:"must match pattern \""+"^[0-9]{1,15}$"+"\"",schema:"^[0-9]{1,15}$",parentSchema:schema33.properties["x-x402-expiry"],data:data2}];
+return false;
+}
+}
+else {
+validate32.errors = [{instancePath:instancePath+"/x-x402-expiry",schemaPath:"#/properties/x-x402-expiry/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema33.properties["x-x402-expiry"].type,parentSchema:schema33.properties["x-x402-expiry"],data:data2}];
+return false;
+}
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-max-amount"] !== undefined){
+let data3 = data["x-x402-max-amount"];
+const _errs7 = errors;
+if(errors === _errs7){
+if(typeof data3 === "string"){
+if(!pattern7.test(data3)){
+validate32.errors = [{instancePath:instancePath+"/x-x402-max-amount",schemaPath:"#/properties/x-x402-max-amount/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,78}$"},message:"must match pattern \""+"^[0-9]{1,78}$"+"\"",schema:"^[0-9]{1,78}$",parentSchema:schema33.properties["x-x402-max-amount"],data:data3}];
+return false;
+}
+}
+else {
+validate32.errors = [{instancePath:instancePath+"/x-x402-max-amount",schemaPath:"#/properties/x-x402-max-amount/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema33.properties["x-x402-max-amount"].type,parentSchema:schema33.properties["x-x402-max-amount"],data:data3}];
+return false;
+}
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-signature"] !== undefined){
+let data4 = data["x-x402-signature"];
+const _errs9 = errors;
+if(errors === _errs9){
+if(typeof data4 === "string"){
+if(!pattern8.test(data4)){
+validate32.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/pattern",keyword:"pattern",params:{pattern: "^0x(?:[a-fA-F0-9]{2}){1,8192}$"},message:"must match pattern \""+"^0x(?:[a-fA-F0-9]{2}){1,8192}$"+"\"",schema:"^0x(?:[a-fA-F0-9]{2}){1,8192}$",parentSchema:schema33.properties["x-x402-signature"],data:data4}];
+return false;
+}
+}
+else {
+validate32.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema33.properties["x-x402-signature"].type,parentSchema:schema33.properties["x-x402-signature"],data:data4}];
+return false;
+}
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+else {
+validate32.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema33.type,parentSchema:schema33,data}];
+return false;
+}
+}
+validate32.errors = vErrors;
+return errors === 0;
+}
+
 export const createSpeechHeaders = getSpeechHeaders;
 export const getJobAudioParams = getJobParams;
 export const createX402SpeechHeaders = getX402SpeechHeaders;
+export const createDepositHeaders = getX402SpeechHeaders;

@@ -50,6 +50,12 @@ export class EdgeLimiter {
     };
   }
 
+  /** Takes back the count of a request that turned out not to be counted. */
+  giveBack(address: string): void {
+    const count = this.#counts.get(addressKey(address));
+    if (count && count.taken > 0) count.taken -= 1;
+  }
+
   #begin(key: string, now: number): Count {
     if (this.#counts.size >= this.#maxClients) this.#forgetOldest();
     const count = { taken: 0, endsAt: now + WINDOW_MS };

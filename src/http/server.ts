@@ -89,7 +89,7 @@ export function createServer(operations: Operations, options: ServerOptions): Fa
       config: { contract: route },
       exposeHeadRoute: route.method === 'GET' && !route.noHead,
       ...(route.bodyLimit && { bodyLimit: route.bodyLimit }),
-      handler: (request, reply) => options.work.add(serve(route, operation, request, reply)),
+      handler: (request, reply) => options.work.add(serve(route, operation, request, reply, limiter)),
     });
   }
   return app;
@@ -151,13 +151,19 @@ function takeEdgeSlot(limiter: EdgeLimiter, metrics: Metrics, request: FastifyRe
 const hasBody = (request: FastifyRequest): boolean =>
   request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length'] ?? 0) > 0;
 
-async function serve(route: Route, operation: Operation, request: FastifyRequest, reply: FastifyReply) {
+async function serve(
+  route: Route,
+  operation: Operation,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  limiter: EdgeLimiter,
+) {
   const read = readRequest(route, request);
   if ('failure' in read) return sendFailure(route, read.failure, reply, prefersHtml(request.headers.accept));
-  return sendResult(route, await operation(read.request, contextOf(request, reply)), reply);
+  return sendResult(route, await operation(read.request, contextOf(request, reply, limiter)), reply);
 }
 
-function contextOf(request: FastifyRequest, reply: FastifyReply): OperationContext {
+function contextOf(request: FastifyRequest, reply: FastifyReply, limiter: EdgeLimiter): OperationContext {
   return {
     traceId: request.id,
     method: request.method,
@@ -168,6 +174,7 @@ function contextOf(request: FastifyRequest, reply: FastifyReply): OperationConte
     prefersHtml: prefersHtml(request.headers.accept),
     log: request.log,
     setHeader: (name, value) => void reply.header(name, value),
+    returnEdgeSlot: () => limiter.giveBack(request.ip),
   };
 }
 

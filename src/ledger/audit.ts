@@ -1,5 +1,6 @@
 import { type RawBuilder, sql } from 'kysely';
 import type { Database } from '../db/database.ts';
+import { NONCE_RETENTION_HOURS } from './wallets.ts';
 
 export interface Invariant {
   /** The rule, as a sentence that holds for a sound ledger. */
@@ -91,13 +92,45 @@ export const invariants: readonly Invariant[] = [
       select coalesce(transfer.reference, payment.id::text) as payment, max(payment.state) as state,
              count(transfer.id) as settlements, sum(transfer.amount_micro_usd) as settled,
              max(payment.amount_micro_usd) as amount
-      from (select * from transfer where kind = 'settlement') transfer
+      from (select * from transfer where kind in ('settlement', 'deposit')) transfer
       full join x402_payment payment on payment.id::text = transfer.reference
       where transfer.id is not null or payment.state = 'settled'
       group by 1
       having count(transfer.id) <> 1 or max(payment.state) is distinct from 'settled'
           or bool_or(transfer.state <> 'posted')
+          or bool_or((payment.purpose = 'deposit') <> (transfer.kind = 'deposit'))
           or sum(transfer.amount_micro_usd) is distinct from max(payment.amount_micro_usd)`,
+  },
+  {
+    rule: "the wallets' balances are their deposits less the pending and posted spends",
+    breaches: sql`
+      with totals as (
+        select (select coalesce(sum(balance_micro_usd), 0) from account where kind = 'wallet') as balances,
+               (select coalesce(sum(amount_micro_usd), 0) from transfer where kind = 'deposit' and state = 'posted')
+                 as deposits,
+               (select coalesce(sum(amount_micro_usd), 0) from transfer where kind = 'spend' and state <> 'voided')
+                 as spends
+      )
+      select * from totals where balances <> deposits - spends`,
+  },
+  {
+    rule: 'a deposit is credited to the account of its payer',
+    breaches: sql`
+      select transfer.id, payment.payer, account.address from transfer
+      join x402_payment payment on payment.id::text = transfer.reference
+      left join account on account.id = transfer.credit_account_id
+      where transfer.kind = 'deposit' and account.address is distinct from payment.payer`,
+  },
+  {
+    rule: 'a nonce is spent if and only if a wallet was debited for it',
+    breaches: sql`
+      select coalesce(spend.debit_account_id, nonce.account_id) as account, nonce.spent_at, spend.id as spend
+      from (select * from transfer where kind = 'spend') spend
+      full join prepaid_nonce nonce
+        on nonce.account_id = spend.debit_account_id and nonce.nonce = spend.reference
+          and nonce.spent_at = spend.created_at
+      where spend.id is null
+         or nonce.nonce is null and spend.created_at > now() - make_interval(hours => ${NONCE_RETENTION_HOURS}::int)`,
   },
   {
     rule: 'a transfer on the chain pays for one payment at most',

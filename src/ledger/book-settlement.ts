@@ -9,7 +9,8 @@ export interface SettlementProof {
 }
 
 /**
- * Records that a payment is settled and books its amount as revenue, in one statement. Tells the receipt that replays
+ * Records that a payment is settled and books its amount, in one statement: as revenue, or as the deposit of its payer,
+ * whose wallet account comes into being with the first one. Tells the receipt that replays
  * repeat: this one, or the one of whoever recorded it before. Undefined when the payment can't be settled from the
  * state that it is in. Safe to repeat after a lost answer.
  * @param receipt the PAYMENT-RESPONSE header
@@ -26,11 +27,20 @@ export async function bookSettlement(
       set state = 'settled', settled_at = now(), lease_until = null, refusal = null, failed_at = null,
           transaction_hash = ${transaction}, log_index = ${logIndex}, receipt = ${receipt}
       where id = ${paymentId} and state in ('settling', 'refused', 'unknown')
-      returning id, amount_micro_usd, receipt
+      returning id, purpose, payer, amount_micro_usd, receipt
     ), revenue as (
       insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, ended_at)
       select 'settlement', 'posted', ${contra.usdcClearing}, ${contra.usdcRevenue}, amount_micro_usd, id::text, now()
-      from payment
+      from payment where purpose = 'speech'
+    ), wallet as (
+      insert into account (kind, address, balance_micro_usd)
+      select 'wallet', payer, amount_micro_usd from payment where purpose = 'deposit'
+      on conflict (address) do update set balance_micro_usd = account.balance_micro_usd + excluded.balance_micro_usd
+      returning id
+    ), deposit as (
+      insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, ended_at)
+      select 'deposit', 'posted', ${contra.usdcClearing}, wallet.id, amount_micro_usd, payment.id::text, now()
+      from payment, wallet
     )
     select receipt from payment
     union all

@@ -8,4 +8,6 @@ export const contra = {
   usdcClearing: '00000000-0000-4000-8000-000000000003',
   /** Requests paid in USDC directly. */
   usdcRevenue: '00000000-0000-4000-8000-000000000004',
+  /** Requests paid from prepaid balances. */
+  prepaidRevenue: '00000000-0000-4000-8000-000000000005',
 } as const;

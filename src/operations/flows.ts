@@ -29,12 +29,19 @@ export function x402FlowOf(headers: IncomingHttpHeaders) {
     const message = `${foreign} belongs to another payment flow. Send the headers of one flow.`;
     return { refusal: failure('INVALID_REQUEST', message, details) };
   }
-  const missing = PREPAID.headers.find((name) => headers[name] === undefined);
-  if (prepaid.length > 0 && missing !== undefined) {
-    const details = { field: missing, rule: 'required' };
-    const message = `${missing} is missing. A prepaid request carries ${PREPAID.headers.join(', ')}.`;
-    return { refusal: failure('INVALID_REQUEST', message, details) };
-  }
+  const incomplete = prepaid.length > 0 && refuseIncompletePrepaid(headers);
+  if (incomplete) return { refusal: incomplete };
   const flow: X402Flow = isDirect ? 'direct' : prepaid.length > 0 ? 'prepaid' : 'none';
   return { flow };
+}
+
+/** Refuses a prepaid request that lacks one of the five headers (R30); undefined when it has them all. */
+export function refuseIncompletePrepaid(headers: IncomingHttpHeaders) {
+  const missing = PREPAID.headers.find((name) => headers[name] === undefined);
+  return missing === undefined
+    ? undefined
+    : failure('INVALID_REQUEST', `${missing} is missing. A prepaid request carries ${PREPAID.headers.join(', ')}.`, {
+        field: missing,
+        rule: 'required',
+      });
 }

@@ -6,7 +6,10 @@ import { PRIVATE } from '../http/headers.ts';
 import type { RollingWindow } from '../limits/rolling-window.ts';
 import { formatUsd } from '../money.ts';
 import { speakBuffered } from '../payments/buffered.ts';
-import type { DirectPayment, DirectRefusal, DirectRequest } from '../payments/direct.ts';
+import type { Deposits } from '../payments/deposit.ts';
+import type { DirectPayment, DirectRequest } from '../payments/direct.ts';
+import type { PaymentRefusal } from '../payments/intake.ts';
+import type { PrepaidBalances } from '../payments/prepaid.ts';
 import type { Catalog } from '../speech/catalog.ts';
 import { type OrderRefusal, type OrderRequest, placeOrder, select, textTooLong } from '../speech/order.ts';
 import { priceMicroUsd } from '../speech/price.ts';
@@ -25,7 +28,9 @@ import {
   type QuoteRefusal,
 } from '../x402/quoted-order.ts';
 import { isExpired, type Quote, type Quotes } from '../x402/quotes.ts';
+import { makeDeposit } from './deposit.ts';
 import { x402FlowOf } from './flows.ts';
+import { readPrepaidAccount, speakPrepaid } from './prepaid.ts';
 import { addressBucket, meter } from './rate-limit.ts';
 
 export interface X402Options {
@@ -39,6 +44,10 @@ export interface X402Options {
   readonly terms: { readonly asset: Asset; readonly payees: readonly Payee[] } | undefined;
   /** Undefined while payment under x402 is off, or the chain can't be asked (R58). */
   readonly direct: DirectPayment | undefined;
+  /** Undefined while payment under x402 is off, or the chain can't be asked (R58). */
+  readonly deposits: Deposits | undefined;
+  /** Undefined while payment under x402 is off. */
+  readonly prepaid: PrepaidBalances | undefined;
   readonly quotes: Quotes | undefined;
   readonly metadata: ServiceMetadata | undefined;
 }
@@ -62,7 +71,7 @@ const EXPIRED = {
 
 /** Text to speech paid in USDC under x402, quotes, and the signed metadata. */
 export function x402Operations(options: X402Options): X402Operations {
-  const { baseUrl, serviceName, catalog, speech, limits, terms, direct, quotes, metadata } = options;
+  const { baseUrl, serviceName, catalog, speech, limits, terms, direct, deposits, prepaid, quotes, metadata } = options;
   const resources = {
     GET: speechResource(baseUrl, serviceName, 'GET'),
     POST: speechResource(baseUrl, serviceName, 'POST'),
@@ -83,7 +92,7 @@ export function x402Operations(options: X402Options): X402Operations {
     }
     switch (flow.flow) {
       case 'prepaid':
-        return failure('CONFIG_ERROR', 'Prepaid balances are not set up here.', null);
+        return payFromBalance(purchase, speech, context);
       case 'direct':
         return payDirectly(resources[method], purchase, context);
       case 'none':
@@ -96,6 +105,19 @@ export function x402Operations(options: X402Options): X402Operations {
           'Sign the challenge in PAYMENT-REQUIRED, and repeat the identical request with payment-signature.',
         );
     }
+  }
+
+  function payFromBalance(
+    { order, hasExpired }: Purchase,
+    spoken: NonNullable<X402Options['speech']>,
+    context: OperationContext,
+  ): Promise<GetX402SpeechResult> | GetX402SpeechResult {
+    if (!prepaid) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
+    if (hasExpired) return failure('QUOTE_EXPIRED', EXPIRED.message, EXPIRED.details);
+    if (order.text === undefined) return textMissing();
+    const utterance = utteranceOf(order, order.text);
+    const purchase = { utterance, priceMicroUsd: order.priceMicroUsd };
+    return speakPrepaid({ balances: prepaid, limits, baseUrl }, purchase, spoken, context);
   }
 
   async function payDirectly(
@@ -117,10 +139,7 @@ export function x402Operations(options: X402Options): X402Operations {
       return failure('INVALID_PAYMENT_PAYLOAD', `payment-signature can't be read. ${error.message}`, { field, rule });
     }
     const { text } = order;
-    if (text === undefined) {
-      const details = { field: 'text', rule: 'required' };
-      return failure('INVALID_REQUEST', 'text is required with a payment.', details);
-    }
+    if (text === undefined) return textMissing();
 
     const outcome = hasExpired ? await direct.replay(request) : await direct.authorize(request);
     const { identifier } = request.envelope;
@@ -136,12 +155,7 @@ export function x402Operations(options: X402Options): X402Operations {
       return { status: 200, headers: paid(outcome.receipt, true), body: outcome.audio };
     }
     const { hold } = outcome;
-    const utterance = {
-      text,
-      model: order.model.upstreamModel,
-      voice: order.voice.upstreamVoice,
-      speed: order.speed,
-    };
+    const utterance = utteranceOf(order, text);
     try {
       const { audio, receipt } = await speakBuffered(hold, speech.provider, utterance, hold.timeoutMs);
       return receipt.outcome === 'settled'
@@ -189,6 +203,17 @@ export function x402Operations(options: X402Options): X402Operations {
     createX402Speech: ({ body }, context) => speak('POST', body, context),
 
     getX402Speech: ({ query }, context) => speak('GET', query, context),
+
+    getPrepaidAccount: async ({ params }, context) =>
+      prepaid
+        ? readPrepaidAccount({ balances: prepaid, limits, baseUrl }, params.address, context)
+        : failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' }),
+
+    createDeposit: async ({ body }, context) => {
+      if (!terms) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
+      if (!deposits) return chainMissing();
+      return makeDeposit({ baseUrl, serviceName, terms, deposits }, body.amountMicroUsd, context);
+    },
 
     createQuote: async ({ body }) => {
       const selected = select(catalog, body);
@@ -239,11 +264,23 @@ export function x402Operations(options: X402Options): X402Operations {
   };
 }
 
+const utteranceOf = ({ model, voice, speed }: QuotedOrder, text: string) => ({
+  text,
+  model: model.upstreamModel,
+  voice: voice.upstreamVoice,
+  speed,
+});
+
+const textMissing = () =>
+  failure('INVALID_REQUEST', 'text is required with a payment.', { field: 'text', rule: 'required' });
+
 const quotesMissing = () => failure('CONFIG_ERROR', 'Quotes are not set up here.', { setting: 'QUOTE_SECRET' });
 
 /** A challenge that could not be paid would only mislead, so it is refused like the payment itself. */
 const chainMissing = () =>
-  failure('CONFIG_ERROR', 'Direct payment is not set up here: it needs the chain.', { setting: 'X402_RPC_URL' });
+  failure('CONFIG_ERROR', 'Payment on the chain is not set up here: its node is not known.', {
+    setting: 'X402_RPC_URL',
+  });
 
 const refuseOrder = ({ code, message, details }: OrderRefusal | QuoteRefusal) => failure(code, message, details);
 
@@ -256,7 +293,7 @@ function paymentRequired(resource: Resource, offer: Offer, error: string, messag
   };
 }
 
-function refuse({ code, reason, message }: DirectRefusal, resource: Resource, offer: Offer) {
+function refuse({ code, reason, message }: PaymentRefusal, resource: Resource, offer: Offer) {
   switch (code) {
     case 'PAYMENT_REQUIRED':
       return paymentRequired(resource, offer, reason, message);

@@ -2,21 +2,18 @@ import { createHash } from 'node:crypto';
 import type { Readable } from 'node:stream';
 import type { FastifyBaseLogger } from 'fastify';
 import { type AudioStore, StoreError } from '../audio/store.ts';
-import { isUnavailable } from '../db/errors.ts';
 import { testPoint } from '../test-point.ts';
-import type { Chain, TransferClaim } from '../x402/chain.ts';
 import type { Resource } from '../x402/challenge.ts';
 import type { PaymentEnvelope } from '../x402/envelope.ts';
-import { type Facilitator, FacilitatorError, type FacilitatorPayment } from '../x402/facilitator.ts';
-import { findOffer, MAX_TIMEOUT_SECONDS, type Offer } from '../x402/offer.ts';
-import type { Address } from '../x402/payees.ts';
-import { type Payment, type Payments, REPLAY_WINDOW_SECONDS } from '../x402/payment.ts';
+import { FacilitatorError, type FacilitatorPayment } from '../x402/facilitator.ts';
+import { findOffer, type Offer } from '../x402/offer.ts';
+import type { Payment, Payments } from '../x402/payment.ts';
 import { paymentAudioKey } from '../x402/payment-audio.ts';
-import type { Resolution, Resolver } from '../x402/resolver.ts';
 import { RpcError } from '../x402/rpc.ts';
 import type { Settlement } from '../x402/settlement.ts';
 import type { UnsettledWork } from '../x402/unsettled-work.ts';
 import type { BufferedHold } from './buffered.ts';
+import { claimOf, misfitOf, type PaymentIntake, type PaymentRefusal, refused } from './intake.ts';
 
 /** A paid request, as far as the payment is concerned. */
 export interface DirectRequest {
@@ -32,28 +29,10 @@ export interface DirectRequest {
   readonly timeoutMs: number;
 }
 
-export type DirectRefusalCode =
-  | 'PAYMENT_REQUIRED'
-  | 'PAYMENT_IDENTIFIER_CONFLICT'
-  | 'PAYMENT_REPLAY_PENDING'
-  | 'PAYMENT_OUTCOME_UNKNOWN'
-  | 'PAYMENT_ERROR'
-  | 'REPLAY_CACHE_UNAVAILABLE'
-  | 'RATE_LIMITED'
-  | 'TTS_UNAVAILABLE';
-
-/** Why a payment buys nothing now. */
-export interface DirectRefusal {
-  readonly code: DirectRefusalCode;
-  /** For programs, such as insufficient_funds. */
-  readonly reason: string;
-  readonly message: string;
-}
-
 /** What a settlement gave: the receipt, or why there is none. */
 export type DirectCapture =
   | { readonly outcome: 'settled'; readonly receipt: string }
-  | { readonly outcome: 'refused'; readonly refusal: DirectRefusal };
+  | { readonly outcome: 'refused'; readonly refusal: PaymentRefusal };
 
 export interface DirectHold extends BufferedHold<DirectCapture> {
   /** What is left for the synthesis before the authorization ends (R28). */
@@ -63,17 +42,12 @@ export interface DirectHold extends BufferedHold<DirectCapture> {
 /** The answer to a request that was made before. */
 export type DirectReplay =
   | { readonly outcome: 'replay'; readonly receipt: string; readonly audio: Readable }
-  | { readonly outcome: 'refused'; readonly refusal: DirectRefusal };
+  | { readonly outcome: 'refused'; readonly refusal: PaymentRefusal };
 
 export type DirectAuthorization = DirectReplay | { readonly outcome: 'held'; readonly hold: DirectHold };
 
-/** With less left of an authorization no synthesis is begun, and it ends this long before the authorization (R28). */
-const MIN_SECONDS_LEFT = 15;
+/** A synthesis ends this long before its authorization, for the settlement (R28). */
 const SETTLE_RESERVE_MS = 10_000;
-/** Beyond what a challenge asks for, an authorization may be valid this much longer (R28). */
-const MAX_SECONDS_AHEAD = MAX_TIMEOUT_SECONDS + 60;
-/** A payer's balance is read again when his other payments ended meanwhile. */
-const SOLVENCY_ATTEMPTS = 3;
 
 /**
  * Pays an order by one on-chain authorization, which is settled once the audio exists (R21 to R28, R45):
@@ -85,9 +59,7 @@ const SOLVENCY_ATTEMPTS = 3;
 export class DirectPayment {
   readonly #payments: Payments;
   readonly #settlement: Settlement;
-  readonly #resolver: Resolver;
-  readonly #facilitator: Facilitator;
-  readonly #chain: Chain;
+  readonly #intake: PaymentIntake;
   readonly #store: AudioStore;
   readonly #unsettledWork: UnsettledWork;
   readonly #log: FastifyBaseLogger;
@@ -95,18 +67,14 @@ export class DirectPayment {
   constructor(parts: {
     payments: Payments;
     settlement: Settlement;
-    resolver: Resolver;
-    facilitator: Facilitator;
-    chain: Chain;
+    intake: PaymentIntake;
     store: AudioStore;
     unsettledWork: UnsettledWork;
     log: FastifyBaseLogger;
   }) {
     this.#payments = parts.payments;
     this.#settlement = parts.settlement;
-    this.#resolver = parts.resolver;
-    this.#facilitator = parts.facilitator;
-    this.#chain = parts.chain;
+    this.#intake = parts.intake;
     this.#store = parts.store;
     this.#unsettledWork = parts.unsettledWork;
     this.#log = parts.log;
@@ -130,19 +98,25 @@ export class DirectPayment {
     if (!offer || misfit) return refused('PAYMENT_REQUIRED', misfit ?? '');
     if (this.#unsettledWork.isFull) return refused('TTS_UNAVAILABLE', 'too_many_unsettled');
 
-    const { from, nonce, value, validBefore } = envelope.authorization;
-    const claim = { payer: from, nonce, payTo: envelope.authorization.to, amount: value, validBefore };
-    const payment = await this.#reserve(envelope.identifier, hash, claim, known);
-    if ('outcome' in payment) return payment;
+    const { identifier } = envelope;
+    const reservation = { purpose: 'speech', identifier, requestHash: hash, claim: claimOf(envelope) } as const;
+    const reserved = await this.#intake.reserve(reservation, known);
+    if (reserved.outcome === 'refused') return reserved;
+    if (reserved.outcome === 'taken') {
+      return (
+        (await this.#answerKnown(reserved.winner, hash)) ?? refused('PAYMENT_REPLAY_PENDING', 'first_request_running')
+      );
+    }
+    const { payment } = reserved;
 
     testPoint('x402 reserved');
     const endLease = this.#payments.keepLease(payment);
     const release = async () => {
       endLease();
-      await this.#release(payment);
+      await this.#intake.release(payment);
     };
     try {
-      const refusal = await this.#check(payment, { envelope, offer, resource });
+      const refusal = await this.#intake.check(payment, { envelope, offer, resource });
       if (!refusal)
         return { outcome: 'held', hold: this.#hold(payment, { envelope, offer, resource }, request, endLease) };
       await release();
@@ -171,24 +145,13 @@ export class DirectPayment {
         if (known.isLeased) return refused('PAYMENT_REPLAY_PENDING', 'first_request_running');
         break;
     }
-    const resolution = await this.#resolve(known);
+    const resolution = await this.#intake.resolve(known);
     if (resolution.outcome === 'settled')
       return this.#replaySettled({ ...known, isReplayable: true }, resolution.receipt);
     if (resolution.outcome === 'failed' || known.state === 'refused') {
       return refused('PAYMENT_REQUIRED', known.refusal ?? 'settlement_failed');
     }
     return refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown');
-  }
-
-  /** A node that gives no answer leaves the payment as doubtful as it was. */
-  async #resolve(payment: Payment): Promise<Resolution> {
-    try {
-      return await this.#resolver.resolve(payment);
-    } catch (error) {
-      if (!(error instanceof RpcError)) throw error;
-      this.#log.warn({ err: error, payment: payment.id }, 'the chain could not be asked about a payment');
-      return { outcome: 'open' };
-    }
   }
 
   async #replaySettled(payment: Payment, receipt: string): Promise<DirectReplay> {
@@ -202,58 +165,6 @@ export class DirectPayment {
       this.#log.error({ err: error, payment: payment.id }, 'the audio of a settled payment could not be read');
     }
     return refused('REPLAY_CACHE_UNAVAILABLE', 'audio_not_readable');
-  }
-
-  async #reserve(
-    identifier: string,
-    requestHash: Buffer,
-    claim: TransferClaim,
-    abandoned: Payment | undefined,
-  ): Promise<Payment | DirectReplay> {
-    let headBlock: bigint;
-    try {
-      headBlock = await this.#chain.head();
-    } catch (error) {
-      if (!(error instanceof RpcError)) throw error;
-      this.#log.warn({ err: error }, 'the chain could not be asked for its head');
-      return refused('PAYMENT_ERROR', 'chain_unreachable');
-    }
-    const payment = abandoned
-      ? await this.#payments.takeOver(abandoned, headBlock)
-      : await this.#payments.reserve({ identifier, requestHash, claim, headBlock });
-    if (payment) return payment;
-    const winner = await this.#payments.find(identifier);
-    if (!winner) return refused('PAYMENT_IDENTIFIER_CONFLICT', 'authorization_of_another_payment');
-    return (await this.#answerKnown(winner, requestHash)) ?? refused('PAYMENT_REPLAY_PENDING', 'first_request_running');
-  }
-
-  /** What speaks against the reserved payment: its payer's other payments, the facilitator, or his balance. */
-  async #check(payment: Payment, request: FacilitatorPayment): Promise<DirectReplay | undefined> {
-    const exposure = await this.#payments.exposure(payment);
-    if (exposure.hasFailedLately && exposure.running > 0) return refused('RATE_LIMITED', 'one_at_a_time_after_failure');
-    const [verification, isSolvent] = await Promise.all([
-      this.#facilitator.verify(request),
-      this.#isSolvent(payment, exposure.unsettled),
-    ]);
-    if (!verification.valid) return refused('PAYMENT_REQUIRED', verification.reason);
-    return isSolvent ? undefined : refused('PAYMENT_REQUIRED', 'insufficient_funds');
-  }
-
-  /**
-   * Whether the payer's balance covers his earlier unsettled payments and this one (R21b). The sum is read before the
-   * balance; when it is smaller afterwards, a payment was settled in between and both are read again.
-   */
-  async #isSolvent(payment: Payment, unsettledBefore: bigint): Promise<boolean> {
-    const { payer, amount } = payment.claim;
-    let unsettled = unsettledBefore;
-    for (let attempt = 1; ; attempt++) {
-      const balance = await this.#chain.balanceOf(payer);
-      if (balance >= unsettled + amount) return true;
-      if (attempt === SOLVENCY_ATTEMPTS) return false;
-      const now = (await this.#payments.exposure(payment)).unsettled;
-      if (now === unsettled) return false;
-      unsettled = now;
-    }
   }
 
   #hold(payment: Payment, request: FacilitatorPayment, { timeoutMs }: DirectRequest, endLease: () => void): DirectHold {
@@ -276,7 +187,7 @@ export class DirectPayment {
       },
       void: async () => {
         end(false);
-        await this.#release(payment);
+        await this.#intake.release(payment);
       },
     };
   }
@@ -285,7 +196,7 @@ export class DirectPayment {
     try {
       await this.#store.put(paymentAudioKey(payment), audio, 'audio/mpeg');
     } catch (error) {
-      await this.#release(payment);
+      await this.#intake.release(payment);
       if (!(error instanceof StoreError)) throw error;
       this.#log.error({ err: error }, 'audio could not be stored; its payment was not settled');
       return refused('REPLAY_CACHE_UNAVAILABLE', 'audio_not_stored');
@@ -302,51 +213,15 @@ export class DirectPayment {
         return refused('PAYMENT_REPLAY_PENDING', 'taken_over');
     }
   }
-
-  /** When the database is away, the reservation ends with its lease. */
-  async #release(payment: Payment): Promise<void> {
-    try {
-      await this.#payments.release(payment);
-    } catch (error) {
-      if (!isUnavailable(error)) throw error;
-      this.#log.warn({ err: error }, 'a reservation could not be released now; it ends with its lease');
-    }
-  }
 }
 
 /** What makes a request the same: method, path, query, body bytes and payload (R22). */
-function requestHash({ method, url, bytes, envelope }: DirectRequest): Buffer {
+export function requestHash({
+  method,
+  url,
+  bytes,
+  envelope,
+}: Pick<DirectRequest, 'method' | 'url' | 'bytes' | 'envelope'>): Buffer {
   const hash = createHash('sha256').update(`${method}\0${url}\0${bytes.length}\0`).update(bytes);
   return hash.update(envelope.canonical).digest();
 }
-
-/** Why an authorization is not the one that the offer asks for, or is not valid for long enough or for too long (R28). */
-function misfitOf({ authorization }: PaymentEnvelope, offer: Offer): string | undefined {
-  if (authorization.to !== (offer.payTo.toLowerCase() as Address)) return 'authorization_to_another_payee';
-  if (authorization.value !== BigInt(offer.amount)) return 'authorization_of_another_amount';
-  const now = BigInt(Math.floor(Date.now() / 1000));
-  if (authorization.validAfter > now) return 'authorization_not_yet_valid';
-  if (authorization.validBefore < now + BigInt(MIN_SECONDS_LEFT)) return 'authorization_expires_too_soon';
-  return authorization.validBefore > now + BigInt(MAX_SECONDS_AHEAD) ? 'authorization_valid_for_too_long' : undefined;
-}
-
-const MESSAGES: Record<DirectRefusalCode, string> = {
-  PAYMENT_REQUIRED: 'The payment is refused. Sign the challenge in PAYMENT-REQUIRED and send it with a new identifier.',
-  PAYMENT_IDENTIFIER_CONFLICT:
-    'This payment identifier or authorization belongs to another request. Make a new payment.',
-  PAYMENT_REPLAY_PENDING: 'The first request with this payment is still running. Repeat the identical request later.',
-  PAYMENT_OUTCOME_UNKNOWN:
-    'Whether this payment was settled is not known yet. Repeat the identical request later; make no new payment ' +
-    "without the user's approval.",
-  PAYMENT_ERROR: 'The payment could not be verified now. Nothing was settled; repeat the identical request.',
-  REPLAY_CACHE_UNAVAILABLE: 'The audio can not be stored or read now. Nothing was settled by this request; repeat it.',
-  RATE_LIMITED: 'A settlement of this payer failed lately: one request at a time. Repeat it once the other has ended.',
-  TTS_UNAVAILABLE: 'Too much speech waits for its settlement. Nothing was settled; repeat the request later.',
-};
-
-const WINDOW_OVER = `This payment was used, and its replay window of ${REPLAY_WINDOW_SECONDS} seconds is over.`;
-
-const refused = (code: DirectRefusalCode, reason: string) => ({
-  outcome: 'refused' as const,
-  refusal: { code, reason, message: reason === 'replay_window_over' ? WINDOW_OVER : MESSAGES[code] },
-});

@@ -26,7 +26,8 @@ export interface TransferProof {
 
 /** What the chain tells about an authorization: used for its transfer, never to be used any more, or neither yet. */
 export type ChainFinding =
-  | { readonly outcome: 'paid'; readonly proof: TransferProof }
+  /** `isConfirmed` when another block is on top of the transfer's (R44). */
+  | { readonly outcome: 'paid'; readonly proof: TransferProof; readonly isConfirmed: boolean }
   | { readonly outcome: 'unused' }
   | { readonly outcome: 'open' };
 
@@ -107,7 +108,7 @@ export class Chain {
         const receipt = await this.#receipt(log.transactionHash as Hex);
         if (!receipt) return { outcome: 'open' };
         const proof = proofIn(receipt, this.#asset.address, claim);
-        if (proof) return { outcome: 'paid', proof };
+        if (proof) return { outcome: 'paid', proof, isConfirmed: proof.block <= deep };
         if (BigInt(log.blockNumber) <= deep) return { outcome: 'unused' };
       }
       ended = (await this.#timestamp(to < deep ? to : deep)) > claim.validBefore;
@@ -130,6 +131,29 @@ export class Chain {
         return undefined;
       });
       if (proof || performance.now() >= giveUpAt) return proof;
+    }
+  }
+
+  /**
+   * Waits until the transfer is 2 blocks deep (R44); undefined when it is not in time, or the signal says stop. The
+   * receipt is read after the head in each round, so that one which a reorganisation took away does not count.
+   */
+  async awaitConfirmed(
+    claim: TransferClaim,
+    transaction: Hex,
+    { patienceMs, signal }: { patienceMs: number; signal: AbortSignal },
+  ): Promise<TransferProof | undefined> {
+    const giveUpAt = performance.now() + patienceMs;
+    for (;;) {
+      try {
+        const head = await this.#readHead();
+        const proof = await this.prove(claim, transaction);
+        if (proof && proof.block < head) return proof;
+      } catch (error) {
+        if (!(error instanceof RpcError)) throw error;
+      }
+      if (signal.aborted || performance.now() >= giveUpAt) return undefined;
+      await sleep(POLL_MS, undefined, { signal }).catch(() => {});
     }
   }
 

@@ -58,6 +58,17 @@ export function speechResource(baseUrl: string, serviceName: string, method: 'GE
   };
 }
 
+export const depositResource = (baseUrl: string, serviceName: string): Resource => ({
+  resource: {
+    url: `${baseUrl}/x402/deposit`,
+    description: "Deposit: credits the payer's prepaid balance. Not refundable.",
+    mimeType: 'application/json',
+    serviceName: serviceName.slice(0, MAX_SERVICE_NAME),
+    tags: ['deposit', 'prepaid', 'text-to-speech'],
+  },
+  extensions: { [PAYMENT_IDENTIFIER]: identifierExtension() },
+});
+
 export const makeChallenge = ({ resource, extensions }: Resource, offer: Offer, error: string): Challenge => ({
   x402Version: 2,
   error,

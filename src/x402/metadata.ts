@@ -8,7 +8,7 @@ import { priceMicroUsd } from '../speech/price.ts';
 import { ASSET_DECIMALS, ASSET_SYMBOL, type Asset } from './network.ts';
 import type { Payee } from './payees.ts';
 import { REPLAY_WINDOW_SECONDS } from './payment.ts';
-import { PREPAID } from './prepaid.ts';
+import { PREPAID, prepaidDomainName } from './prepaid.ts';
 import type { SigningKey } from './signing-keys.ts';
 
 /** How long signed metadata is valid. */
@@ -136,9 +136,9 @@ export class ServiceMetadata {
         accountIdentity: 'payer_evm_address',
         authentication: {
           scheme: 'eip712',
-          primaryType: 'PrepaidRequest',
-          domainName: `${serviceName}-Prepaid`,
-          domainVersion: '1',
+          primaryType: PREPAID.primaryType,
+          domainName: prepaidDomainName(serviceName),
+          domainVersion: PREPAID.domainVersion,
           chainId: asset.chainId,
           headers: [...PREPAID.headers],
           signatureTtlSeconds: PREPAID.signatureTtlSeconds,

@@ -7,16 +7,22 @@ import type { Address } from './payees.ts';
 
 export type PaymentState = 'reserved' | 'settling' | 'settled' | 'refused' | 'unknown' | 'failed';
 
+/** What a payment is for. */
+export type PaymentPurpose = 'speech' | 'deposit';
+
 /** A recorded payment by an on-chain authorization; db/migrations/0005_x402.sql has the states. */
 export interface Payment {
   readonly id: bigint;
   readonly state: PaymentState;
+  readonly purpose: PaymentPurpose;
   readonly requestHash: Buffer;
   readonly fence: number;
   readonly claim: TransferClaim;
   readonly headBlock: bigint;
   readonly refusal: string | null;
   readonly receipt: string | null;
+  /** The transaction that the facilitator named, when its depth was waited for. */
+  readonly awaitedTransaction: string | null;
   /** A process is at it. */
   readonly isLeased: boolean;
   /** It was settled, and its replay window is not over. */
@@ -25,6 +31,7 @@ export interface Payment {
 
 /** What a payment is reserved for. */
 export interface Reservation {
+  readonly purpose: PaymentPurpose;
   readonly identifier: string;
   readonly requestHash: Buffer;
   readonly claim: TransferClaim;
@@ -65,12 +72,15 @@ interface Row {
   head_block: bigint;
   refusal: string | null;
   receipt: string | null;
+  purpose: PaymentPurpose;
+  awaited_transaction: string | null;
   is_leased: boolean;
   is_replayable: boolean;
 }
 
 const COLUMNS = sql`
   id, state, request_hash, fence, payer, nonce, pay_to, amount_micro_usd, valid_before, head_block, refusal, receipt,
+  purpose, awaited_transaction,
   coalesce(lease_until >= now(), false) as is_leased,
   coalesce(settled_at > now() - make_interval(secs => ${sql.lit(REPLAY_WINDOW_SECONDS)}), false) as is_replayable`;
 
@@ -89,6 +99,8 @@ const toPayment = (row: Row): Payment => ({
   headBlock: row.head_block,
   refusal: row.refusal,
   receipt: row.receipt,
+  purpose: row.purpose,
+  awaitedTransaction: row.awaited_transaction,
   isLeased: row.is_leased,
   isReplayable: row.is_replayable,
 });
@@ -114,14 +126,14 @@ export class Payments {
    * Reserves identifier and authorization, for ever should a settle be sent. Undefined when one of them is taken.
    * Payments of one payer are numbered in the order in which they become visible, which `exposure` relies on.
    */
-  async reserve({ identifier, requestHash, claim, headBlock }: Reservation): Promise<Payment | undefined> {
+  async reserve({ purpose, identifier, requestHash, claim, headBlock }: Reservation): Promise<Payment | undefined> {
     const { payer, nonce, payTo, amount, validBefore } = claim;
     const { network, address } = this.#asset;
     return this.#one(sql`
       with turn as materialized (select pg_advisory_xact_lock(hashtextextended(${payer}, 402)))
-      insert into x402_payment (identifier, request_hash, network, asset, payer, nonce, pay_to, amount_micro_usd,
+      insert into x402_payment (purpose, identifier, request_hash, network, asset, payer, nonce, pay_to, amount_micro_usd,
                                 valid_before, head_block, lease_until)
-      select ${identifier}, ${requestHash}, ${network}, ${address.toLowerCase()}, ${payer}, ${nonce}, ${payTo},
+      select ${purpose}, ${identifier}, ${requestHash}, ${network}, ${address.toLowerCase()}, ${payer}, ${nonce}, ${payTo},
              ${amount}::bigint, ${validBefore}::bigint, ${headBlock}::bigint, ${LEASE}
       from turn
       on conflict do nothing
@@ -161,10 +173,10 @@ export class Payments {
       where id = ${id} and state = 'settling'`.execute(this.#db);
   }
 
-  /** Records that only the chain can tell what became of the settlement (R25). */
-  async markUnknown({ id }: Payment): Promise<void> {
+  /** Records that only the chain can tell what became of the settlement (R25). @param awaited as the facilitator said */
+  async markUnknown({ id }: Payment, awaited?: string): Promise<void> {
     await sql`
-      update x402_payment set state = 'unknown', lease_until = null
+      update x402_payment set state = 'unknown', lease_until = null, awaited_transaction = ${awaited ?? null}
       where id = ${id} and state = 'settling'`.execute(this.#db);
   }
 
@@ -228,7 +240,7 @@ export class Payments {
   async findAudioToDelete(limit: number): Promise<Payment[]> {
     return this.#all(sql`
       select ${COLUMNS} from x402_payment
-      where state in ('settled', 'failed') and audio_deleted_at is null
+      where state in ('settled', 'failed') and audio_deleted_at is null and purpose = 'speech'
         and (state = 'failed' or settled_at < now() - make_interval(secs => ${sql.lit(REPLAY_WINDOW_SECONDS)}))
       order by settled_at limit ${limit}`);
   }

@@ -1,7 +1,23 @@
+import type { Asset } from './network.ts';
+import type { Address } from './payees.ts';
+import type { PrepaidDomain } from './prepaid-digest.ts';
+
 /** The published facts of prepaid balances (specification, "Prepaid x402" and "Limits"). Amounts in micro-USD. */
 export const PREPAID = {
   headers: ['x-x402-account', 'x-x402-nonce', 'x-x402-expiry', 'x-x402-max-amount', 'x-x402-signature'],
+  domainVersion: '1',
+  primaryType: 'PrepaidRequest',
   signatureTtlSeconds: 120,
   minDepositMicroUsd: 100_000,
   maxDepositMicroUsd: 100_000_000,
 } as const;
+
+export const prepaidDomainName = (serviceName: string): string => `${serviceName}-Prepaid`;
+
+/** The EIP-712 domain of prepaid requests that name this payee. */
+export const prepaidDomain = (serviceName: string, asset: Asset, payee: Address): PrepaidDomain => ({
+  name: prepaidDomainName(serviceName),
+  version: PREPAID.domainVersion,
+  chainId: asset.chainId,
+  verifyingContract: payee,
+});

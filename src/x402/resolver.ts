@@ -11,7 +11,8 @@ import type { Payment, Payments } from './payment.ts';
 export type Resolution =
   | { readonly outcome: 'settled'; readonly receipt: string }
   | { readonly outcome: 'failed' }
-  | { readonly outcome: 'open' };
+  /** `transaction` where the transfer is, but not 2 blocks deep yet. */
+  | { readonly outcome: 'open'; readonly transaction?: string };
 
 const DATABASE_PATIENCE_MS = 20_000;
 
@@ -40,6 +41,9 @@ export class Resolver {
     const finding = await this.#chain.find(payment.claim, payment.headBlock);
     switch (finding.outcome) {
       case 'paid': {
+        if (payment.purpose === 'deposit' && !finding.isConfirmed) {
+          return { outcome: 'open', transaction: finding.proof.transaction };
+        }
         const receipt = await this.book(payment, finding.proof);
         return receipt === undefined ? { outcome: 'open' } : { outcome: 'settled', receipt };
       }

@@ -2,7 +2,8 @@ import type { FastifyBaseLogger } from 'fastify';
 import { isUnavailable } from '../db/errors.ts';
 import { persistently } from '../db/patience.ts';
 import { testPoint } from '../test-point.ts';
-import type { Chain } from './chain.ts';
+import type { Chain, TransferClaim, TransferProof } from './chain.ts';
+import type { Hex } from './envelope.ts';
 import type { Facilitator, FacilitatorPayment, SettleAnswer } from './facilitator.ts';
 import type { Payment, Payments } from './payment.ts';
 import type { Resolver } from './resolver.ts';
@@ -11,13 +12,17 @@ import type { Resolver } from './resolver.ts';
 export type SettlementOutcome =
   | { readonly outcome: 'settled'; readonly receipt: string }
   | { readonly outcome: 'refused'; readonly reason: string }
-  | { readonly outcome: 'unknown' }
+  /** `awaited` is the transaction that the facilitator named. */
+  | { readonly outcome: 'unknown'; readonly awaited?: Hex }
   /** The reservation was taken over; no settle was sent. */
   | { readonly outcome: 'lost' };
 
 /** How long a facilitator's success is held against the chain: our node may be behind the facilitator's. */
 const PROOF_PATIENCE_MS = 5_000;
 const DATABASE_PATIENCE_MS = 20_000;
+
+/** Waits for what counts as proof of the transfer; undefined when there is none in time. */
+export type AwaitProof = (claim: TransferClaim, transaction: Hex) => Promise<TransferProof | undefined>;
 
 /**
  * Turns a reserved payment into a settled one, at most once:
@@ -50,15 +55,22 @@ export class Settlement {
     this.#log = parts.log;
   }
 
-  /** Settles a reserved payment. Throws when the database is away before a settle is sent. */
-  async settle(payment: Payment, request: FacilitatorPayment): Promise<SettlementOutcome> {
+  /**
+   * Settles a reserved payment. Throws when the database is away before a settle is sent.
+   * @param awaitProof inclusion in a block is proof unless something else is asked for
+   */
+  async settle(
+    payment: Payment,
+    request: FacilitatorPayment,
+    awaitProof: AwaitProof = (claim, transaction) => this.#chain.awaitProof(claim, transaction, PROOF_PATIENCE_MS),
+  ): Promise<SettlementOutcome> {
     testPoint('x402 audio stored');
     if (!(await this.#persistently(() => this.#payments.beginSettling(payment)))) return { outcome: 'lost' };
     testPoint('x402 settling');
     const answer = await this.#facilitator.settle(request);
     testPoint('x402 settle answered');
     try {
-      return await this.#record(payment, answer);
+      return await this.#record(payment, answer, awaitProof);
     } catch (error) {
       if (!isUnavailable(error)) throw error;
       this.#log.error({ err: error, payment: payment.id }, 'the end of a settlement could not be recorded');
@@ -66,14 +78,14 @@ export class Settlement {
     }
   }
 
-  async #record(payment: Payment, answer: SettleAnswer): Promise<SettlementOutcome> {
+  async #record(payment: Payment, answer: SettleAnswer, awaitProof: AwaitProof): Promise<SettlementOutcome> {
     switch (answer.outcome) {
       case 'success': {
-        const proof = await this.#chain.awaitProof(payment.claim, answer.transaction, PROOF_PATIENCE_MS);
+        const proof = await awaitProof(payment.claim, answer.transaction);
         const receipt = proof && (await this.#resolver.book(payment, proof));
         testPoint('x402 settled');
         if (receipt !== undefined) return { outcome: 'settled', receipt };
-        return this.#unknown(payment, 'the chain does not show the transaction that the facilitator named');
+        return this.#unknown(payment, 'the chain does not show the named transaction in time', answer.transaction);
       }
       case 'refused':
         await this.#persistently(() => this.#payments.markRefused(payment, answer.reason));
@@ -83,10 +95,10 @@ export class Settlement {
     }
   }
 
-  async #unknown(payment: Payment, cause: string): Promise<SettlementOutcome> {
+  async #unknown(payment: Payment, cause: string, awaited?: Hex): Promise<SettlementOutcome> {
     this.#log.warn({ payment: payment.id, cause }, 'a settlement has an unknown end; the chain will tell');
-    await this.#persistently(() => this.#payments.markUnknown(payment));
-    return { outcome: 'unknown' };
+    await this.#persistently(() => this.#payments.markUnknown(payment, awaited));
+    return { outcome: 'unknown', ...(awaited && { awaited }) };
   }
 
   #persistently<T>(statement: () => Promise<T>): Promise<T> {

@@ -1,0 +1,135 @@
+import { sql } from 'kysely';
+import type { Database } from '../db/database.ts';
+import { contra } from './contra.ts';
+import type { Hold } from './hold.ts';
+
+/** How far ahead a signature may expire: its lifetime, and leeway for the client's clock (R30). */
+const MAX_EXPIRY_SECONDS = 125;
+
+/** A signed permission to spend from a wallet's balance, as far as the ledger is concerned. */
+export interface Spend {
+  /** In lower case. */
+  readonly address: string;
+  readonly nonce: string;
+  /** Unix seconds. */
+  readonly expiry: bigint;
+  readonly amountMicroUsd: bigint;
+  /** False when the amount is more than the signature permits: nothing is spent then. */
+  readonly isPermitted: boolean;
+}
+
+export type SpendResult =
+  | { readonly outcome: 'held'; readonly hold: Hold }
+  /** The wallet never deposited. */
+  | { readonly outcome: 'unknown_account' }
+  | {
+      /** `expiry` when it is past or too far ahead by the database's clock (R34). */
+      readonly outcome: 'expiry' | 'replayed' | 'insufficient_funds';
+      readonly balanceMicroUsd: bigint;
+    };
+
+/**
+ * Holds the amount on a wallet's balance and consumes the nonce, in one statement: the account's row is locked, the
+ * nonce goes in when the balance suffices, and the debit is made where the nonce went in. So nonce and debit exist
+ * together or not at all, and a balance that is too small burns no nonce (R32).
+ * @param leaseSeconds how long the hold stands when nobody ends it, by the database's clock
+ */
+export async function placeSpend(db: Database, spend: Spend, leaseSeconds: number): Promise<SpendResult> {
+  const { address, nonce, expiry, amountMicroUsd, isPermitted } = spend;
+  const { rows } = await sql<{
+    id: string;
+    balance: bigint;
+    in_time: boolean;
+    affordable: boolean;
+    remaining: bigint | null;
+    hold_id: bigint;
+    fence: number;
+  }>`
+    with payer as materialized (
+      select id, balance_micro_usd from account where address = ${address} for update
+    ), terms as materialized (
+      select id, balance_micro_usd, ${inTime(expiry)} as in_time,
+             ${isPermitted}::boolean and balance_micro_usd >= ${amountMicroUsd} as affordable
+      from payer
+    ), nonce as (
+      insert into prepaid_nonce (account_id, nonce) select id, ${nonce} from terms where in_time and affordable
+      on conflict do nothing
+      returning account_id
+    ), debit as (
+      update account set balance_micro_usd = account.balance_micro_usd - ${amountMicroUsd}
+      from nonce where account.id = nonce.account_id
+      returning account.id, account.balance_micro_usd
+    ), hold as (
+      insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, lease_until)
+      select 'spend', 'pending', id, ${contra.prepaidRevenue}, ${amountMicroUsd}, ${nonce},
+             now() + make_interval(secs => ${leaseSeconds}::double precision)
+      from debit
+      returning id, fence
+    )
+    select terms.id, terms.balance_micro_usd as balance, in_time, affordable,
+           debit.balance_micro_usd as remaining, hold.id as hold_id, hold.fence
+    from terms left join debit on true left join hold on true`.execute(db);
+  const row = rows[0];
+  if (!row) return { outcome: 'unknown_account' };
+  if (!row.in_time) return { outcome: 'expiry', balanceMicroUsd: row.balance };
+  if (row.remaining !== null) {
+    const hold = { id: row.hold_id, fence: row.fence, accountId: row.id };
+    return { outcome: 'held', hold: { ...hold, amountMicroUsd, balanceMicroUsd: row.remaining } };
+  }
+  if (row.affordable) return { outcome: 'replayed', balanceMicroUsd: row.balance };
+  // The statement's snapshot may be older than the spend that emptied the balance; this one is not.
+  const { isSpent, balanceMicroUsd } = await readNonce(db, row.id, nonce);
+  return { outcome: isSpent ? 'replayed' : 'insufficient_funds', balanceMicroUsd };
+}
+
+/** What a balance read finds; the nonce is not looked at (R31). */
+export type WalletReading =
+  | { readonly outcome: 'unknown_account' }
+  | { readonly outcome: 'expiry' | 'read'; readonly balanceMicroUsd: bigint };
+
+/** Reads a wallet's balance, and holds the expiry against the database's clock (R34). @param address in lower case */
+export async function readWallet(db: Database, address: string, expiry: bigint): Promise<WalletReading> {
+  const { rows } = await sql<{ balance: bigint; in_time: boolean }>`
+    select balance_micro_usd as balance, ${inTime(expiry)} as in_time from account where address = ${address}`.execute(
+    db,
+  );
+  const row = rows[0];
+  if (!row) return { outcome: 'unknown_account' };
+  return { outcome: row.in_time ? 'read' : 'expiry', balanceMicroUsd: row.balance };
+}
+
+/** The balance of a wallet; undefined when it never deposited. @param address in lower case */
+export async function findWallet(db: Database, address: string): Promise<bigint | undefined> {
+  const row = await db
+    .selectFrom('account')
+    .select('balance_micro_usd')
+    .where('address', '=', address)
+    .executeTakeFirst();
+  return row?.balance_micro_usd ?? undefined;
+}
+
+/** For how long a spent nonce is known at least (R34). */
+export const NONCE_RETENTION_HOURS = 24;
+
+/** Forgets nonces whose retention is over, at most 10,000 of them; their signatures expired long ago. Tells how many. */
+export async function pruneNonces(db: Database): Promise<number> {
+  const { numAffectedRows } = await sql`
+    delete from prepaid_nonce where (account_id, nonce) in (
+      select account_id, nonce from prepaid_nonce
+      where spent_at < clock_timestamp() - make_interval(hours => ${NONCE_RETENTION_HOURS + 1}::int)
+      order by spent_at limit 10000 for update skip locked
+    )`.execute(db);
+  return Number(numAffectedRows ?? 0n);
+}
+
+async function readNonce(db: Database, accountId: string, nonce: string) {
+  const { rows } = await sql<{ balance: bigint; spent: boolean }>`
+    select balance_micro_usd as balance,
+           exists (select from prepaid_nonce where account_id = ${accountId} and nonce = ${nonce}) as spent
+    from account where id = ${accountId}`.execute(db);
+  return { isSpent: rows[0]?.spent ?? false, balanceMicroUsd: rows[0]?.balance ?? 0n };
+}
+
+const inTime = (expiry: bigint) => sql<boolean>`
+  ${expiry}::bigint > extract(epoch from clock_timestamp())
+  and ${expiry}::bigint <= extract(epoch from clock_timestamp()) + ${MAX_EXPIRY_SECONDS}::int`;

@@ -1,0 +1,155 @@
+import type { GetPrepaidAccountResult, GetX402SpeechResult } from '../contract/operations.ts';
+import type { OperationContext } from '../http/context.ts';
+import { failure } from '../http/errors.ts';
+import { PRIVATE } from '../http/headers.ts';
+import type { RollingWindow } from '../limits/rolling-window.ts';
+import { formatUsd } from '../money.ts';
+import { speakBuffered } from '../payments/buffered.ts';
+import type { PrepaidBalances } from '../payments/prepaid.ts';
+import { SpeechError, type SpeechProvider, type Utterance } from '../speech/provider.ts';
+import { PREPAID } from '../x402/prepaid.ts';
+import { readCredential, signedBalanceRead, signedRequestOf } from '../x402/prepaid-credential.ts';
+import { refuseIncompletePrepaid } from './flows.ts';
+import { addressBucket, meter } from './rate-limit.ts';
+
+export interface PrepaidParts {
+  readonly balances: PrepaidBalances;
+  readonly limits: RollingWindow;
+  readonly baseUrl: string;
+}
+
+const MAX_AMOUNT = failure('INVALID_REQUEST', 'x-x402-max-amount must be a uint256.', {
+  field: 'x-x402-max-amount',
+  rule: 'uint256',
+});
+
+const UNAUTHORIZED = failure(
+  'UNAUTHORIZED',
+  'The signature was not made by x-x402-account for this request. GET /docs explains what is signed.',
+  { field: 'x-x402-signature', rule: 'eip712' },
+);
+
+const EXPIRY = failure(
+  'INVALID_REQUEST',
+  `x-x402-expiry is past, or more than ${PREPAID.signatureTtlSeconds} seconds ahead. Sign the request again.`,
+  { field: 'x-x402-expiry', rule: 'lifetime', maximumSeconds: PREPAID.signatureTtlSeconds },
+);
+
+/** Speaks what the caller's prepaid balance pays for. All five prepaid headers are there. */
+export async function speakPrepaid(
+  { balances, limits, baseUrl }: PrepaidParts,
+  purchase: { readonly utterance: Utterance; readonly priceMicroUsd: bigint },
+  speech: { readonly provider: SpeechProvider; readonly timeoutMs: number },
+  context: OperationContext,
+): Promise<GetX402SpeechResult> {
+  const credential = readCredential(context.headers);
+  if (!credential) return MAX_AMOUNT;
+  const { priceMicroUsd } = purchase;
+  const authorization = await balances.authorize(credential, signedRequestOf(context), priceMicroUsd);
+  switch (authorization.outcome) {
+    case 'unauthorized':
+      return (await meter(context, limits.take(addressBucket(context)))) ?? UNAUTHORIZED;
+    case 'unknown_account': {
+      const limited = await meter(context, limits.take(addressBucket(context)));
+      if (limited) return limited;
+      showMoney(context, 0n, 0n);
+      return tooLittle('never_deposited', 'This address has no prepaid balance. Deposit first.', 0n);
+    }
+    case 'held':
+      break;
+    default: {
+      const { outcome, balanceMicroUsd } = authorization;
+      context.returnEdgeSlot();
+      showMoney(context, balanceMicroUsd, 0n);
+      switch (outcome) {
+        case 'expiry':
+          return EXPIRY;
+        case 'replayed':
+          return failure('PREPAID_NONCE_REPLAYED', 'This nonce was spent before. Sign the request with a new one.', {
+            field: 'x-x402-nonce',
+            rule: 'unique',
+          });
+        case 'over_max_amount':
+          return tooLittle(outcome, 'The price is above x-x402-max-amount.', balanceMicroUsd);
+        case 'insufficient_funds':
+          return tooLittle(outcome, 'The prepaid balance is smaller than the price. Deposit more.', balanceMicroUsd);
+      }
+    }
+  }
+  context.returnEdgeSlot();
+  const { hold } = authorization;
+  try {
+    const { audio, receipt } = await speakBuffered(hold, speech.provider, purchase.utterance, speech.timeoutMs);
+    showMoney(context, receipt.balanceMicroUsd, receipt.isCharged ? priceMicroUsd : 0n);
+    return receipt.isCharged
+      ? { status: 200, headers: { 'cache-control': PRIVATE }, body: audio }
+      : failure('TTS_UNAVAILABLE', 'The synthesis took too long. Nothing was charged.', { transient: true });
+  } catch (error) {
+    showMoney(context, hold.restoredMicroUsd, 0n);
+    if (!(error instanceof SpeechError)) throw error;
+    context.log.warn({ err: error }, 'synthesis failed');
+    const answer = failure(error.code, `${error.message} Nothing was charged.`, { transient: error.transient });
+    const { retryAfterSeconds } = error;
+    if (answer.status !== 503 || retryAfterSeconds === undefined) return answer;
+    return { ...answer, headers: { 'retry-after': retryAfterSeconds } };
+  }
+
+  function tooLittle(reason: string, message: string, balanceMicroUsd: bigint) {
+    return {
+      ...failure('PAYMENT_REQUIRED', message, {
+        reason,
+        priceMicroUsd: Number(priceMicroUsd),
+        balanceMicroUsd: Number(balanceMicroUsd),
+        depositEndpoint: `${baseUrl}/x402/deposit`,
+      }),
+      headers: { 'cache-control': 'no-store' as const },
+    };
+  }
+}
+
+/** Shows a wallet's balance to who signs for it. */
+export async function readPrepaidAccount(
+  { balances, limits }: PrepaidParts,
+  address: string,
+  context: OperationContext,
+): Promise<GetPrepaidAccountResult> {
+  const incomplete = refuseIncompletePrepaid(context.headers);
+  if (incomplete) return incomplete;
+  const credential = readCredential(context.headers);
+  if (!credential) return MAX_AMOUNT;
+  const reading = await balances.read(credential, signedBalanceRead(context), address);
+  switch (reading.outcome) {
+    case 'unauthorized':
+      return (await meter(context, limits.take(addressBucket(context)))) ?? UNAUTHORIZED;
+    case 'unknown_account':
+      return (
+        (await meter(context, limits.take(addressBucket(context)))) ??
+        failure('NOT_FOUND', 'This address has never deposited. POST /x402/deposit makes its account.', {
+          field: 'address',
+        })
+      );
+    case 'expiry':
+      return EXPIRY;
+    case 'read':
+      return {
+        status: 200,
+        headers: { 'cache-control': PRIVATE },
+        body: walletBody(credential.account, reading.balanceMicroUsd),
+      };
+  }
+}
+
+/** @param address in lower case */
+export const walletBody = (address: string, balanceMicroUsd: bigint) => ({
+  address,
+  balanceMicroUsd,
+  balanceUsd: formatUsd(balanceMicroUsd),
+  currency: 'USD' as const,
+  refundable: false as const,
+});
+
+/** On every answer after authentication, whatever its status. */
+function showMoney(context: OperationContext, balanceMicroUsd: bigint, chargedMicroUsd: bigint): void {
+  context.setHeader('x-x402-balance', String(balanceMicroUsd));
+  context.setHeader('x-x402-charged', String(chargedMicroUsd));
+}

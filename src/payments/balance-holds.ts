@@ -1,0 +1,57 @@
+import type { FastifyBaseLogger } from 'fastify';
+import type { Database } from '../db/database.ts';
+import { isUnavailable } from '../db/errors.ts';
+import { persistently } from '../db/patience.ts';
+import { captureHold, type Hold, voidHold } from '../ledger/hold.ts';
+import type { Flow, Metrics } from '../metrics.ts';
+
+/** How long a capture is repeated while the database is away; the lease of a hold is longer. */
+const CAPTURE_PATIENCE_MS = 20_000;
+/** What a hold's lease leaves after synthesis and capture at their slowest. */
+const LEASE_RESERVE_SECONDS = 30;
+
+/** How long a hold's lease must be, so that it outlasts a synthesis of at most so long and its capture. */
+export const leaseSeconds = (synthesisTimeoutMs: number): number =>
+  (synthesisTimeoutMs + CAPTURE_PATIENCE_MS) / 1000 + LEASE_RESERVE_SECONDS;
+
+/** Ends the holds of one flow's balances: exactly one of capture and void. */
+export class BalanceHolds {
+  readonly #db: Database;
+  readonly #flow: Flow;
+  readonly #log: FastifyBaseLogger;
+  readonly #metrics: Metrics;
+
+  constructor(db: Database, flow: Flow, log: FastifyBaseLogger, metrics: Metrics) {
+    this.#db = db;
+    this.#flow = flow;
+    this.#log = log;
+    this.#metrics = metrics;
+  }
+
+  placed(hold: Pick<Hold, 'amountMicroUsd'>): void {
+    this.#metrics.holdMoved(this.#flow, 'placed', hold.amountMicroUsd);
+  }
+
+  /** A capture whose answer was lost is repeated: it finds its own hold posted. False when the hold is lost. */
+  async capture(hold: Hold): Promise<boolean> {
+    const captured = await persistently(CAPTURE_PATIENCE_MS, () => captureHold(this.#db, hold));
+    if (captured) this.#metrics.holdMoved(this.#flow, 'captured', hold.amountMicroUsd);
+    return captured;
+  }
+
+  /**
+   * Tells the balance after it; undefined when the hold had ended before, or the database is away: the reconciler voids
+   * it then, once its lease has passed.
+   */
+  async void(hold: Hold): Promise<bigint | undefined> {
+    try {
+      const balance = await voidHold(this.#db, hold);
+      if (balance !== undefined) this.#metrics.holdMoved(this.#flow, 'voided', hold.amountMicroUsd);
+      return balance;
+    } catch (error) {
+      if (!isUnavailable(error)) throw error;
+      this.#log.warn({ err: error }, 'a hold could not be voided now; it ends with its lease');
+      return undefined;
+    }
+  }
+}

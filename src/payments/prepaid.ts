@@ -1,0 +1,92 @@
+import type { FastifyBaseLogger } from 'fastify';
+import type { Database } from '../db/database.ts';
+import { placeSpend, readWallet, type WalletReading } from '../ledger/wallets.ts';
+import type { Metrics } from '../metrics.ts';
+import { testPoint } from '../test-point.ts';
+import type { PrepaidCredential, PrepaidVerifier, SignedRequest } from '../x402/prepaid-credential.ts';
+import { BalanceHolds, leaseSeconds } from './balance-holds.ts';
+import type { BufferedHold } from './buffered.ts';
+
+/** What is left in the balance, and what this request has retained of it, in micro-USD. */
+export interface PrepaidReceipt {
+  /** False when the hold was lost: nothing was charged, and nothing may be delivered. */
+  readonly isCharged: boolean;
+  readonly balanceMicroUsd: bigint;
+}
+
+export interface PrepaidHold extends BufferedHold<PrepaidReceipt> {
+  /** The balance once the hold is void; the hold may still be pending when the database is away (R33). */
+  readonly restoredMicroUsd: bigint;
+}
+
+export type PrepaidAuthorization =
+  | { readonly outcome: 'held'; readonly hold: PrepaidHold }
+  | { readonly outcome: 'unauthorized' | 'unknown_account' }
+  | {
+      readonly outcome: 'expiry' | 'replayed' | 'insufficient_funds' | 'over_max_amount';
+      readonly balanceMicroUsd: bigint;
+    };
+
+export type BalanceReading = WalletReading | { readonly outcome: 'unauthorized' };
+
+/** Pays an order from a wallet's prepaid balance against a signature: nonce and debit are one write (R30 to R34). */
+export class PrepaidBalances {
+  readonly #db: Database;
+  readonly #verifier: PrepaidVerifier;
+  readonly #holds: BalanceHolds;
+  readonly #leaseSeconds: number;
+
+  constructor(
+    db: Database,
+    verifier: PrepaidVerifier,
+    options: { synthesisTimeoutMs: number; log: FastifyBaseLogger; metrics: Metrics },
+  ) {
+    this.#db = db;
+    this.#verifier = verifier;
+    this.#holds = new BalanceHolds(db, 'prepaid', options.log, options.metrics);
+    this.#leaseSeconds = leaseSeconds(options.synthesisTimeoutMs);
+  }
+
+  async authorize(
+    credential: PrepaidCredential,
+    request: SignedRequest,
+    priceMicroUsd: bigint,
+  ): Promise<PrepaidAuthorization> {
+    if (!this.#verifier.isSignedByAccount(credential, request)) return { outcome: 'unauthorized' };
+    const { account: address, nonce, expiry, maxAmountMicroUsd } = credential;
+    const isPermitted = priceMicroUsd <= maxAmountMicroUsd;
+    const spend = { address, nonce, expiry, amountMicroUsd: priceMicroUsd, isPermitted };
+    const result = await placeSpend(this.#db, spend, this.#leaseSeconds);
+    testPoint('prepaid debited');
+    if (result.outcome === 'insufficient_funds' && !isPermitted) return { ...result, outcome: 'over_max_amount' };
+    if (result.outcome !== 'held') return result;
+    const { hold } = result;
+    this.#holds.placed(hold);
+    let restoredMicroUsd = hold.balanceMicroUsd + hold.amountMicroUsd;
+    return {
+      outcome: 'held',
+      hold: {
+        get restoredMicroUsd() {
+          return restoredMicroUsd;
+        },
+        capture: async () => {
+          testPoint('prepaid spoken');
+          const isCharged = await this.#holds.capture(hold);
+          testPoint('prepaid captured');
+          return { isCharged, balanceMicroUsd: isCharged ? hold.balanceMicroUsd : restoredMicroUsd };
+        },
+        void: async () => {
+          testPoint('prepaid voiding');
+          restoredMicroUsd = (await this.#holds.void(hold)) ?? restoredMicroUsd;
+        },
+      },
+    };
+  }
+
+  /** Another address's credential is refused before anything is read; no nonce is consumed (R31). */
+  async read(credential: PrepaidCredential, request: SignedRequest, address: string): Promise<BalanceReading> {
+    const isOwn = credential.account === address.toLowerCase();
+    if (!isOwn || !this.#verifier.isSignedByAccount(credential, request)) return { outcome: 'unauthorized' };
+    return readWallet(this.#db, credential.account, credential.expiry);
+  }
+}

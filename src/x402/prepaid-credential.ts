@@ -1,0 +1,89 @@
+import { timingSafeEqual } from 'node:crypto';
+import type { IncomingHttpHeaders } from 'node:http';
+import { keccak256 } from 'viem';
+import { canonicalQuery } from './canonical-query.ts';
+import type { Hex } from './envelope.ts';
+import type { Asset } from './network.ts';
+import { type Address, type Payee, payablePayees } from './payees.ts';
+import { PREPAID, prepaidDomain } from './prepaid.ts';
+import { domainSeparator, requestHash, signingDigest } from './prepaid-digest.ts';
+import { recoverAddress } from './recover.ts';
+
+/** The five headers of a prepaid request, well-formed; whether the signature is the account's is not known yet. */
+export interface PrepaidCredential {
+  /** In lower case. */
+  readonly account: Address;
+  readonly nonce: string;
+  /** Unix seconds. */
+  readonly expiry: bigint;
+  readonly maxAmountMicroUsd: bigint;
+  readonly signature: Hex;
+}
+
+/** What the signature covers besides the credential. */
+export interface SignedRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly bodyHash: Uint8Array;
+}
+
+const MAX_UINT256 = 2n ** 256n - 1n;
+
+/** Reads the five prepaid headers, whose forms the contract holds. Undefined when the max amount is no uint256 (R30). */
+export function readCredential(headers: IncomingHttpHeaders): PrepaidCredential | undefined {
+  const [account, nonce, expiry, maxAmount, signature] = PREPAID.headers.map((name) => String(headers[name])) as [
+    Address,
+    string,
+    string,
+    string,
+    Hex,
+  ];
+  const maxAmountMicroUsd = BigInt(maxAmount);
+  if (maxAmountMicroUsd > MAX_UINT256) return undefined;
+  return {
+    account: account.toLowerCase() as Address,
+    nonce,
+    expiry: BigInt(expiry),
+    maxAmountMicroUsd,
+    signature,
+  };
+}
+
+/** What is signed of a request: the exact body of a POST, the canonical query of a GET (R49). */
+export function signedRequestOf(request: { method: string; url: string; bytes: Uint8Array }): SignedRequest {
+  const { method, url, bytes } = request;
+  const signed = method === 'POST' ? bytes : Buffer.from(canonicalQuery(url));
+  return { method, path: pathOf(url), bodyHash: keccak256(signed, 'bytes') };
+}
+
+/** What is signed to read a balance: an empty query, whatever was sent (R31). */
+export const signedBalanceRead = ({ url }: { url: string }): SignedRequest => ({
+  method: 'GET',
+  path: pathOf(url),
+  bodyHash: keccak256(new Uint8Array(), 'bytes'),
+});
+
+const pathOf = (url: string): string => url.split('?', 1)[0] as string;
+
+/** Tells whether a credential was signed by its account for a request to this service. */
+export class PrepaidVerifier {
+  readonly #payees: readonly Payee[];
+  readonly #separators: ReadonlyMap<Address, Uint8Array>;
+
+  constructor(serviceName: string, asset: Asset, payees: readonly Payee[]) {
+    this.#payees = payees;
+    const separator = ({ address }: Payee) => domainSeparator(prepaidDomain(serviceName, asset, address));
+    this.#separators = new Map(payees.map((payee) => [payee.address, separator(payee)]));
+  }
+
+  /** The verifying contract may be the current payee or one that retires (R30). */
+  isSignedByAccount({ account, signature, ...terms }: PrepaidCredential, request: SignedRequest): boolean {
+    const hash = requestHash({ account, ...terms, ...request });
+    const expected = Buffer.from(account.slice(2), 'hex');
+    return payablePayees(this.#payees, new Date()).some(({ address }) => {
+      const separator = this.#separators.get(address) as Uint8Array;
+      const signer = recoverAddress(signingDigest(separator, hash), signature);
+      return signer !== undefined && timingSafeEqual(signer, expected);
+    });
+  }
+}

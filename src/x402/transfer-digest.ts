@@ -1,0 +1,30 @@
+import { hashTypedData, hexToBytes } from 'viem';
+import type { PaymentEnvelope } from './envelope.ts';
+import type { Asset } from './network.ts';
+import { recoverAddress } from './recover.ts';
+
+const TYPES = {
+  TransferWithAuthorization: [
+    { name: 'from', type: 'address' },
+    { name: 'to', type: 'address' },
+    { name: 'value', type: 'uint256' },
+    { name: 'validAfter', type: 'uint256' },
+    { name: 'validBefore', type: 'uint256' },
+    { name: 'nonce', type: 'bytes32' },
+  ],
+} as const;
+
+/**
+ * Whether the payment was signed by the key of its payer's address (EIP-3009, EIP-712). False for signatures of smart
+ * accounts: what one of them deposits could never be spent again (R35).
+ */
+export function isSignedByPayer({ authorization, signature }: PaymentEnvelope, asset: Asset): boolean {
+  const digest = hashTypedData({
+    domain: { name: asset.name, version: asset.version, chainId: asset.chainId, verifyingContract: asset.address },
+    types: TYPES,
+    primaryType: 'TransferWithAuthorization',
+    message: authorization,
+  });
+  const signer = recoverAddress(hexToBytes(digest), signature);
+  return signer?.equals(Buffer.from(authorization.from.slice(2), 'hex')) ?? false;
+}

@@ -1,0 +1,76 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import fc from 'fast-check';
+import { bytesToHex, getAddress, hexToBytes } from 'viem';
+import { privateKeyToAccount } from 'viem/accounts';
+import { canonicalQuery } from '../../src/x402/canonical-query.ts';
+import { domainSeparator, requestHash, signingDigest } from '../../src/x402/prepaid-digest.ts';
+import { recoverAddress } from '../../src/x402/recover.ts';
+import { hashWithViem } from '../support/prepaid.ts';
+
+const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
+const bytes = (length: number) => fc.uint8Array({ minLength: length, maxLength: length });
+const uint256 = fc.bigInt({ min: 0n, max: 2n ** 256n - 1n });
+const address = bytes(20).map((value) => getAddress(bytesToHex(value)));
+
+test('the digest is that of viem for any domain and request', () => {
+  const domain = fc.record({
+    name: fc.string({ unit: 'grapheme' }),
+    // viem leaves an empty version out of the domain's type.
+    version: fc.string({ minLength: 1 }),
+    chainId: fc.nat(),
+    verifyingContract: address,
+  });
+  const request = fc.record({
+    account: address,
+    method: fc.string(),
+    path: fc.string({ unit: 'grapheme' }),
+    bodyHash: bytes(32),
+    maxAmountMicroUsd: uint256,
+    nonce: fc.string(),
+    expiry: uint256,
+  });
+  fc.assert(
+    fc.property(domain, request, (domain, request) => {
+      const own = signingDigest(domainSeparator(domain), requestHash(request));
+      const message = { ...request, bodyHash: bytesToHex(request.bodyHash) };
+      assert.equal(bytesToHex(own), hashWithViem(domain as never, message));
+    }),
+    { numRuns: 300 },
+  );
+});
+
+test('R30: what viem signs is recovered; its high-s twin, another v and other lengths are not', async () => {
+  await fc.assert(
+    fc.asyncProperty(bytes(32), fc.bigInt({ min: 1n, max: ORDER - 1n }), async (digest, secret) => {
+      const account = privateKeyToAccount(`0x${secret.toString(16).padStart(64, '0')}`);
+      const signature = await account.sign({ hash: bytesToHex(digest) });
+      assert.equal(getAddress(bytesToHex(recoverAddress(digest, signature) as Buffer)), account.address);
+      const raw = hexToBytes(signature);
+      const s = BigInt(bytesToHex(raw.slice(32, 64)));
+      const twin = `${bytesToHex(raw.slice(0, 32))}${(ORDER - s).toString(16).padStart(64, '0')}` as const;
+      assert.equal(recoverAddress(digest, `${twin}${raw[64] === 27 ? '1c' : '1b'}` as `0x${string}`), undefined);
+      assert.equal(recoverAddress(digest, `${signature.slice(0, -2)}1d` as `0x${string}`), undefined);
+      assert.equal(recoverAddress(digest, `${signature}00`), undefined);
+    }),
+    { numRuns: 30 },
+  );
+});
+
+const VECTORS: [string, string][] = [
+  ['/x402/tts', ''],
+  ['/x402/tts?', ''],
+  ['/x402/tts?text=a+b', 'text=a%20b'],
+  ['/x402/tts?voice=x&text=a%20b', 'text=a%20b&voice=x'],
+  ['/x402/tts?b=2&b=1&a=', 'a=&b=1&b=2'],
+  ['/x402/tts?a', 'a='],
+  ['/x402/tts?text=%F0%9F%98%80', 'text=%F0%9F%98%80'],
+  ["/x402/tts?text=!'()*~", "text=!'()*~"],
+  ['/x402/tts?text=%21%2a', 'text=!*'],
+  // UTF-16 order: the surrogates of the emoji come before U+FF5E.
+  ['/x402/tts?%EF%BD%9E=1&%F0%9F%98%80=2', '%F0%9F%98%80=2&%EF%BD%9E=1'],
+];
+
+test('R49: vectors of the canonical query', () => {
+  for (const [url, expected] of VECTORS) assert.equal(canonicalQuery(url), expected, url);
+});
