@@ -68,10 +68,15 @@ test('prepaid balances under random deposits, spends, failures, replays and kill
         done += 1;
       }
     };
-    const work = Promise.all(Array.from({ length: CLIENTS }, () => client().catch((error) => failures.push(error))));
+    const fail = (error: unknown) => void failures.push(error);
+    const work = Promise.all(Array.from({ length: CLIENTS }, () => client().catch(fail)));
     const isDone = async () => (await Promise.race([work, sleep(AUDIT_EVERY_MS, undefined)])) !== undefined;
-    do assert.deepEqual(await audit(db), []);
-    while (!(await isDone()));
+    const watch = async () => {
+      do assert.deepEqual(await audit(db), []);
+      while (!(await isDone()));
+    };
+    await watch().catch(fail);
+    await work;
     if (failures.length > 0) throw failures[0];
   };
   let hasFailed = false;
