@@ -71,13 +71,13 @@ export const speakAsTold: Mode = (request, response) => {
 };
 
 /** What was seen, by kind of operation or end. */
-export type Tally = Record<End | 'unauthorized' | 'read' | 'credited' | 'repeated' | 'cut off', number>;
+export type Tally = Record<End | 'unauthorized' | 'read' | 'credited' | 'repeated' | 'lost deposit', number>;
 
 /** Clients of wallets, which do operations and hold every answer against what they know together. */
 export class Clients {
   readonly tally: Tally = {
     ...{ charged: 0, restored: 0, refused: 0, replayed: 0, lost: 0 },
-    ...{ unauthorized: 0, read: 0, credited: 0, repeated: 0, 'cut off': 0 },
+    ...{ unauthorized: 0, read: 0, credited: 0, repeated: 0, 'lost deposit': 0 },
   };
   readonly #wallets: readonly ClientWallet[];
   readonly #processes: readonly GatewayProcess[];
@@ -200,7 +200,8 @@ export class Clients {
     const answered = wallet.model.beginDeposit(identifier, amount);
     const reply = await this.#send(gateway, '/x402/deposit', call);
     answered(reply);
-    if (reply?.status === 200) this.tally[reply.json.alreadyCredited ? 'repeated' : 'credited'] += 1;
+    if (!reply) this.tally['lost deposit'] += 1;
+    else if (reply.status === 200) this.tally[reply.json.alreadyCredited ? 'repeated' : 'credited'] += 1;
   }
 
   #challenge(amount: number, call: Call, gateway: number): Promise<PaymentRequired> {
@@ -223,7 +224,6 @@ export class Clients {
       return await send(target.url, path, call);
     } catch (error) {
       if (error instanceof AssertionError || !target.isKilled) throw error;
-      this.tally['cut off'] += 1;
       return undefined;
     }
   }

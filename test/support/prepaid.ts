@@ -126,8 +126,8 @@ export async function depositor({ db, domain }: PrepaidGateway, microUsd: bigint
   };
 }
 
-/** Books a deposit as if the chain had proved it. */
-async function bookDeposit(db: Database, payer: string, microUsd: bigint): Promise<void> {
+/** Books a deposit as if the chain had proved it. @param payer in lower case */
+export async function bookDeposit(db: Database, payer: string, microUsd: bigint): Promise<void> {
   const reference = randomUUID();
   const { rows } = await sql<{ id: bigint }>`
     insert into x402_payment (identifier, state, purpose, request_hash, network, asset, payer, nonce, pay_to,
