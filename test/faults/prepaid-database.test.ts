@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { sql } from 'kysely';
 import { moneyOf, TTS } from '../support/prepaid.ts';
 import { FUNDS, LEFT, startPrepaidOutage } from '../support/prepaid-outage.ts';
+import { lockRows } from '../support/row-lock.ts';
 import { silentMp3 } from '../support/stub-upstream.ts';
 
 test('database lost between debit and restore: nothing is charged once the lease has passed', async (t) => {
@@ -47,6 +49,24 @@ test('the answer to the capture is lost: it is repeated, and charges once', asyn
   const reply = await answer;
   assert.equal(reply.status, 200);
   assert.deepEqual(moneyOf(reply), ['198', String(LEFT)]);
+  await assertEnd(LEFT);
+});
+
+test('the connection breaks while the capture still runs: its repetition finds it made, and charges once', async (t) => {
+  const { url, gateway, proxy, drip, call, assertEnd } = await startPrepaidOutage(t);
+  const answer = gateway.call(TTS, call);
+  await drip.opened;
+  const lock = await lockRows(t, url, sql`select from transfer where kind = 'spend' for update`);
+  await drip.write(silentMp3(500));
+  drip.end();
+  await lock.untilWaiting(1);
+  proxy.cut();
+  proxy.restore();
+  await lock.untilWaiting(2);
+  await lock.release();
+  const reply = await answer;
+  assert.deepEqual(moneyOf(reply), ['198', String(LEFT)]);
+  assert.equal(reply.status, 200);
   await assertEnd(LEFT);
 });
 

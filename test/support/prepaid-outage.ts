@@ -30,7 +30,7 @@ export async function startPrepaidOutage(t: TestContext) {
   const call = await sign(TTS, HELLO);
   const holds = async () => await db.selectFrom('transfer').select('state').where('kind', '=', 'spend').execute();
   return {
-    ...{ gateway, proxy, drip, call, balance },
+    ...{ url, gateway, proxy, drip, call, balance },
     /** Waits until the ledger has the one debit of this request in this state. */
     untilHold: (state: 'pending' | 'posted') => until(async () => (await holds())[0]?.state === state),
     /** The lease of the hold passes, and the reconcilers have their turn. */
