@@ -22,8 +22,8 @@ export const prepaidLimits = {
 export const prepaidPayment = ({ serviceName, baseUrl }: GuideOptions) => ({
   endpoints: ['POST /x402/deposit', 'GET /x402/accounts/:address', 'POST /x402/tts', 'GET /x402/tts'],
   identity:
-    "The payer's EVM address, which is public: it is the signature of each request that spends. The address must have " +
-    'a key of its own (EOA); signatures of smart accounts (EIP-1271) are refused, at the deposit already.',
+    "The payer's EVM address. It is public: what permits to spend is the signature of each request. The address must " +
+    'have a key of its own (EOA); signatures of smart accounts (EIP-1271) are refused, at the deposit already.',
   price: 'As with direct payment. A request is charged once, or not at all.',
   funding: 'POST /x402/deposit: one USDC payment as under directX402, credited once it has 2 confirmations.',
   trust: `${baseUrl}/.well-known/x402-service-metadata, verified under a key that was pinned out of band.`,
@@ -48,7 +48,7 @@ export const prepaidPayment = ({ serviceName, baseUrl }: GuideOptions) => ({
         'keccak256 of the exact bytes of the body of a POST; of the canonical query of a GET, in UTF-8; of nothing to ' +
         'read a balance',
       maxAmountMicroUsd: 'the most that may be charged; a higher price is refused. Not looked at to read a balance',
-      nonce: '1 to 128 visible ASCII characters, another one for each request, such as a random UUID',
+      nonce: '1 to 128 visible ASCII characters, new for each request, such as a random UUID',
       expiry: `Unix seconds, at most ${PREPAID.signatureTtlSeconds} ahead`,
     },
     headers: {
