@@ -105,6 +105,7 @@ class Reader {
       ...(raw['x-listed'] !== undefined && { listed: raw['x-listed'] }),
       noHead: raw['x-no-head'] === true,
       ...(raw['x-flow'] !== undefined && { flow: raw['x-flow'] }),
+      ...(raw['x-edge-exempt'] !== undefined && { edgeExempt: raw['x-edge-exempt'] }),
     };
     this.checkErrorCodes(operation, where);
     return operation;

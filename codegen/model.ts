@@ -57,6 +57,7 @@ export interface Operation {
   listed?: number;
   noHead: boolean;
   flow?: string;
+  edgeExempt?: string;
 }
 
 export interface Contract {

@@ -22,6 +22,8 @@ export interface Route {
   /** A GET without a HEAD beside it, since it charges or credits (R51). */
   readonly noHead?: true;
   readonly flow?: string;
+  /** The request header that asks the operation to take the request from the edge's limit. */
+  readonly edgeExempt?: string;
   /** Declared query parameters. */
   readonly query: readonly string[];
   /** Declared request headers, in lower case. */
@@ -68,6 +70,7 @@ function route(operation: Operation): object {
     ...(operation.listed !== undefined && { listed: operation.listed }),
     ...(operation.noHead && { noHead: true }),
     ...(operation.flow !== undefined && { flow: operation.flow }),
+    ...(operation.edgeExempt !== undefined && { edgeExempt: operation.edgeExempt }),
     query: names('query'),
     headers: names('header'),
     consumes: operation.body?.content.map(({ type }) => type) ?? [],

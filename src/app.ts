@@ -163,6 +163,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     reconcilers,
     close: async () => {
       clearInterval(pruning);
+      chained?.deposits.stop();
       await Promise.all([server.close(), worker?.stop(), mailer?.stop(), reconcilers.stop()]);
       await work.idle();
       await admin.close();
@@ -184,7 +185,7 @@ function openDirect(db: Database, x402: X402Config, rpcUrl: string, store: Audio
   return {
     ...opened,
     unsettledWork,
-    deposits: new Deposits({ db, ...opened, intake, settlement, log }),
+    deposits: new Deposits({ db, ...opened, intake, settlement, confirmationTimeoutMs: x402.confirmationTimeoutMs }),
     direct: new DirectPayment({ ...opened, intake, settlement, store, unsettledWork, log }),
     close: async () => {
       await facilitator.close();

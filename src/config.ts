@@ -24,6 +24,8 @@ export interface SpeechConfig {
   readonly timeoutMs: number;
 }
 
+const CONFIRMATION_TIMEOUT_MS = 120_000;
+
 export interface X402Config {
   readonly facilitatorUrl: string;
   readonly facilitatorToken: string | undefined;
@@ -31,6 +33,8 @@ export interface X402Config {
   readonly asset: Asset;
   /** Undefined while direct payment and deposits are off (R58). */
   readonly rpcUrl: string | undefined;
+  /** How long a deposit's request waits for the confirmations of its transfer (specification, "Limits"). */
+  readonly confirmationTimeoutMs: number;
 }
 
 export interface QuoteConfig {
@@ -273,7 +277,9 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
       fault('X402_FACILITATOR_URL', 'is not set, but X402_FACILITATOR_AUTH is', 'Set it, or unset the token.');
     }
     if (!facilitator || !payees || !asset) return undefined;
-    return { facilitatorUrl: facilitator.href, facilitatorToken, payees, asset, rpcUrl: rpc?.href };
+    const rpcUrl = rpc?.href;
+    const confirmationTimeoutMs = CONFIRMATION_TIMEOUT_MS;
+    return { facilitatorUrl: facilitator.href, facilitatorToken, payees, asset, rpcUrl, confirmationTimeoutMs };
   }
 
   function readAsset(): Asset | undefined {

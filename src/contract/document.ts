@@ -1751,6 +1751,7 @@ export const document: OpenApiDocument = {
         "summary": "Speak a text, paid in USDC",
         "description": "Without payment the answer is a 402 with the challenge in PAYMENT-REQUIRED. The paid request repeats method, URL and body and carries `payment-signature`. It is settled once the audio exists, and an exact repetition within 86400 seconds gets the same audio and receipt again. Payments are final. With a quote, `{quoteToken}` alone gets the challenge, and `{quoteToken, text}` is sent with the payment.",
         "x-listed": 9,
+        "x-edge-exempt": "x-x402-signature",
         "parameters": [
           {
             "$ref": "#/components/parameters/PaymentSignature"
@@ -1831,6 +1832,7 @@ export const document: OpenApiDocument = {
         "description": "Responses and payment are those of POST /x402/tts. A challenge that was got by GET is paid by GET. HEAD is not served, since a GET is charged.",
         "x-listed": 10,
         "x-no-head": true,
+        "x-edge-exempt": "x-x402-signature",
         "parameters": [
           {
             "$ref": "#/components/parameters/Text"
@@ -1926,19 +1928,19 @@ export const document: OpenApiDocument = {
             "$ref": "#/components/parameters/PaymentSignature"
           },
           {
-            "$ref": "#/components/parameters/PrepaidAccount"
+            "$ref": "#/components/parameters/IgnoredAccount"
           },
           {
-            "$ref": "#/components/parameters/PrepaidNonce"
+            "$ref": "#/components/parameters/IgnoredNonce"
           },
           {
-            "$ref": "#/components/parameters/PrepaidExpiry"
+            "$ref": "#/components/parameters/IgnoredExpiry"
           },
           {
-            "$ref": "#/components/parameters/PrepaidMaxAmount"
+            "$ref": "#/components/parameters/IgnoredMaxAmount"
           },
           {
-            "$ref": "#/components/parameters/PrepaidSignature"
+            "$ref": "#/components/parameters/IgnoredSignature"
           }
         ],
         "requestBody": {
@@ -2225,10 +2227,50 @@ export const document: OpenApiDocument = {
       "PrepaidSignature": {
         "name": "x-x402-signature",
         "in": "header",
-        "description": "EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s and v 27 or 28. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed.",
+        "description": "EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed.",
         "schema": {
           "type": "string",
           "pattern": "^0x(?:[a-fA-F0-9]{2}){1,8192}$"
+        }
+      },
+      "IgnoredAccount": {
+        "name": "x-x402-account",
+        "in": "header",
+        "description": "Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request.",
+        "schema": {
+          "type": "string"
+        }
+      },
+      "IgnoredNonce": {
+        "name": "x-x402-nonce",
+        "in": "header",
+        "description": "Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request.",
+        "schema": {
+          "type": "string"
+        }
+      },
+      "IgnoredExpiry": {
+        "name": "x-x402-expiry",
+        "in": "header",
+        "description": "Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request.",
+        "schema": {
+          "type": "string"
+        }
+      },
+      "IgnoredMaxAmount": {
+        "name": "x-x402-max-amount",
+        "in": "header",
+        "description": "Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request.",
+        "schema": {
+          "type": "string"
+        }
+      },
+      "IgnoredSignature": {
+        "name": "x-x402-signature",
+        "in": "header",
+        "description": "Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request.",
+        "schema": {
+          "type": "string"
         }
       }
     },
@@ -2597,12 +2639,6 @@ export const document: OpenApiDocument = {
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"
-          },
-          "x-x402-balance": {
-            "$ref": "#/components/headers/PrepaidBalance"
-          },
-          "x-x402-charged": {
-            "$ref": "#/components/headers/PrepaidCharged"
           },
           "X-RateLimit-Limit": {
             "$ref": "#/components/headers/RateLimitLimit"

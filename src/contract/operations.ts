@@ -562,7 +562,7 @@ export interface GetX402SpeechRequest {
     'x-x402-expiry'?: string;
     /** The most that may be spent, in micro-USD. */
     'x-x402-max-amount'?: string;
-    /** EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s and v 27 or 28. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
+    /** EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
     'x-x402-signature'?: string;
   };
 }
@@ -604,7 +604,7 @@ export interface CreateX402SpeechRequest {
     'x-x402-expiry'?: string;
     /** The most that may be spent, in micro-USD. */
     'x-x402-max-amount'?: string;
-    /** EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s and v 27 or 28. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
+    /** EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
     'x-x402-signature'?: string;
   };
   body: X402TtsRequest;
@@ -640,15 +640,15 @@ export interface CreateDepositRequest {
   headers: {
     /** Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. `accepted` is the chosen entry of the challenge's `accepts`, unmodified; `extensions` holds the required Payment Identifier, 16 to 128 characters of `A-Z a-z 0-9 _ -`. Can't be combined with the x-x402 headers. */
     'payment-signature'?: string;
-    /** EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
+    /** Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
     'x-x402-account'?: string;
-    /** Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit, for ever. */
+    /** Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
     'x-x402-nonce'?: string;
-    /** Unix seconds at which the signature expires, at most 120 from now. */
+    /** Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
     'x-x402-expiry'?: string;
-    /** The most that may be spent, in micro-USD. */
+    /** Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
     'x-x402-max-amount'?: string;
-    /** EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s and v 27 or 28. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
+    /** Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
     'x-x402-signature'?: string;
   };
   body: X402DepositRequest;
@@ -688,7 +688,7 @@ export interface GetPrepaidAccountRequest {
     'x-x402-expiry'?: string;
     /** The most that may be spent, in micro-USD. */
     'x-x402-max-amount'?: string;
-    /** EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s and v 27 or 28. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
+    /** EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
     'x-x402-signature'?: string;
   };
 }

@@ -18,6 +18,8 @@ export interface Route {
   /** A GET without a HEAD beside it, since it charges or credits (R51). */
   readonly noHead?: true;
   readonly flow?: string;
+  /** The request header that asks the operation to take the request from the edge's limit. */
+  readonly edgeExempt?: string;
   /** Declared query parameters. */
   readonly query: readonly string[];
   /** Declared request headers, in lower case. */
@@ -637,6 +639,7 @@ export const routes: readonly Route[] = [
     openapiPath: '/x402/tts',
     listed: 10,
     noHead: true,
+    edgeExempt: 'x-x402-signature',
     query: ['text', 'model', 'voice', 'speed'],
     headers: [
       'payment-signature',
@@ -706,6 +709,7 @@ export const routes: readonly Route[] = [
     path: '/x402/tts',
     openapiPath: '/x402/tts',
     listed: 9,
+    edgeExempt: 'x-x402-signature',
     query: [],
     headers: [
       'payment-signature',

@@ -1200,8 +1200,6 @@ export interface components {
         InvalidX402Request: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
-                "x-x402-balance": components["headers"]["PrepaidBalance"];
-                "x-x402-charged": components["headers"]["PrepaidCharged"];
                 "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
                 "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
                 "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
@@ -1581,8 +1579,18 @@ export interface components {
         PrepaidExpiry: string;
         /** @description The most that may be spent, in micro-USD. */
         PrepaidMaxAmount: string;
-        /** @description EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s and v 27 or 28. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
+        /** @description EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
         PrepaidSignature: string;
+        /** @description Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
+        IgnoredAccount: string;
+        /** @description Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
+        IgnoredNonce: string;
+        /** @description Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
+        IgnoredExpiry: string;
+        /** @description Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
+        IgnoredMaxAmount: string;
+        /** @description Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
+        IgnoredSignature: string;
     };
     requestBodies: never;
     headers: {
@@ -1742,6 +1750,11 @@ export type ParameterPrepaidNonce = components['parameters']['PrepaidNonce'];
 export type ParameterPrepaidExpiry = components['parameters']['PrepaidExpiry'];
 export type ParameterPrepaidMaxAmount = components['parameters']['PrepaidMaxAmount'];
 export type ParameterPrepaidSignature = components['parameters']['PrepaidSignature'];
+export type ParameterIgnoredAccount = components['parameters']['IgnoredAccount'];
+export type ParameterIgnoredNonce = components['parameters']['IgnoredNonce'];
+export type ParameterIgnoredExpiry = components['parameters']['IgnoredExpiry'];
+export type ParameterIgnoredMaxAmount = components['parameters']['IgnoredMaxAmount'];
+export type ParameterIgnoredSignature = components['parameters']['IgnoredSignature'];
 export type HeaderTraceId = components['headers']['TraceId'];
 export type HeaderCacheControl = components['headers']['CacheControl'];
 export type HeaderCreditAccount = components['headers']['CreditAccount'];
@@ -2672,7 +2685,7 @@ export interface operations {
                 "x-x402-expiry"?: components["parameters"]["PrepaidExpiry"];
                 /** @description The most that may be spent, in micro-USD. */
                 "x-x402-max-amount"?: components["parameters"]["PrepaidMaxAmount"];
-                /** @description EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s and v 27 or 28. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
+                /** @description EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
                 "x-x402-signature"?: components["parameters"]["PrepaidSignature"];
             };
             path?: never;
@@ -2706,7 +2719,7 @@ export interface operations {
                 "x-x402-expiry"?: components["parameters"]["PrepaidExpiry"];
                 /** @description The most that may be spent, in micro-USD. */
                 "x-x402-max-amount"?: components["parameters"]["PrepaidMaxAmount"];
-                /** @description EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s and v 27 or 28. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
+                /** @description EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
                 "x-x402-signature"?: components["parameters"]["PrepaidSignature"];
             };
             path?: never;
@@ -2743,16 +2756,16 @@ export interface operations {
             header?: {
                 /** @description Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. `accepted` is the chosen entry of the challenge's `accepts`, unmodified; `extensions` holds the required Payment Identifier, 16 to 128 characters of `A-Z a-z 0-9 _ -`. Can't be combined with the x-x402 headers. */
                 "payment-signature"?: components["parameters"]["PaymentSignature"];
-                /** @description EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
-                "x-x402-account"?: components["parameters"]["PrepaidAccount"];
-                /** @description Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit, for ever. */
-                "x-x402-nonce"?: components["parameters"]["PrepaidNonce"];
-                /** @description Unix seconds at which the signature expires, at most 120 from now. */
-                "x-x402-expiry"?: components["parameters"]["PrepaidExpiry"];
-                /** @description The most that may be spent, in micro-USD. */
-                "x-x402-max-amount"?: components["parameters"]["PrepaidMaxAmount"];
-                /** @description EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s and v 27 or 28. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
-                "x-x402-signature"?: components["parameters"]["PrepaidSignature"];
+                /** @description Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
+                "x-x402-account"?: components["parameters"]["IgnoredAccount"];
+                /** @description Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
+                "x-x402-nonce"?: components["parameters"]["IgnoredNonce"];
+                /** @description Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
+                "x-x402-expiry"?: components["parameters"]["IgnoredExpiry"];
+                /** @description Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
+                "x-x402-max-amount"?: components["parameters"]["IgnoredMaxAmount"];
+                /** @description Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
+                "x-x402-signature"?: components["parameters"]["IgnoredSignature"];
             };
             path?: never;
             cookie?: never;
@@ -2813,7 +2826,7 @@ export interface operations {
                 "x-x402-expiry"?: components["parameters"]["PrepaidExpiry"];
                 /** @description The most that may be spent, in micro-USD. */
                 "x-x402-max-amount"?: components["parameters"]["PrepaidMaxAmount"];
-                /** @description EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s and v 27 or 28. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
+                /** @description EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
                 "x-x402-signature"?: components["parameters"]["PrepaidSignature"];
             };
             path: {

@@ -24,6 +24,6 @@ export interface OperationContext {
   readonly log: FastifyBaseLogger;
   /** Adds a header to the response whatever its status, for headers that the contract marks `x-set-by: edge`. */
   setHeader(name: string, value: string): void;
-  /** Gives back the request's slot at the edge, for requests that no limit counts (R48). */
-  returnEdgeSlot(): void;
+  /** Takes the request from the edge's limit, also when that was used up; for requests that no limit counts (R48). */
+  exemptFromEdgeLimit(): void;
 }

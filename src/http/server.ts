@@ -8,6 +8,7 @@ import Fastify, {
 } from 'fastify';
 import type { OperationResult, Operations } from '../contract/operations.ts';
 import { type Route, routes } from '../contract/routes.ts';
+import type { Slot } from '../limits/slot.ts';
 import type { Metrics } from '../metrics.ts';
 import type { RunningWork } from '../running-work.ts';
 import { prefersHtml } from './accept.ts';
@@ -26,6 +27,10 @@ import { violation } from './validation.ts';
 declare module 'fastify' {
   interface FastifyContextConfig {
     contract?: Route;
+  }
+  interface FastifyRequest {
+    /** The client's minute was used up when the request came; whether that matters is for the operation to say. */
+    overEdgeLimit: Slot | null;
   }
 }
 
@@ -69,8 +74,10 @@ export function createServer(operations: Operations, options: ServerOptions): Fa
     clientErrorHandler: answerClientError,
     frameworkErrors: (error, request, reply) => {
       reply.headers({ ...EDGE_HEADERS, 'x-trace-id': request.id });
-      const refusal = takeEdgeSlot(limiter, options.metrics, request, reply);
-      return refusal ? sendFailure(undefined, refusal, reply, false) : handleError(error, request, reply);
+      const slot = takeEdgeSlot(limiter, request);
+      return slot
+        ? sendFailure(undefined, refuseAtEdge(slot, options.metrics, reply), reply, false)
+        : handleError(error, request, reply);
     },
   });
   answerExpectations(app.server);
@@ -89,7 +96,7 @@ export function createServer(operations: Operations, options: ServerOptions): Fa
       config: { contract: route },
       exposeHeadRoute: route.method === 'GET' && !route.noHead,
       ...(route.bodyLimit && { bodyLimit: route.bodyLimit }),
-      handler: (request, reply) => options.work.add(serve(route, operation, request, reply, limiter)),
+      handler: (request, reply) => options.work.add(serve(route, operation, request, reply, { ...options, limiter })),
     });
   }
   return app;
@@ -97,6 +104,7 @@ export function createServer(operations: Operations, options: ServerOptions): Fa
 
 function addHooks(app: FastifyInstance, limiter: EdgeLimiter, options: ServerOptions): void {
   let warned = options.trustProxy.length > 0;
+  app.decorateRequest('overEdgeLimit', null);
   app.addHook('onRequest', async (request, reply) => {
     reply.headers(EDGE_HEADERS).header('x-trace-id', request.id);
     if (!warned && request.headers['x-forwarded-for'] !== undefined) {
@@ -104,10 +112,13 @@ function addHooks(app: FastifyInstance, limiter: EdgeLimiter, options: ServerOpt
       request.log.warn('X-Forwarded-For arrived, but TRUST_PROXY is unset: every client has the address of the proxy');
     }
     const route = request.routeOptions.config?.contract;
-    const refuse = (refusal: Failure<ErrorCode>) =>
-      sendFailure(route, refusal, reply, prefersHtml(request.headers.accept));
-    const limited = takeEdgeSlot(limiter, options.metrics, request, reply);
-    if (limited) return refuse(limited);
+    const refuse = (refusal: Failure<ErrorCode>) => {
+      const answer = request.overEdgeLimit ? refuseAtEdge(request.overEdgeLimit, options.metrics, reply) : refusal;
+      return sendFailure(route, answer, reply, prefersHtml(request.headers.accept));
+    };
+    const overLimit = takeEdgeSlot(limiter, request);
+    if (overLimit && !asksForExemption(route, request)) return refuse(refuseAtEdge(overLimit, options.metrics, reply));
+    request.overEdgeLimit = overLimit ?? null;
     if (request.raw.httpVersion === '1.1' && request.headers.host === undefined) {
       return refuse(failure('INVALID_REQUEST', 'The host header is missing.', { field: 'host', rule: 'required' }));
     }
@@ -137,11 +148,17 @@ function addHooks(app: FastifyInstance, limiter: EdgeLimiter, options: ServerOpt
   });
 }
 
-/** Counts the request at the edge; tells the refusal when its client has used up its minute. Preflights are free. */
-function takeEdgeSlot(limiter: EdgeLimiter, metrics: Metrics, request: FastifyRequest, reply: FastifyReply) {
+/** Counts the request at the edge; tells the slot that was refused since its client's minute is used up. Preflights are free. */
+function takeEdgeSlot(limiter: EdgeLimiter, request: FastifyRequest): Slot | undefined {
   if (request.method === 'OPTIONS' && request.headers['access-control-request-method'] !== undefined) return undefined;
   const slot = limiter.take(request.ip);
-  if (slot.allowed) return undefined;
+  return slot.allowed ? undefined : slot;
+}
+
+const asksForExemption = (route: Route | undefined, request: FastifyRequest): boolean =>
+  route?.edgeExempt !== undefined && request.headers[route.edgeExempt] !== undefined;
+
+function refuseAtEdge(slot: Slot, metrics: Metrics, reply: FastifyReply) {
   metrics.rateLimitRefused(slot.scope);
   const { headers, ...refusal } = rateLimited(slot);
   reply.headers({ ...rateLimitHeaders(slot), ...headers });
@@ -156,11 +173,14 @@ async function serve(
   operation: Operation,
   request: FastifyRequest,
   reply: FastifyReply,
-  limiter: EdgeLimiter,
+  { limiter, metrics }: { limiter: EdgeLimiter; metrics: Metrics },
 ) {
+  const refuse = (refusal: Failure<ErrorCode>) =>
+    sendFailure(route, refusal, reply, prefersHtml(request.headers.accept));
   const read = readRequest(route, request);
-  if ('failure' in read) return sendFailure(route, read.failure, reply, prefersHtml(request.headers.accept));
-  return sendResult(route, await operation(read.request, contextOf(request, reply, limiter)), reply);
+  const result = 'request' in read ? await operation(read.request, contextOf(request, reply, limiter)) : read.failure;
+  if (request.overEdgeLimit) return refuse(refuseAtEdge(request.overEdgeLimit, metrics, reply));
+  return 'request' in read ? sendResult(route, result, reply) : refuse(read.failure);
 }
 
 function contextOf(request: FastifyRequest, reply: FastifyReply, limiter: EdgeLimiter): OperationContext {
@@ -174,7 +194,10 @@ function contextOf(request: FastifyRequest, reply: FastifyReply, limiter: EdgeLi
     prefersHtml: prefersHtml(request.headers.accept),
     log: request.log,
     setHeader: (name, value) => void reply.header(name, value),
-    returnEdgeSlot: () => limiter.giveBack(request.ip),
+    exemptFromEdgeLimit: () => {
+      if (request.overEdgeLimit) request.overEdgeLimit = null;
+      else limiter.giveBack(request.ip);
+    },
   };
 }
 

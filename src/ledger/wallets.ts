@@ -20,13 +20,9 @@ export interface Spend {
 
 export type SpendResult =
   | { readonly outcome: 'held'; readonly hold: Hold }
-  /** The wallet never deposited. */
-  | { readonly outcome: 'unknown_account' }
-  | {
-      /** `expiry` when it is past or too far ahead by the database's clock (R34). */
-      readonly outcome: 'expiry' | 'replayed' | 'insufficient_funds';
-      readonly balanceMicroUsd: bigint;
-    };
+  /** `expiry` when it is past or too far ahead by the database's clock (R34); else the wallet never deposited. */
+  | { readonly outcome: 'expiry' | 'unknown_account' }
+  | { readonly outcome: 'replayed' | 'insufficient_funds'; readonly balanceMicroUsd: bigint };
 
 /**
  * Holds the amount on a wallet's balance and consumes the nonce, in one statement: the account's row is locked, the
@@ -37,22 +33,22 @@ export type SpendResult =
 export async function placeSpend(db: Database, spend: Spend, leaseSeconds: number): Promise<SpendResult> {
   const { address, nonce, expiry, amountMicroUsd, isPermitted } = spend;
   const { rows } = await sql<{
-    id: string;
-    balance: bigint;
     in_time: boolean;
+    id: string | null;
+    balance: bigint;
     affordable: boolean;
     remaining: bigint | null;
     hold_id: bigint;
     fence: number;
   }>`
-    with payer as materialized (
-      select id, balance_micro_usd from account where address = ${address} for update
-    ), terms as materialized (
-      select id, balance_micro_usd, ${inTime(expiry)} as in_time,
-             ${isPermitted}::boolean and balance_micro_usd >= ${amountMicroUsd} as affordable
-      from payer
+    with present as materialized (
+      select ${inTime(expiry)} as in_time
+    ), payer as materialized (
+      select id, balance_micro_usd as balance, ${isPermitted}::boolean and balance_micro_usd >= ${amountMicroUsd} as affordable
+      from account, present where address = ${address} and in_time
+      for update of account
     ), nonce as (
-      insert into prepaid_nonce (account_id, nonce) select id, ${nonce} from terms where in_time and affordable
+      insert into prepaid_nonce (account_id, nonce) select id, ${nonce} from payer where affordable
       on conflict do nothing
       returning account_id
     ), debit as (
@@ -66,12 +62,12 @@ export async function placeSpend(db: Database, spend: Spend, leaseSeconds: numbe
       from debit
       returning id, fence
     )
-    select terms.id, terms.balance_micro_usd as balance, in_time, affordable,
+    select in_time, payer.id, payer.balance, payer.affordable,
            debit.balance_micro_usd as remaining, hold.id as hold_id, hold.fence
-    from terms left join debit on true left join hold on true`.execute(db);
+    from present left join payer on true left join debit on true left join hold on true`.execute(db);
   const row = rows[0];
-  if (!row) return { outcome: 'unknown_account' };
-  if (!row.in_time) return { outcome: 'expiry', balanceMicroUsd: row.balance };
+  if (!row?.in_time) return { outcome: 'expiry' };
+  if (row.id === null) return { outcome: 'unknown_account' };
   if (row.remaining !== null) {
     const hold = { id: row.hold_id, fence: row.fence, accountId: row.id };
     return { outcome: 'held', hold: { ...hold, amountMicroUsd, balanceMicroUsd: row.remaining } };
@@ -84,18 +80,23 @@ export async function placeSpend(db: Database, spend: Spend, leaseSeconds: numbe
 
 /** What a balance read finds; the nonce is not looked at (R31). */
 export type WalletReading =
-  | { readonly outcome: 'unknown_account' }
-  | { readonly outcome: 'expiry' | 'read'; readonly balanceMicroUsd: bigint };
+  | { readonly outcome: 'expiry' | 'unknown_account' }
+  | { readonly outcome: 'read'; readonly balanceMicroUsd: bigint };
 
 /** Reads a wallet's balance, and holds the expiry against the database's clock (R34). @param address in lower case */
 export async function readWallet(db: Database, address: string, expiry: bigint): Promise<WalletReading> {
-  const { rows } = await sql<{ balance: bigint; in_time: boolean }>`
-    select balance_micro_usd as balance, ${inTime(expiry)} as in_time from account where address = ${address}`.execute(
-    db,
-  );
+  const { rows } = await sql<{ in_time: boolean; balance: bigint | null }>`
+    select in_time, balance_micro_usd as balance
+    from (select ${inTime(expiry)} as in_time) present left join account on address = ${address}`.execute(db);
   const row = rows[0];
-  if (!row) return { outcome: 'unknown_account' };
-  return { outcome: row.in_time ? 'read' : 'expiry', balanceMicroUsd: row.balance };
+  if (!row?.in_time) return { outcome: 'expiry' };
+  return row.balance === null ? { outcome: 'unknown_account' } : { outcome: 'read', balanceMicroUsd: row.balance };
+}
+
+/** Tells whether the expiry is neither past nor too far ahead by the database's clock (R30, R34). */
+export async function isInTime(db: Database, expiry: bigint): Promise<boolean> {
+  const { rows } = await sql<{ in_time: boolean }>`select ${inTime(expiry)} as in_time`.execute(db);
+  return rows[0]?.in_time ?? false;
 }
 
 /** The balance of a wallet; undefined when it never deposited. @param address in lower case */

@@ -8,8 +8,13 @@ import { speakBuffered } from '../payments/buffered.ts';
 import type { PrepaidBalances } from '../payments/prepaid.ts';
 import { SpeechError, type SpeechProvider, type Utterance } from '../speech/provider.ts';
 import { PREPAID } from '../x402/prepaid.ts';
-import { readCredential, signedBalanceRead, signedRequestOf } from '../x402/prepaid-credential.ts';
-import { refuseIncompletePrepaid } from './flows.ts';
+import {
+  type PrepaidCredential,
+  readCredential,
+  signedBalanceRead,
+  signedRequestOf,
+} from '../x402/prepaid-credential.ts';
+import { refuseForeignHeaders, refuseIncompletePrepaid } from './flows.ts';
 import { addressBucket, meter } from './rate-limit.ts';
 
 export interface PrepaidParts {
@@ -37,18 +42,20 @@ const EXPIRY = failure(
 
 /** Speaks what the caller's prepaid balance pays for. All five prepaid headers are there. */
 export async function speakPrepaid(
-  { balances, limits, baseUrl }: PrepaidParts,
+  parts: PrepaidParts,
   purchase: { readonly utterance: Utterance; readonly priceMicroUsd: bigint },
   speech: { readonly provider: SpeechProvider; readonly timeoutMs: number },
   context: OperationContext,
 ): Promise<GetX402SpeechResult> {
+  const { balances, limits, baseUrl } = parts;
   const credential = readCredential(context.headers);
   if (!credential) return MAX_AMOUNT;
   const { priceMicroUsd } = purchase;
   const authorization = await balances.authorize(credential, signedRequestOf(context), priceMicroUsd);
   switch (authorization.outcome) {
     case 'unauthorized':
-      return (await meter(context, limits.take(addressBucket(context)))) ?? UNAUTHORIZED;
+    case 'expiry':
+      return refuseCredential(parts, credential, context);
     case 'unknown_account': {
       const limited = await meter(context, limits.take(addressBucket(context)));
       if (limited) return limited;
@@ -59,11 +66,9 @@ export async function speakPrepaid(
       break;
     default: {
       const { outcome, balanceMicroUsd } = authorization;
-      context.returnEdgeSlot();
+      context.exemptFromEdgeLimit();
       showMoney(context, balanceMicroUsd, 0n);
       switch (outcome) {
-        case 'expiry':
-          return EXPIRY;
         case 'replayed':
           return failure('PREPAID_NONCE_REPLAYED', 'This nonce was spent before. Sign the request with a new one.', {
             field: 'x-x402-nonce',
@@ -76,7 +81,7 @@ export async function speakPrepaid(
       }
     }
   }
-  context.returnEdgeSlot();
+  context.exemptFromEdgeLimit();
   const { hold } = authorization;
   try {
     const { audio, receipt } = await speakBuffered(hold, speech.provider, purchase.utterance, speech.timeoutMs);
@@ -85,8 +90,8 @@ export async function speakPrepaid(
       ? { status: 200, headers: { 'cache-control': PRIVATE }, body: audio }
       : failure('TTS_UNAVAILABLE', 'The synthesis took too long. Nothing was charged.', { transient: true });
   } catch (error) {
-    showMoney(context, hold.restoredMicroUsd, 0n);
     if (!(error instanceof SpeechError)) throw error;
+    showMoney(context, hold.restoredMicroUsd, 0n);
     context.log.warn({ err: error }, 'synthesis failed');
     const answer = failure(error.code, `${error.message} Nothing was charged.`, { transient: error.transient });
     const { retryAfterSeconds } = error;
@@ -109,10 +114,13 @@ export async function speakPrepaid(
 
 /** Shows a wallet's balance to who signs for it. */
 export async function readPrepaidAccount(
-  { balances, limits }: PrepaidParts,
+  parts: PrepaidParts,
   address: string,
   context: OperationContext,
 ): Promise<GetPrepaidAccountResult> {
+  const { balances, limits } = parts;
+  const foreign = refuseForeignHeaders(context.headers, ['payment-signature', 'x-credit-account']);
+  if (foreign) return foreign;
   const incomplete = refuseIncompletePrepaid(context.headers);
   if (incomplete) return incomplete;
   const credential = readCredential(context.headers);
@@ -120,7 +128,8 @@ export async function readPrepaidAccount(
   const reading = await balances.read(credential, signedBalanceRead(context), address);
   switch (reading.outcome) {
     case 'unauthorized':
-      return (await meter(context, limits.take(addressBucket(context)))) ?? UNAUTHORIZED;
+    case 'expiry':
+      return refuseCredential(parts, credential, context);
     case 'unknown_account':
       return (
         (await meter(context, limits.take(addressBucket(context)))) ??
@@ -128,8 +137,6 @@ export async function readPrepaidAccount(
           field: 'address',
         })
       );
-    case 'expiry':
-      return EXPIRY;
     case 'read':
       return {
         status: 200,
@@ -137,6 +144,16 @@ export async function readPrepaidAccount(
         body: walletBody(credential.account, reading.balanceMicroUsd),
       };
   }
+}
+
+/** A failed credential costs its address a slot (R48). An expiry out of range is told first, whoever signed it (R30). */
+async function refuseCredential(
+  { balances, limits }: PrepaidParts,
+  credential: PrepaidCredential,
+  context: OperationContext,
+) {
+  const limited = await meter(context, limits.take(addressBucket(context)));
+  return limited ?? ((await balances.isInTime(credential)) ? UNAUTHORIZED : EXPIRY);
 }
 
 /** @param address in lower case */

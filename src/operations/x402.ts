@@ -1,5 +1,4 @@
 import type { GetX402SpeechResult, X402Operations } from '../contract/operations.ts';
-import type { JsonObject } from '../contract/types.ts';
 import type { OperationContext } from '../http/context.ts';
 import { errorBody, failure } from '../http/errors.ts';
 import { PRIVATE } from '../http/headers.ts';
@@ -7,19 +6,17 @@ import type { RollingWindow } from '../limits/rolling-window.ts';
 import { formatUsd } from '../money.ts';
 import { speakBuffered } from '../payments/buffered.ts';
 import type { Deposits } from '../payments/deposit.ts';
-import type { DirectPayment, DirectRequest } from '../payments/direct.ts';
-import type { PaymentRefusal } from '../payments/intake.ts';
+import type { DirectPayment } from '../payments/direct.ts';
 import type { PrepaidBalances } from '../payments/prepaid.ts';
 import type { Catalog } from '../speech/catalog.ts';
 import { type OrderRefusal, type OrderRequest, placeOrder, select, textTooLong } from '../speech/order.ts';
 import { priceMicroUsd } from '../speech/price.ts';
 import { SpeechError, type SpeechProvider } from '../speech/provider.ts';
-import { encodeHeader, makeChallenge, type Resource, speechResource } from '../x402/challenge.ts';
-import { decodeEnvelope, InvalidEnvelope } from '../x402/envelope.ts';
+import { type Resource, speechResource } from '../x402/challenge.ts';
 import type { ServiceMetadata } from '../x402/metadata.ts';
 import type { Asset } from '../x402/network.ts';
 import { makeOffer, type Offer } from '../x402/offer.ts';
-import { currentPayee, type Payee, payablePayees } from '../x402/payees.ts';
+import { currentPayee, type Payee } from '../x402/payees.ts';
 import {
   invalidQuote,
   placeQuotedOrder,
@@ -29,7 +26,8 @@ import {
 } from '../x402/quoted-order.ts';
 import { isExpired, type Quote, type Quotes } from '../x402/quotes.ts';
 import { makeDeposit } from './deposit.ts';
-import { x402FlowOf } from './flows.ts';
+import { refuseForeignHeaders, x402FlowOf } from './flows.ts';
+import { askForPayment, offersFor, readPayment, refusePayment } from './payment-required.ts';
 import { readPrepaidAccount, speakPrepaid } from './prepaid.ts';
 import { addressBucket, meter } from './rate-limit.ts';
 
@@ -59,9 +57,6 @@ interface Purchase {
   readonly offers: readonly [Offer, ...Offer[]];
   readonly hasExpired: boolean;
 }
-
-/** Seconds until a payer that is held to one request at a time may try again. */
-const ONE_AT_A_TIME_RETRY_SECONDS = 5;
 
 const OFF = 'Payment in USDC is not set up here.';
 const EXPIRED = {
@@ -98,12 +93,7 @@ export function x402Operations(options: X402Options): X402Operations {
       case 'none':
         if (!direct) return chainMissing();
         if (purchase.hasExpired) return failure('QUOTE_EXPIRED', EXPIRED.message, EXPIRED.details);
-        return paymentRequired(
-          resources[method],
-          purchase.offers[0],
-          'payment_required',
-          'Sign the challenge in PAYMENT-REQUIRED, and repeat the identical request with payment-signature.',
-        );
+        return askForPayment(resources[method], purchase.offers[0]);
     }
   }
 
@@ -128,21 +118,15 @@ export function x402Operations(options: X402Options): X402Operations {
     if (!direct || !speech) return chainMissing();
     const limited = await meter(context, limits.take(addressBucket(context)));
     if (limited) return limited;
-    let request: DirectRequest;
-    try {
-      const envelope = decodeEnvelope(String(context.headers['payment-signature']));
-      const { method, url, bytes } = context;
-      request = { method, url, bytes, envelope, offers, resource, timeoutMs: speech.timeoutMs };
-    } catch (error) {
-      if (!(error instanceof InvalidEnvelope)) throw error;
-      const { field, rule } = error;
-      return failure('INVALID_PAYMENT_PAYLOAD', `payment-signature can't be read. ${error.message}`, { field, rule });
-    }
+    const read = readPayment(context.headers['payment-signature']);
+    if ('refusal' in read) return read.refusal;
+    const { method, url, bytes } = context;
+    const request = { method, url, bytes, envelope: read.envelope, offers, resource, timeoutMs: speech.timeoutMs };
     const { text } = order;
     if (text === undefined) return textMissing();
 
     const outcome = hasExpired ? await direct.replay(request) : await direct.authorize(request);
-    const { identifier } = request.envelope;
+    const { identifier } = read.envelope;
     const paid = (receipt: string, isReplay: boolean) => ({
       'cache-control': PRIVATE,
       'payment-response': receipt,
@@ -150,7 +134,7 @@ export function x402Operations(options: X402Options): X402Operations {
       'x-idempotent-replay': isReplay,
     });
     if (!outcome) return failure('QUOTE_EXPIRED', EXPIRED.message, EXPIRED.details);
-    if (outcome.outcome === 'refused') return refuse(outcome.refusal, resource, offers[0]);
+    if (outcome.outcome === 'refused') return refusePayment(outcome.refusal, resource, offers[0]);
     if (outcome.outcome === 'replay') {
       return { status: 200, headers: paid(outcome.receipt, true), body: outcome.audio };
     }
@@ -160,7 +144,7 @@ export function x402Operations(options: X402Options): X402Operations {
       const { audio, receipt } = await speakBuffered(hold, speech.provider, utterance, hold.timeoutMs);
       return receipt.outcome === 'settled'
         ? { status: 200, headers: paid(receipt.receipt, false), body: audio }
-        : refuse(receipt.refusal, resource, offers[0]);
+        : refusePayment(receipt.refusal, resource, offers[0]);
     } catch (error) {
       if (!(error instanceof SpeechError)) throw error;
       context.log.warn({ err: error }, 'synthesis failed');
@@ -172,16 +156,8 @@ export function x402Operations(options: X402Options): X402Operations {
     const placed = placeOrder(catalog, request);
     if ('refusal' in placed) return refuseOrder(placed.refusal);
     if (!terms) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
-    const { asset, payees } = terms;
     const { order } = placed;
-    const retiring = payablePayees(payees, new Date()).filter(({ status }) => status === 'retiring');
-    const offerTo = ({ address }: Payee) => makeOffer(asset, order.priceMicroUsd, address);
-    const purchase: Purchase = {
-      order,
-      offers: [offerTo(currentPayee(payees)), ...retiring.map(offerTo)],
-      hasExpired: false,
-    };
-    return purchase;
+    return { order, offers: offersFor(terms, order.priceMicroUsd), hasExpired: false } satisfies Purchase;
   }
 
   async function quotedPurchase({ quoteToken, ...request }: QuotedRequest & { quoteToken: string }) {
@@ -215,7 +191,9 @@ export function x402Operations(options: X402Options): X402Operations {
       return makeDeposit({ baseUrl, serviceName, terms, deposits }, body.amountMicroUsd, context);
     },
 
-    createQuote: async ({ body }) => {
+    createQuote: async ({ body }, context) => {
+      const foreign = refuseForeignHeaders(context.headers, ['x-credit-account']);
+      if (foreign) return foreign;
       const selected = select(catalog, body);
       if ('refusal' in selected) {
         const { code, message, details } = selected.refusal;
@@ -283,29 +261,6 @@ const chainMissing = () =>
   });
 
 const refuseOrder = ({ code, message, details }: OrderRefusal | QuoteRefusal) => failure(code, message, details);
-
-function paymentRequired(resource: Resource, offer: Offer, error: string, message: string) {
-  const challenge = makeChallenge(resource, offer, error);
-  return {
-    status: 402 as const,
-    headers: { 'cache-control': 'no-store' as const, 'payment-required': encodeHeader(challenge) },
-    body: errorBody('PAYMENT_REQUIRED', message, challenge as unknown as JsonObject),
-  };
-}
-
-function refuse({ code, reason, message }: PaymentRefusal, resource: Resource, offer: Offer) {
-  switch (code) {
-    case 'PAYMENT_REQUIRED':
-      return paymentRequired(resource, offer, reason, message);
-    case 'RATE_LIMITED':
-      return {
-        ...failure(code, message, { reason }),
-        headers: { 'retry-after': ONE_AT_A_TIME_RETRY_SECONDS },
-      };
-    default:
-      return failure(code, message, { reason });
-  }
-}
 
 /** A failed synthesis as the caller sees it; the reservation has been released by then. */
 function speechFailure({ code, message, transient, retryAfterSeconds }: SpeechError) {

@@ -1,38 +1,23 @@
-import { createHash } from 'node:crypto';
 import type { Readable } from 'node:stream';
 import type { FastifyBaseLogger } from 'fastify';
 import { type AudioStore, StoreError } from '../audio/store.ts';
 import { testPoint } from '../test-point.ts';
-import type { Resource } from '../x402/challenge.ts';
-import type { PaymentEnvelope } from '../x402/envelope.ts';
-import { FacilitatorError, type FacilitatorPayment } from '../x402/facilitator.ts';
-import { findOffer, type Offer } from '../x402/offer.ts';
+import type { FacilitatorPayment } from '../x402/facilitator.ts';
 import type { Payment, Payments } from '../x402/payment.ts';
 import { paymentAudioKey } from '../x402/payment-audio.ts';
-import { RpcError } from '../x402/rpc.ts';
 import type { Settlement } from '../x402/settlement.ts';
 import type { UnsettledWork } from '../x402/unsettled-work.ts';
 import type { BufferedHold } from './buffered.ts';
-import { claimOf, misfitOf, type PaymentIntake, type PaymentRefusal, refused } from './intake.ts';
+import type { PaymentIntake, PaymentRequest, Standing } from './intake.ts';
+import { type Refused, refused } from './refusal.ts';
 
-/** A paid request, as far as the payment is concerned. */
-export interface DirectRequest {
-  readonly method: string;
-  /** Path and query as they were sent. */
-  readonly url: string;
-  readonly bytes: Uint8Array;
-  readonly envelope: PaymentEnvelope;
-  /** What may have been accepted. */
-  readonly offers: readonly Offer[];
-  readonly resource: Resource;
+export interface DirectRequest extends PaymentRequest {
   /** The longest that a synthesis may take. */
   readonly timeoutMs: number;
 }
 
 /** What a settlement gave: the receipt, or why there is none. */
-export type DirectCapture =
-  | { readonly outcome: 'settled'; readonly receipt: string }
-  | { readonly outcome: 'refused'; readonly refusal: PaymentRefusal };
+export type DirectCapture = { readonly outcome: 'settled'; readonly receipt: string } | Refused;
 
 export interface DirectHold extends BufferedHold<DirectCapture> {
   /** What is left for the synthesis before the authorization ends (R28). */
@@ -40,9 +25,7 @@ export interface DirectHold extends BufferedHold<DirectCapture> {
 }
 
 /** The answer to a request that was made before. */
-export type DirectReplay =
-  | { readonly outcome: 'replay'; readonly receipt: string; readonly audio: Readable }
-  | { readonly outcome: 'refused'; readonly refusal: PaymentRefusal };
+export type DirectReplay = { readonly outcome: 'replay'; readonly receipt: string; readonly audio: Readable } | Refused;
 
 export type DirectAuthorization = DirectReplay | { readonly outcome: 'held'; readonly hold: DirectHold };
 
@@ -50,9 +33,9 @@ export type DirectAuthorization = DirectReplay | { readonly outcome: 'held'; rea
 const SETTLE_RESERVE_MS = 10_000;
 
 /**
- * Pays an order by one on-chain authorization, which is settled once the audio exists (R21 to R28, R45):
+ * Pays an order by one on-chain authorization, which is settled once the audio exists (R21 to R28):
  *
- *     authorize: look the identifier up -> accepted is an offer -> times -> reserve -> verify, and the payer is solvent
+ *     authorize: begin and admit the payment (PaymentIntake)
  *     capture:   store the audio -> settle
  *     void:      release the reservation
  */
@@ -82,80 +65,44 @@ export class DirectPayment {
 
   /** The answer to an exact repetition, or to a misuse of its identifier; undefined when the payment is new. */
   async replay(request: DirectRequest): Promise<DirectReplay | undefined> {
-    const known = await this.#payments.find(request.envelope.identifier);
-    return known && this.#answerKnown(known, requestHash(request));
+    const known = await this.#intake.find(request);
+    return known && this.#answerKnown(known.payment, known.standing);
   }
 
   async authorize(request: DirectRequest): Promise<DirectAuthorization> {
-    const hash = requestHash(request);
-    const { envelope, offers, resource } = request;
-    const known = await this.#payments.find(envelope.identifier);
-    const answer = known && (await this.#answerKnown(known, hash));
-    if (answer) return answer;
-
-    const offer = findOffer(offers, envelope.accepted);
-    const misfit = offer ? misfitOf(envelope, offer) : 'accepted_is_no_offer';
-    if (!offer || misfit) return refused('PAYMENT_REQUIRED', misfit ?? '');
-    if (this.#unsettledWork.isFull) return refused('TTS_UNAVAILABLE', 'too_many_unsettled');
-
-    const { identifier } = envelope;
-    const reservation = { purpose: 'speech', identifier, requestHash: hash, claim: claimOf(envelope) } as const;
-    const reserved = await this.#intake.reserve(reservation, known);
-    if (reserved.outcome === 'refused') return reserved;
-    if (reserved.outcome === 'taken') {
-      return (
-        (await this.#answerKnown(reserved.winner, hash)) ?? refused('PAYMENT_REPLAY_PENDING', 'first_request_running')
-      );
-    }
-    const { payment } = reserved;
-
+    const begun = await this.#intake.begin('speech', request, () =>
+      this.#unsettledWork.isFull ? refused('TTS_UNAVAILABLE', 'too_many_unsettled') : undefined,
+    );
+    if (begun.outcome === 'refused') return begun;
+    if (begun.outcome === 'known') return this.#answerKnown(begun.payment, begun.standing);
+    const { payment, verifiable } = begun;
     testPoint('x402 reserved');
     const endLease = this.#payments.keepLease(payment);
-    const release = async () => {
-      endLease();
-      await this.#intake.release(payment);
-    };
     try {
-      const refusal = await this.#intake.check(payment, { envelope, offer, resource });
-      if (!refusal)
-        return { outcome: 'held', hold: this.#hold(payment, { envelope, offer, resource }, request, endLease) };
-      await release();
+      const refusal = await this.#intake.admit(payment, verifiable);
+      if (!refusal) return { outcome: 'held', hold: this.#hold(payment, verifiable, request, endLease) };
+      endLease();
       return refusal;
     } catch (error) {
-      await release();
-      if (error instanceof FacilitatorError || error instanceof RpcError) {
-        this.#log.warn({ err: error }, 'a payment could not be verified');
-        return refused('PAYMENT_ERROR', 'payment_service_failed');
-      }
+      endLease();
       throw error;
     }
   }
 
-  /** Undefined when the row is an abandoned reservation of the same request, which may be taken over (R26). */
-  async #answerKnown(known: Payment, hash: Buffer): Promise<DirectReplay | undefined> {
-    if (!known.requestHash.equals(hash)) return refused('PAYMENT_IDENTIFIER_CONFLICT', 'identifier_of_another_request');
-    switch (known.state) {
-      case 'reserved':
-        return known.isLeased ? refused('PAYMENT_REPLAY_PENDING', 'first_request_running') : undefined;
+  async #answerKnown(payment: Payment, standing: Standing): Promise<DirectReplay> {
+    switch (standing.outcome) {
       case 'settled':
-        return this.#replaySettled(known, known.receipt as string);
-      case 'failed':
-        return refused('PAYMENT_REQUIRED', known.refusal ?? 'settlement_failed');
-      case 'settling':
-        if (known.isLeased) return refused('PAYMENT_REPLAY_PENDING', 'first_request_running');
-        break;
+        return standing.isReplayable
+          ? this.#replaySettled(payment, standing.receipt)
+          : refused('PAYMENT_IDENTIFIER_CONFLICT', 'replay_window_over');
+      case 'open':
+        return refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown');
+      case 'refused':
+        return standing;
     }
-    const resolution = await this.#intake.resolve(known);
-    if (resolution.outcome === 'settled')
-      return this.#replaySettled({ ...known, isReplayable: true }, resolution.receipt);
-    if (resolution.outcome === 'failed' || known.state === 'refused') {
-      return refused('PAYMENT_REQUIRED', known.refusal ?? 'settlement_failed');
-    }
-    return refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown');
   }
 
   async #replaySettled(payment: Payment, receipt: string): Promise<DirectReplay> {
-    if (!payment.isReplayable) return refused('PAYMENT_IDENTIFIER_CONFLICT', 'replay_window_over');
     try {
       const stored = await this.#store.open(paymentAudioKey(payment));
       if (stored) return { outcome: 'replay', receipt, audio: stored.stream };
@@ -213,15 +160,4 @@ export class DirectPayment {
         return refused('PAYMENT_REPLAY_PENDING', 'taken_over');
     }
   }
-}
-
-/** What makes a request the same: method, path, query, body bytes and payload (R22). */
-export function requestHash({
-  method,
-  url,
-  bytes,
-  envelope,
-}: Pick<DirectRequest, 'method' | 'url' | 'bytes' | 'envelope'>): Buffer {
-  const hash = createHash('sha256').update(`${method}\0${url}\0${bytes.length}\0`).update(bytes);
-  return hash.update(envelope.canonical).digest();
 }

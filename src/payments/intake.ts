@@ -1,31 +1,35 @@
+import { createHash } from 'node:crypto';
 import type { FastifyBaseLogger } from 'fastify';
 import { isUnavailable } from '../db/errors.ts';
 import type { Chain, TransferClaim } from '../x402/chain.ts';
+import type { Resource } from '../x402/challenge.ts';
 import type { PaymentEnvelope } from '../x402/envelope.ts';
-import type { Facilitator, FacilitatorPayment } from '../x402/facilitator.ts';
-import { MAX_TIMEOUT_SECONDS, type Offer } from '../x402/offer.ts';
+import { type Facilitator, FacilitatorError, type FacilitatorPayment } from '../x402/facilitator.ts';
+import { findOffer, MAX_TIMEOUT_SECONDS, type Offer } from '../x402/offer.ts';
 import type { Address } from '../x402/payees.ts';
-import { type Payment, type Payments, REPLAY_WINDOW_SECONDS, type Reservation } from '../x402/payment.ts';
+import type { Payment, PaymentPurpose, Payments } from '../x402/payment.ts';
 import type { Resolution, Resolver } from '../x402/resolver.ts';
 import { RpcError } from '../x402/rpc.ts';
+import { type Refused, refused } from './refusal.ts';
 
-export type PaymentRefusalCode =
-  | 'PAYMENT_REQUIRED'
-  | 'PAYMENT_IDENTIFIER_CONFLICT'
-  | 'PAYMENT_REPLAY_PENDING'
-  | 'PAYMENT_OUTCOME_UNKNOWN'
-  | 'PAYMENT_ERROR'
-  | 'REPLAY_CACHE_UNAVAILABLE'
-  | 'RATE_LIMITED'
-  | 'TTS_UNAVAILABLE';
-
-/** Why a payment buys nothing now. */
-export interface PaymentRefusal {
-  readonly code: PaymentRefusalCode;
-  /** For programs, such as insufficient_funds. */
-  readonly reason: string;
-  readonly message: string;
+/** A paid request, as far as the payment is concerned. */
+export interface PaymentRequest {
+  readonly method: string;
+  /** Path and query as they were sent. */
+  readonly url: string;
+  readonly bytes: Uint8Array;
+  readonly envelope: PaymentEnvelope;
+  /** What may have been accepted. */
+  readonly offers: readonly Offer[];
+  readonly resource: Resource;
 }
+
+/** What has become of a payment that an earlier request made. */
+export type Standing =
+  | { readonly outcome: 'settled'; readonly receipt: string; readonly isReplayable: boolean }
+  /** Only the chain can tell. `transaction` is the one whose depth is waited for. */
+  | { readonly outcome: 'open'; readonly transaction: string | null }
+  | Refused<'PAYMENT_IDENTIFIER_CONFLICT' | 'PAYMENT_REPLAY_PENDING' | 'PAYMENT_REQUIRED'>;
 
 /** With less left of an authorization no payment is begun (R28). */
 const MIN_SECONDS_LEFT = 15;
@@ -42,7 +46,12 @@ export interface IntakeParts {
   readonly log: FastifyBaseLogger;
 }
 
-/** What every payment by an on-chain authorization goes through before it may be settled (R21b, R24, R45). */
+/**
+ * What every payment by an on-chain authorization goes through before it may be settled (R45):
+ *
+ *     begin: look the identifier up -> accepted is an offer -> times -> reserve identifier and authorization
+ *     admit: verify, and the payer is solvent; else release
+ */
 export class PaymentIntake {
   readonly #payments: Payments;
   readonly #resolver: Resolver;
@@ -58,39 +67,110 @@ export class PaymentIntake {
     this.#log = parts.log;
   }
 
-  /** Reserves identifier and authorization, or takes an abandoned reservation of the same request over (R26). */
-  async reserve(
-    reservation: Omit<Reservation, 'headBlock'>,
-    abandoned: Payment | undefined,
-  ): Promise<
-    | { readonly outcome: 'reserved'; readonly payment: Payment }
-    | { readonly outcome: 'refused'; readonly refusal: PaymentRefusal }
-    /** Somebody else was first with this identifier. */
-    | { readonly outcome: 'taken'; readonly winner: Payment }
-  > {
-    let headBlock: bigint;
-    try {
-      headBlock = await this.#chain.head();
-    } catch (error) {
-      if (!(error instanceof RpcError)) throw error;
-      this.#log.warn({ err: error }, 'the chain could not be asked for its head');
-      return refused('PAYMENT_ERROR', 'chain_unreachable');
-    }
-    const payment = abandoned
-      ? await this.#payments.takeOver(abandoned, headBlock)
-      : await this.#payments.reserve({ ...reservation, headBlock });
-    if (payment) return { outcome: 'reserved', payment };
-    const winner = await this.#payments.find(reservation.identifier);
-    if (!winner) return refused('PAYMENT_IDENTIFIER_CONFLICT', 'authorization_of_another_payment');
-    return { outcome: 'taken', winner };
+  /** The payment that an earlier request made under this identifier; undefined when there is none that counts. */
+  async find(request: PaymentRequest): Promise<{ readonly payment: Payment; readonly standing: Standing } | undefined> {
+    const payment = await this.#payments.find(request.envelope.identifier);
+    const standing = payment && (await this.#standing(payment, requestHash(request)));
+    return payment && standing && { payment, standing };
   }
 
-  /** What speaks against the reserved payment: its payer's other payments, the facilitator, or his balance. */
-  async check(payment: Payment, request: FacilitatorPayment): Promise<ReturnType<typeof refused> | undefined> {
+  /**
+   * Reserves identifier and authorization, or takes an abandoned reservation of the same request over (R26).
+   * @param refuseNew what speaks against any new payment now
+   */
+  async begin<NewRefusal extends Refused = never>(
+    purpose: PaymentPurpose,
+    request: PaymentRequest,
+    refuseNew: () => NewRefusal | undefined = () => undefined,
+  ): Promise<
+    | { readonly outcome: 'reserved'; readonly payment: Payment; readonly verifiable: FacilitatorPayment }
+    | { readonly outcome: 'known'; readonly payment: Payment; readonly standing: Standing }
+    | Refused<'PAYMENT_REQUIRED' | 'PAYMENT_ERROR' | 'PAYMENT_IDENTIFIER_CONFLICT'>
+    | NewRefusal
+  > {
+    const { envelope, offers, resource } = request;
+    const { identifier } = envelope;
+    const hash = requestHash(request);
+    const known = await this.#payments.find(identifier);
+    const standing = known && (await this.#standing(known, hash));
+    if (known && standing) return { outcome: 'known', payment: known, standing };
+
+    const offer = findOffer(offers, envelope.accepted);
+    if (!offer) return refused('PAYMENT_REQUIRED', 'accepted_is_no_offer');
+    const misfit = misfitOf(envelope, offer);
+    if (misfit) return refused('PAYMENT_REQUIRED', misfit);
+    const refusal = refuseNew();
+    if (refusal) return refusal;
+
+    const headBlock = await this.#head();
+    if (headBlock === undefined) return refused('PAYMENT_ERROR', 'chain_unreachable');
+    const payment = known
+      ? await this.#payments.takeOver(known, headBlock)
+      : await this.#payments.reserve({ purpose, identifier, requestHash: hash, claim: claimOf(envelope), headBlock });
+    if (payment) return { outcome: 'reserved', payment, verifiable: { envelope, offer, resource } };
+    const winner = await this.#payments.find(identifier);
+    if (!winner) return refused('PAYMENT_IDENTIFIER_CONFLICT', 'authorization_of_another_payment');
+    const first = (await this.#standing(winner, hash)) ?? refused('PAYMENT_REPLAY_PENDING', 'first_request_running');
+    return { outcome: 'known', payment: winner, standing: first };
+  }
+
+  /** What speaks against the reserved payment; it is released then, and also when this throws. */
+  async admit(
+    payment: Payment,
+    verifiable: FacilitatorPayment,
+  ): Promise<Refused<'PAYMENT_REQUIRED' | 'RATE_LIMITED' | 'PAYMENT_ERROR'> | undefined> {
+    let refusal: Awaited<ReturnType<PaymentIntake['admit']>>;
+    try {
+      refusal = await this.#check(payment, verifiable);
+    } catch (error) {
+      if (!(error instanceof FacilitatorError || error instanceof RpcError)) {
+        await this.release(payment);
+        throw error;
+      }
+      this.#log.warn({ err: error }, 'a payment could not be verified');
+      refusal = refused('PAYMENT_ERROR', 'payment_service_failed');
+    }
+    if (refusal) await this.release(payment);
+    return refusal;
+  }
+
+  /** When the database is away, the reservation ends with its lease. */
+  async release(payment: Payment): Promise<void> {
+    try {
+      await this.#payments.release(payment);
+    } catch (error) {
+      if (!isUnavailable(error)) throw error;
+      this.#log.warn({ err: error }, 'a reservation could not be released now; it ends with its lease');
+    }
+  }
+
+  /** Undefined for an abandoned reservation of the same request, which may be taken over (R26). */
+  async #standing(known: Payment, hash: Buffer): Promise<Standing | undefined> {
+    if (!known.requestHash.equals(hash)) return refused('PAYMENT_IDENTIFIER_CONFLICT', 'identifier_of_another_request');
+    switch (known.state) {
+      case 'reserved':
+        return known.isLeased ? refused('PAYMENT_REPLAY_PENDING', 'first_request_running') : undefined;
+      case 'settled':
+        return { outcome: 'settled', receipt: known.receipt as string, isReplayable: known.isReplayable };
+      case 'failed':
+        return refused('PAYMENT_REQUIRED', known.refusal ?? 'settlement_failed');
+      case 'settling':
+        if (known.isLeased) return refused('PAYMENT_REPLAY_PENDING', 'first_request_running');
+        break;
+    }
+    const resolution = await this.#resolve(known);
+    if (resolution.outcome === 'settled') return { ...resolution, isReplayable: true };
+    if (resolution.outcome === 'failed' || known.state === 'refused') {
+      return refused('PAYMENT_REQUIRED', known.refusal ?? 'settlement_failed');
+    }
+    return { outcome: 'open', transaction: resolution.transaction ?? known.awaitedTransaction };
+  }
+
+  async #check(payment: Payment, verifiable: FacilitatorPayment) {
     const exposure = await this.#payments.exposure(payment);
     if (exposure.hasFailedLately && exposure.running > 0) return refused('RATE_LIMITED', 'one_at_a_time_after_failure');
     const [verification, isSolvent] = await Promise.all([
-      this.#facilitator.verify(request),
+      this.#facilitator.verify(verifiable),
       this.#isSolvent(payment, exposure.unsettled),
     ]);
     if (!verification.valid) return refused('PAYMENT_REQUIRED', verification.reason);
@@ -114,8 +194,19 @@ export class PaymentIntake {
     }
   }
 
+  /** Undefined when the chain can't be asked. */
+  async #head(): Promise<bigint | undefined> {
+    try {
+      return await this.#chain.head();
+    } catch (error) {
+      if (!(error instanceof RpcError)) throw error;
+      this.#log.warn({ err: error }, 'the chain could not be asked for its head');
+      return undefined;
+    }
+  }
+
   /** A node that gives no answer leaves the payment as doubtful as it was. */
-  async resolve(payment: Payment): Promise<Resolution> {
+  async #resolve(payment: Payment): Promise<Resolution> {
     try {
       return await this.#resolver.resolve(payment);
     } catch (error) {
@@ -124,20 +215,16 @@ export class PaymentIntake {
       return { outcome: 'open' };
     }
   }
+}
 
-  /** When the database is away, the reservation ends with its lease. */
-  async release(payment: Payment): Promise<void> {
-    try {
-      await this.#payments.release(payment);
-    } catch (error) {
-      if (!isUnavailable(error)) throw error;
-      this.#log.warn({ err: error }, 'a reservation could not be released now; it ends with its lease');
-    }
-  }
+/** What makes a request the same: method, path, query, body bytes and payload (R22). */
+function requestHash({ method, url, bytes, envelope }: PaymentRequest): Buffer {
+  const hash = createHash('sha256').update(`${method}\0${url}\0${bytes.length}\0`).update(bytes);
+  return hash.update(envelope.canonical).digest();
 }
 
 /** What an authorization claims to transfer. */
-export const claimOf = ({ authorization }: PaymentEnvelope): TransferClaim => ({
+const claimOf = ({ authorization }: PaymentEnvelope): TransferClaim => ({
   payer: authorization.from,
   nonce: authorization.nonce,
   payTo: authorization.to,
@@ -146,7 +233,7 @@ export const claimOf = ({ authorization }: PaymentEnvelope): TransferClaim => ({
 });
 
 /** Why an authorization is not the one that the offer asks for, or is not valid for long enough or for too long (R28). */
-export function misfitOf({ authorization }: PaymentEnvelope, offer: Offer): string | undefined {
+function misfitOf({ authorization }: PaymentEnvelope, offer: Offer): string | undefined {
   if (authorization.to !== (offer.payTo.toLowerCase() as Address)) return 'authorization_to_another_payee';
   if (authorization.value !== BigInt(offer.amount)) return 'authorization_of_another_amount';
   const now = BigInt(Math.floor(Date.now() / 1000));
@@ -154,28 +241,3 @@ export function misfitOf({ authorization }: PaymentEnvelope, offer: Offer): stri
   if (authorization.validBefore < now + BigInt(MIN_SECONDS_LEFT)) return 'authorization_expires_too_soon';
   return authorization.validBefore > now + BigInt(MAX_SECONDS_AHEAD) ? 'authorization_valid_for_too_long' : undefined;
 }
-
-const MESSAGES: Record<PaymentRefusalCode, string> = {
-  PAYMENT_REQUIRED: 'The payment is refused. Sign the challenge in PAYMENT-REQUIRED and send it with a new identifier.',
-  PAYMENT_IDENTIFIER_CONFLICT:
-    'This payment identifier or authorization belongs to another request. Make a new payment.',
-  PAYMENT_REPLAY_PENDING: 'The first request with this payment is still running. Repeat the identical request later.',
-  PAYMENT_OUTCOME_UNKNOWN:
-    'Whether this payment was settled is not known yet. Repeat the identical request later; make no new payment ' +
-    "without the user's approval.",
-  PAYMENT_ERROR: 'The payment could not be verified now. Nothing was settled; repeat the identical request.',
-  REPLAY_CACHE_UNAVAILABLE: 'The audio can not be stored or read now. Nothing was settled by this request; repeat it.',
-  RATE_LIMITED: 'A settlement of this payer failed lately: one request at a time. Repeat it once the other has ended.',
-  TTS_UNAVAILABLE: 'Too much speech waits for its settlement. Nothing was settled; repeat the request later.',
-};
-
-/** What is told for a reason that the code's message does not fit. */
-const SPECIAL: Record<string, string> = {
-  replay_window_over: `This payment was used, and its replay window of ${REPLAY_WINDOW_SECONDS} seconds is over.`,
-  not_confirmed_yet: 'The transfer is not confirmed yet. It is credited without you; repeat the request to see it.',
-};
-
-export const refused = (code: PaymentRefusalCode, reason: string) => ({
-  outcome: 'refused' as const,
-  refusal: { code, reason, message: SPECIAL[reason] ?? MESSAGES[code] },
-});

@@ -1,6 +1,6 @@
 import type { FastifyBaseLogger } from 'fastify';
 import type { Database } from '../db/database.ts';
-import { placeSpend, readWallet, type WalletReading } from '../ledger/wallets.ts';
+import { isInTime, placeSpend, readWallet, type WalletReading } from '../ledger/wallets.ts';
 import type { Metrics } from '../metrics.ts';
 import { testPoint } from '../test-point.ts';
 import type { PrepaidCredential, PrepaidVerifier, SignedRequest } from '../x402/prepaid-credential.ts';
@@ -21,9 +21,9 @@ export interface PrepaidHold extends BufferedHold<PrepaidReceipt> {
 
 export type PrepaidAuthorization =
   | { readonly outcome: 'held'; readonly hold: PrepaidHold }
-  | { readonly outcome: 'unauthorized' | 'unknown_account' }
+  | { readonly outcome: 'unauthorized' | 'expiry' | 'unknown_account' }
   | {
-      readonly outcome: 'expiry' | 'replayed' | 'insufficient_funds' | 'over_max_amount';
+      readonly outcome: 'replayed' | 'insufficient_funds' | 'over_max_amount';
       readonly balanceMicroUsd: bigint;
     };
 
@@ -81,6 +81,11 @@ export class PrepaidBalances {
         },
       },
     };
+  }
+
+  /** Whether the credential's expiry is neither past nor too far ahead (R30). */
+  isInTime({ expiry }: PrepaidCredential): Promise<boolean> {
+    return isInTime(this.#db, expiry);
   }
 
   /** Another address's credential is refused before anything is read; no nonce is consumed (R31). */

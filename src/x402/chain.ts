@@ -135,8 +135,8 @@ export class Chain {
   }
 
   /**
-   * Waits until the transfer is 2 blocks deep (R44); undefined when it is not in time, or the signal says stop. The
-   * receipt is read after the head in each round, so that one which a reorganisation took away does not count.
+   * Waits until the transfer is 2 blocks deep (R44); undefined when it is not in time, or the signal says stop. With
+   * each new head the receipt is read again, so that one which a reorganisation took away does not count.
    */
   async awaitConfirmed(
     claim: TransferClaim,
@@ -144,11 +144,12 @@ export class Chain {
     { patienceMs, signal }: { patienceMs: number; signal: AbortSignal },
   ): Promise<TransferProof | undefined> {
     const giveUpAt = performance.now() + patienceMs;
-    for (;;) {
+    for (let seen = -1n; ; ) {
       try {
-        const head = await this.#readHead();
-        const proof = await this.prove(claim, transaction);
+        const head = await this.head();
+        const proof = head === seen ? undefined : await this.prove(claim, transaction);
         if (proof && proof.block < head) return proof;
+        seen = head;
       } catch (error) {
         if (!(error instanceof RpcError)) throw error;
       }

@@ -21,7 +21,7 @@ export interface Payment {
   readonly headBlock: bigint;
   readonly refusal: string | null;
   readonly receipt: string | null;
-  /** The transaction that the facilitator named, when its depth was waited for. */
+  /** The transaction whose depth is waited for. */
   readonly awaitedTransaction: string | null;
   /** A process is at it. */
   readonly isLeased: boolean;
@@ -173,11 +173,16 @@ export class Payments {
       where id = ${id} and state = 'settling'`.execute(this.#db);
   }
 
-  /** Records that only the chain can tell what became of the settlement (R25). @param awaited as the facilitator said */
-  async markUnknown({ id }: Payment, awaited?: string): Promise<void> {
+  /** Records that only the chain can tell what became of the settlement (R25). */
+  async markUnknown({ id }: Payment): Promise<void> {
     await sql`
-      update x402_payment set state = 'unknown', lease_until = null, awaited_transaction = ${awaited ?? null}
+      update x402_payment set state = 'unknown', lease_until = null
       where id = ${id} and state = 'settling'`.execute(this.#db);
+  }
+
+  /** Records the transaction whose depth is waited for. */
+  async markAwaited({ id }: Payment, transaction: string): Promise<void> {
+    await sql`update x402_payment set awaited_transaction = ${transaction} where id = ${id}`.execute(this.#db);
   }
 
   /** Records that the authorization will never be used any more, as the chain has told. */

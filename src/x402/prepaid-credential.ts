@@ -1,13 +1,13 @@
 import { timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { keccak256 } from 'viem';
+import { recoverAddress } from '../wallet-signature.ts';
 import { canonicalQuery } from './canonical-query.ts';
 import type { Hex } from './envelope.ts';
 import type { Asset } from './network.ts';
 import { type Address, type Payee, payablePayees } from './payees.ts';
 import { PREPAID, prepaidDomain } from './prepaid.ts';
 import { domainSeparator, requestHash, signingDigest } from './prepaid-digest.ts';
-import { recoverAddress } from './recover.ts';
 
 /** The five headers of a prepaid request, well-formed; whether the signature is the account's is not known yet. */
 export interface PrepaidCredential {
@@ -79,11 +79,11 @@ export class PrepaidVerifier {
   /** The verifying contract may be the current payee or one that retires (R30). */
   isSignedByAccount({ account, signature, ...terms }: PrepaidCredential, request: SignedRequest): boolean {
     const hash = requestHash({ account, ...terms, ...request });
-    const expected = Buffer.from(account.slice(2), 'hex');
+    const expected = Buffer.from(account);
     return payablePayees(this.#payees, new Date()).some(({ address }) => {
       const separator = this.#separators.get(address) as Uint8Array;
       const signer = recoverAddress(signingDigest(separator, hash), signature);
-      return signer !== undefined && timingSafeEqual(signer, expected);
+      return signer !== undefined && timingSafeEqual(Buffer.from(signer), expected);
     });
   }
 }

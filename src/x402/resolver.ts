@@ -42,7 +42,9 @@ export class Resolver {
     switch (finding.outcome) {
       case 'paid': {
         if (payment.purpose === 'deposit' && !finding.isConfirmed) {
-          return { outcome: 'open', transaction: finding.proof.transaction };
+          const { transaction } = finding.proof;
+          if (transaction !== payment.awaitedTransaction) await this.#payments.markAwaited(payment, transaction);
+          return { outcome: 'open', transaction };
         }
         const receipt = await this.book(payment, finding.proof);
         return receipt === undefined ? { outcome: 'open' } : { outcome: 'settled', receipt };

@@ -12,8 +12,7 @@ import type { Resolver } from './resolver.ts';
 export type SettlementOutcome =
   | { readonly outcome: 'settled'; readonly receipt: string }
   | { readonly outcome: 'refused'; readonly reason: string }
-  /** `awaited` is the transaction that the facilitator named. */
-  | { readonly outcome: 'unknown'; readonly awaited?: Hex }
+  | { readonly outcome: 'unknown' }
   /** The reservation was taken over; no settle was sent. */
   | { readonly outcome: 'lost' };
 
@@ -85,7 +84,7 @@ export class Settlement {
         const receipt = proof && (await this.#resolver.book(payment, proof));
         testPoint('x402 settled');
         if (receipt !== undefined) return { outcome: 'settled', receipt };
-        return this.#unknown(payment, 'the chain does not show the named transaction in time', answer.transaction);
+        return this.#unknown(payment, 'the chain does not show the named transaction in time');
       }
       case 'refused':
         await this.#persistently(() => this.#payments.markRefused(payment, answer.reason));
@@ -95,10 +94,10 @@ export class Settlement {
     }
   }
 
-  async #unknown(payment: Payment, cause: string, awaited?: Hex): Promise<SettlementOutcome> {
+  async #unknown(payment: Payment, cause: string): Promise<SettlementOutcome> {
     this.#log.warn({ payment: payment.id, cause }, 'a settlement has an unknown end; the chain will tell');
-    await this.#persistently(() => this.#payments.markUnknown(payment, awaited));
-    return { outcome: 'unknown', ...(awaited && { awaited }) };
+    await this.#persistently(() => this.#payments.markUnknown(payment));
+    return { outcome: 'unknown' };
   }
 
   #persistently<T>(statement: () => Promise<T>): Promise<T> {

@@ -1,7 +1,7 @@
 import { hashTypedData, hexToBytes } from 'viem';
+import { recoverAddress } from '../wallet-signature.ts';
 import type { PaymentEnvelope } from './envelope.ts';
 import type { Asset } from './network.ts';
-import { recoverAddress } from './recover.ts';
 
 const TYPES = {
   TransferWithAuthorization: [
@@ -25,6 +25,5 @@ export function isSignedByPayer({ authorization, signature }: PaymentEnvelope, a
     primaryType: 'TransferWithAuthorization',
     message: authorization,
   });
-  const signer = recoverAddress(hexToBytes(digest), signature);
-  return signer?.equals(Buffer.from(authorization.from.slice(2), 'hex')) ?? false;
+  return recoverAddress(hexToBytes(digest), signature) === authorization.from;
 }

@@ -40,6 +40,7 @@ export function fixture(): Document {
           'x-listed': 1,
           'x-no-head': true,
           'x-flow': 'card',
+          'x-edge-exempt': 'x-key',
           parameters: [
             { name: 'text', in: 'query', required: true, schema: { $ref: '#/components/schemas/SpokenText' } },
             {

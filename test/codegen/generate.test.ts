@@ -44,6 +44,7 @@ test('a route tells the edge all it needs', async () => {
     listed: 1,
     noHead: true,
     flow: 'card',
+    edgeExempt: 'x-key',
     query: ['text', 'speed', 'count', 'flag', 'kind'],
     headers: ['x-key', 'x-expiry'],
     consumes: [],

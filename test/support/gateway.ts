@@ -51,12 +51,13 @@ export interface Gateway {
 /**
  * A gateway in this process with a database of its own. `env` is what `npm start` would read; settings that are not
  * given are those of a gateway whose flows are on but whose outside parts can't be reached, and whose reconcilers run
- * only when they are told to (`app.reconcilers.turn()`). Jobs run with `worker` only.
+ * only when they are told to (`app.reconcilers.turn()`). Jobs run with `worker` only. What no setting can change, such
+ * as a limit of the specification, can be adjusted.
  */
 export async function startGateway(
   t: TestContext,
   env: Record<string, string> = {},
-  options: { databaseUrl?: string; worker?: boolean } = {},
+  options: { databaseUrl?: string; worker?: boolean; adjust?: (config: Config) => Config } = {},
 ): Promise<Gateway> {
   const databaseUrl = options.databaseUrl ?? (await testDatabase(t)).url;
   const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-test-'));
@@ -82,7 +83,7 @@ export async function startGateway(
     ...env,
   });
   if ('faults' in result) throw new Error(describeFaults(result.faults));
-  const { config } = result;
+  const config = options.adjust?.(result.config) ?? result.config;
   const app = await createApp(config, createLogger(config.logLevel));
   await app.server.listen({ host: '127.0.0.1', port: env.PORT ? config.port : 0 });
   const { port } = app.server.server.address() as AddressInfo;

@@ -33,8 +33,14 @@ export async function startX402Gateway(
   t: TestContext,
   chain: TestChain,
   env: Record<string, string> = {},
-  options: { databaseUrl?: string; facilitator?: Partial<FacilitatorOptions> } = {},
+  options: {
+    databaseUrl?: string;
+    facilitator?: Partial<FacilitatorOptions>;
+    /** Of a deposit, instead of the specification's 120 seconds. */
+    confirmationTimeoutMs?: number;
+  } = {},
 ): Promise<X402Gateway> {
+  const { confirmationTimeoutMs: timeout } = options;
   const upstream = await startStubUpstream();
   t.after(() => upstream.close());
   const facilitator = await testFacilitator(t, chain, options.facilitator);
@@ -50,7 +56,13 @@ export async function startX402Gateway(
       RATE_LIMIT_MAX: '1000000',
       ...env,
     },
-    options.databaseUrl === undefined ? {} : { databaseUrl: options.databaseUrl },
+    {
+      ...(options.databaseUrl !== undefined && { databaseUrl: options.databaseUrl }),
+      adjust: (config) => ({
+        ...config,
+        x402: config.x402 && { ...config.x402, ...(timeout !== undefined && { confirmationTimeoutMs: timeout }) },
+      }),
+    },
   );
   return { ...gateway, payTo, upstream, facilitator, revenue: () => usdcBalance(chain.client, payTo) };
 }

@@ -1,0 +1,49 @@
+import { REPLAY_WINDOW_SECONDS } from '../x402/payment.ts';
+
+export type PaymentRefusalCode =
+  | 'PAYMENT_REQUIRED'
+  | 'PAYMENT_IDENTIFIER_CONFLICT'
+  | 'PAYMENT_REPLAY_PENDING'
+  | 'PAYMENT_OUTCOME_UNKNOWN'
+  | 'PAYMENT_ERROR'
+  | 'REPLAY_CACHE_UNAVAILABLE'
+  | 'RATE_LIMITED'
+  | 'TTS_UNAVAILABLE';
+
+/** Why a payment on the chain buys nothing now. */
+export interface PaymentRefusal<Code extends PaymentRefusalCode = PaymentRefusalCode> {
+  readonly code: Code;
+  /** For programs, such as insufficient_funds. */
+  readonly reason: string;
+  readonly message: string;
+}
+
+export interface Refused<Code extends PaymentRefusalCode = PaymentRefusalCode> {
+  readonly outcome: 'refused';
+  readonly refusal: PaymentRefusal<Code>;
+}
+
+const MESSAGES: Record<PaymentRefusalCode, string> = {
+  PAYMENT_REQUIRED: 'The payment is refused. Sign the challenge in PAYMENT-REQUIRED and send it with a new identifier.',
+  PAYMENT_IDENTIFIER_CONFLICT:
+    'This payment identifier or authorization belongs to another request. Make a new payment.',
+  PAYMENT_REPLAY_PENDING: 'The first request with this payment is still running. Repeat the identical request later.',
+  PAYMENT_OUTCOME_UNKNOWN:
+    'Whether this payment was settled is not known yet. Repeat the identical request later; make no new payment ' +
+    "without the user's approval.",
+  PAYMENT_ERROR: 'The payment could not be verified now. Nothing was settled; repeat the identical request.',
+  REPLAY_CACHE_UNAVAILABLE: 'The audio can not be stored or read now. Nothing was settled by this request; repeat it.',
+  RATE_LIMITED: 'A settlement of this payer failed lately: one request at a time. Repeat it once the other has ended.',
+  TTS_UNAVAILABLE: 'Too much speech waits for its settlement. Nothing was settled; repeat the request later.',
+};
+
+/** What is told for a reason that the code's message does not fit. */
+const SPECIAL: Record<string, string> = {
+  replay_window_over: `This payment was used, and its replay window of ${REPLAY_WINDOW_SECONDS} seconds is over.`,
+  not_confirmed_yet: 'The transfer is not confirmed yet. It is credited without you; repeat the request to see it.',
+};
+
+export const refused = <Code extends PaymentRefusalCode>(code: Code, reason: string): Refused<Code> => ({
+  outcome: 'refused',
+  refusal: { code, reason, message: SPECIAL[reason] ?? MESSAGES[code] },
+});
