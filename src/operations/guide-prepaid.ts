@@ -56,7 +56,8 @@ export const prepaidPayment = ({ serviceName, baseUrl }: GuideOptions) => ({
       [NONCE]: 'nonce',
       [EXPIRY]: 'expiry, in decimal digits',
       [MAX_AMOUNT]: 'maxAmountMicroUsd, in decimal digits',
-      [SIGNATURE]: '0x and the 65 bytes r, s, v in hexadecimal, s in the lower half of the order, v 27 or 28',
+      [SIGNATURE]:
+        '0x and the 65 bytes r, s, v in hexadecimal, s in the lower half of the order, v 27 or 28 (0 or 1 is taken too)',
     },
     canonicalQuery: {
       rule:
@@ -87,11 +88,12 @@ export const prepaidSteps = [
   'Read the price in x-x402-charged and what is left in x-x402-balance.',
   'To read the balance, GET /x402/accounts/{address} with the five headers, signed over the empty query. The nonce is ' +
     'not spent. 404 means that the address has never deposited.',
-  '400 INVALID_REQUEST with field x-x402-expiry: correct your clock by the date header and sign again; nothing was ' +
-    'charged. Any other 400 names the field.',
+  '400 INVALID_REQUEST with details.field x-x402-expiry: correct your clock by the date header and sign again; nothing ' +
+    'was charged. Any other 400 names what is missing or malformed.',
   '401 UNAUTHORIZED: the signature is not that of x-x402-account for this method, path, body or query, and domain. ' +
-    'Read the metadata again, the payee may have changed; then check your signer. Each such request counts for the ' +
-    'rate limit of your IP; one that verifies does not.',
+    'Read the metadata again, the payee may have changed; then check your signer.',
+  'A credential that fails, by its expiry too, or whose account has never deposited, counts for the rate limit of your ' +
+    'IP (429). Requests that verify are not limited.',
   '402 PAYMENT_REQUIRED, with priceMicroUsd and balanceMicroUsd in the details: by reason, deposit (never_deposited, ' +
     'insufficient_funds) or sign a higher maxAmountMicroUsd (over_max_amount). The nonce was not spent.',
   '409 PREPAID_NONCE_REPLAYED: a request with this nonce was debited before, and this one was not. When you have no ' +

@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { PREPAID } from '../../src/x402/prepaid.ts';
+import { privateKeyToAccount } from 'viem/accounts';
 import { SIGNING_VECTORS } from '../../src/x402/prepaid-vectors.ts';
-import { startGateway } from '../support/gateway.ts';
+import { testDatabase } from '../support/database.ts';
+import { controlDatabaseClock } from '../support/database-clock.ts';
+import { type Call, startGateway } from '../support/gateway.ts';
+import { depositor, startPrepaidGateway, withHeaders } from '../support/prepaid.ts';
 
 test('R41: each flow has its member of payment and its steps, and the limits keep the names that clients read', async (t) => {
   const gateway = await startGateway(t);
@@ -27,20 +30,26 @@ test("the guide's domain name is that of this service, its fields and headers th
   assert.deepEqual(Object.keys(authentication.message), fields);
 });
 
-test('the published requests, sent as they are to the service of their domain, carry valid signatures', async (t) => {
-  const payee = SIGNING_VECTORS.domain.verifyingContract;
-  const example = await startGateway(t, { SERVICE_NAME: 'example', X402_PAY_TO: payee });
+test('the published requests, sent as they are to a service of their domain, are served while they last', async (t) => {
+  const { url: databaseUrl } = await testDatabase(t);
+  const clock = await controlDatabaseClock(databaseUrl);
+  t.after(() => clock.close());
+  const { domain, privateKey, requests } = SIGNING_VECTORS;
+  const expiry = Number(requests[0].message.expiry);
+  await clock.advance(`${expiry - 60 - Date.parse('2030-01-01T00:00:00Z') / 1000} seconds`);
+  const env = { SERVICE_NAME: 'example', X402_PAY_TO: domain.verifyingContract };
+  const example = await startPrepaidGateway(t, env, { databaseUrl });
+  await depositor(example, 100_000n, privateKeyToAccount(privateKey));
   const { vectors } = (await example.call('/docs')).json.payment.prepaidX402.authentication;
   for (const { shows, request, headers } of vectors.requests) {
     const { method, target, body } = request;
-    const call = {
-      method,
-      headers: { ...headers, ...(body !== undefined && { 'content-type': 'application/json' }) },
-      ...(body !== undefined && { body }),
-    };
-    const reply = await example.call(target, call);
-    assert.notEqual(reply.status, 401, `${shows}: ${reply.text}`);
-    const changed = { ...call, headers: { ...call.headers, [PREPAID.headers[1]]: 'another' } };
+    const call: Call = withHeaders({ method, headers, body }, { 'content-type': body && 'application/json' });
+    const changed = withHeaders(call, { 'x-x402-nonce': 'another' });
     assert.equal((await example.call(target, changed)).status, 401, shows);
+    const reply = await example.call(target, call);
+    assert.equal(reply.status, 200, `${shows}: ${reply.text.slice(0, 300)}`);
   }
+  await clock.advance('61 seconds');
+  const [{ request, headers }] = vectors.requests.slice(-1);
+  assert.equal((await example.call(request.target, { headers })).status, 400, 'they have expired since');
 });
