@@ -4,6 +4,7 @@ import { audit } from '../../src/ledger/audit.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import type { Call } from '../support/gateway.ts';
 import { domainOf, withCredential } from '../support/prepaid.ts';
+import { until } from '../support/until.ts';
 import { HELLO, PRICE, payFor, startX402Gateway } from '../support/x402.ts';
 
 const { chain, skip } = await testChain();
@@ -43,5 +44,24 @@ test('a deposit is credited once, read by its owner only, and spent', { skip }, 
   }
   const left = await gateway.call(path, await sign(path, {}));
   assert.equal(left.json.balanceMicroUsd, 100_000 - 2 * Number(PRICE));
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('R21b: a deposit that waits for its second block is no longer part of what its payer owes', {
+  skip,
+}, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, 100_000n + PRICE);
+  const deposit: Call = { method: 'POST', json: { amountMicroUsd: 100_000 } };
+  const deposited = payFor(gateway, payer, deposit, '/x402/deposit');
+  await until(
+    async () =>
+      (await gateway.db.selectFrom('x402_payment').select('awaited_transaction').executeTakeFirst())
+        ?.awaited_transaction != null,
+  );
+  const { reply } = await payFor(gateway, payer, HELLO);
+  assert.equal(reply.status, 200, reply.text.slice(0, 300));
+  await chain.client.mine({ blocks: 1 });
+  assert.equal((await deposited).reply.status, 200);
   assert.deepEqual(await audit(gateway.db), []);
 });
