@@ -114,9 +114,12 @@ export async function startPrepaidGateway(
   return { ...gateway, upstream, domain: domainOf(payee, `${serviceName}-Prepaid`) };
 }
 
-/** A new wallet, with this much deposited in the ledger. */
-export async function depositor({ db, domain }: PrepaidGateway, microUsd: bigint): Promise<Depositor> {
-  const wallet = privateKeyToAccount(generatePrivateKey());
+/** A wallet, a new one unless it is given, with this much deposited in the ledger. */
+export async function depositor(
+  { db, domain }: PrepaidGateway,
+  microUsd: bigint,
+  wallet: LocalAccount = privateKeyToAccount(generatePrivateKey()),
+): Promise<Depositor> {
   const address = wallet.address.toLowerCase();
   if (microUsd > 0n) await bookDeposit(db, address, microUsd);
   return {
