@@ -129,8 +129,14 @@ export async function depositor(
   };
 }
 
-/** Books a deposit as if the chain had proved it. */
-async function bookDeposit(db: Database, payer: string, microUsd: bigint): Promise<void> {
+/** Books a deposit as if the chain had proved it. @param payer in lower case */
+export async function bookDeposit(db: Database, payer: string, microUsd: bigint): Promise<void> {
+  const id = await addDepositPayment(db, payer, microUsd);
+  await bookSettlement(db, id, { transaction: randomUUID(), logIndex: 0 }, 'receipt');
+}
+
+/** A deposit whose end only the chain can tell. @param payer in lower case */
+export async function addDepositPayment(db: Database, payer: string, microUsd: bigint): Promise<bigint> {
   const reference = randomUUID();
   const { rows } = await sql<{ id: bigint }>`
     insert into x402_payment (identifier, state, purpose, request_hash, network, asset, payer, nonce, pay_to,
@@ -138,8 +144,7 @@ async function bookDeposit(db: Database, payer: string, microUsd: bigint): Promi
     values (${reference}, 'unknown', 'deposit', '', 'eip155:8453', '0xa', ${payer}, ${reference}, '0xc', ${microUsd}, 0,
             0, now())
     returning id`.execute(db);
-  const { id } = rows[0] as { id: bigint };
-  await bookSettlement(db, id, { transaction: reference, logIndex: 0 }, 'receipt');
+  return (rows[0] as { id: bigint }).id;
 }
 
 /** What an answer says was charged, and what is left; null where it does not say. */
