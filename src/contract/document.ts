@@ -1813,7 +1813,7 @@ export const document: OpenApiDocument = {
             "$ref": "#/components/responses/RateLimited"
           },
           "500": {
-            "$ref": "#/components/responses/InternalError"
+            "$ref": "#/components/responses/X402InternalError"
           },
           "502": {
             "$ref": "#/components/responses/X402Failed"
@@ -1903,7 +1903,7 @@ export const document: OpenApiDocument = {
             "$ref": "#/components/responses/RateLimited"
           },
           "500": {
-            "$ref": "#/components/responses/InternalError"
+            "$ref": "#/components/responses/X402InternalError"
           },
           "502": {
             "$ref": "#/components/responses/X402Failed"
@@ -2230,7 +2230,7 @@ export const document: OpenApiDocument = {
         "description": "EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed.",
         "schema": {
           "type": "string",
-          "pattern": "^0x(?:[a-fA-F0-9]{2}){1,8192}$"
+          "pattern": "^0x(?:[a-fA-F0-9]{2}){65,8192}$"
         }
       },
       "IgnoredAccount": {
@@ -3110,6 +3110,27 @@ export const document: OpenApiDocument = {
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/InternalError"
+            }
+          }
+        }
+      },
+      "X402InternalError": {
+        "description": "Something failed inside the service. A debit that had been made is refunded.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          },
+          "x-x402-balance": {
+            "$ref": "#/components/headers/PrepaidBalance"
+          },
+          "x-x402-charged": {
+            "$ref": "#/components/headers/PrepaidCharged"
           }
         },
         "content": {

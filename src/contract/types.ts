@@ -1454,6 +1454,18 @@ export interface components {
             };
         };
         /** @description Something failed inside the service. A debit that had been made is refunded. */
+        X402InternalError: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "x-x402-balance": components["headers"]["PrepaidBalance"];
+                "x-x402-charged": components["headers"]["PrepaidCharged"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["InternalError"];
+            };
+        };
+        /** @description Something failed inside the service. A debit that had been made is refunded. */
         SpeechInternalError: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1731,6 +1743,7 @@ export type ResponseTextTooLong = components['responses']['TextTooLong'];
 export type ResponseUnsupportedContentType = components['responses']['UnsupportedContentType'];
 export type ResponseRateLimited = components['responses']['RateLimited'];
 export type ResponseInternalError = components['responses']['InternalError'];
+export type ResponseX402InternalError = components['responses']['X402InternalError'];
 export type ResponseSpeechInternalError = components['responses']['SpeechInternalError'];
 export type ResponseSpeechFailed = components['responses']['SpeechFailed'];
 export type ResponseSpeechUnavailable = components['responses']['SpeechUnavailable'];
@@ -2700,7 +2713,7 @@ export interface operations {
             409: components["responses"]["X402Conflict"];
             413: components["responses"]["TextTooLong"];
             429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
+            500: components["responses"]["X402InternalError"];
             502: components["responses"]["X402Failed"];
             503: components["responses"]["X402Unavailable"];
         };
@@ -2745,7 +2758,7 @@ export interface operations {
             413: components["responses"]["TextTooLong"];
             415: components["responses"]["UnsupportedContentType"];
             429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
+            500: components["responses"]["X402InternalError"];
             502: components["responses"]["X402Failed"];
             503: components["responses"]["X402Unavailable"];
         };

@@ -24,6 +24,8 @@ export interface OperationContext {
   readonly log: FastifyBaseLogger;
   /** Adds a header to the response whatever its status, for headers that the contract marks `x-set-by: edge`. */
   setHeader(name: string, value: string): void;
+  /** The request is going to be refused at the edge, unless the operation takes it from the edge's limit. */
+  readonly isOverEdgeLimit: boolean;
   /** Takes the request from the edge's limit, also when that was used up; for requests that no limit counts (R48). */
   exemptFromEdgeLimit(): void;
 }

@@ -22,6 +22,7 @@ import { EDGE_HEADERS } from './headers.ts';
 import { createNotFoundHandler } from './not-found.ts';
 import { rateLimited, rateLimitHeaders } from './rate-limit.ts';
 import { sendFailure, sendResult } from './reply.ts';
+import { pathAndQuery, queryOf } from './target.ts';
 import { violation } from './validation.ts';
 
 declare module 'fastify' {
@@ -122,9 +123,12 @@ function addHooks(app: FastifyInstance, limiter: EdgeLimiter, options: ServerOpt
     if (request.raw.httpVersion === '1.1' && request.headers.host === undefined) {
       return refuse(failure('INVALID_REQUEST', 'The host header is missing.', { field: 'host', rule: 'required' }));
     }
+    if (request.url.includes('#')) {
+      const details = { field: 'url', rule: 'no fragment' };
+      return refuse(failure('INVALID_REQUEST', 'A request has no fragment; encode # as %23.', details));
+    }
     if (!route) return;
-    const query = request.raw.url?.split('?', 2)[1] ?? '';
-    if (route.query.length > 0 && !isPercentEncoded(query)) {
+    if (route.query.length > 0 && !isPercentEncoded(queryOf(request.url))) {
       const details = { field: 'query', rule: 'percent-encoding' };
       return refuse(failure('INVALID_REQUEST', 'The query is not valid percent-encoded UTF-8.', details));
     }
@@ -189,11 +193,12 @@ function contextOf(request: FastifyRequest, reply: FastifyReply, limiter: EdgeLi
     method: request.method,
     ip: request.ip,
     headers: request.headers,
-    url: request.raw.url ?? '',
+    url: pathAndQuery(request.url),
     bytes: Buffer.isBuffer(request.body) ? request.body : EMPTY,
     prefersHtml: prefersHtml(request.headers.accept),
     log: request.log,
     setHeader: (name, value) => void reply.header(name, value),
+    isOverEdgeLimit: request.overEdgeLimit !== null,
     exemptFromEdgeLimit: () => {
       if (request.overEdgeLimit) request.overEdgeLimit = null;
       else limiter.giveBack(request.ip);

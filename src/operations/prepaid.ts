@@ -1,4 +1,5 @@
 import type { GetPrepaidAccountResult, GetX402SpeechResult } from '../contract/operations.ts';
+import { isUnavailable } from '../db/errors.ts';
 import type { OperationContext } from '../http/context.ts';
 import { failure } from '../http/errors.ts';
 import { PRIVATE } from '../http/headers.ts';
@@ -49,7 +50,7 @@ export async function speakPrepaid(
   speech: { readonly provider: SpeechProvider; readonly timeoutMs: number },
   context: OperationContext,
 ): Promise<GetX402SpeechResult> {
-  const { balances, limits, baseUrl } = parts;
+  const { balances, baseUrl } = parts;
   const credential = readCredential(context.headers);
   if (!credential) return MAX_AMOUNT;
   if (hasExpired) return quoteExpired();
@@ -61,9 +62,9 @@ export async function speakPrepaid(
     case 'expiry':
       return refuseCredential(parts, credential, context);
     case 'unknown_account': {
-      const limited = await meter(context, limits.take(addressBucket(context)));
+      const limited = await meterCredential(parts, context);
       if (limited) return limited;
-      showMoney(context, 0n, 0n);
+      if (!context.isOverEdgeLimit) showMoney(context, 0n, 0n);
       return tooLittle('never_deposited', 'This address has no prepaid balance. Deposit first.', 0n);
     }
     case 'held':
@@ -95,8 +96,8 @@ export async function speakPrepaid(
       ? { status: 200, headers: { 'cache-control': PRIVATE }, body: audio }
       : failure('TTS_UNAVAILABLE', 'The synthesis took too long. Nothing was charged.', { transient: true });
   } catch (error) {
+    if (!isUnavailable(error)) showMoney(context, hold.restoredMicroUsd, 0n);
     if (!(error instanceof SpeechError)) throw error;
-    showMoney(context, hold.restoredMicroUsd, 0n);
     context.log.warn({ err: error }, 'synthesis failed');
     return speechFailure(error, 'Nothing was charged.');
   }
@@ -120,7 +121,7 @@ export async function readPrepaidAccount(
   address: string,
   context: OperationContext,
 ): Promise<GetPrepaidAccountResult> {
-  const { balances, limits } = parts;
+  const { balances } = parts;
   const foreign = refuseForeignHeaders(context.headers, ['payment-signature', 'x-credit-account']);
   if (foreign) return foreign;
   const incomplete = refuseIncompletePrepaid(context.headers);
@@ -134,7 +135,7 @@ export async function readPrepaidAccount(
       return refuseCredential(parts, credential, context);
     case 'unknown_account':
       return (
-        (await meter(context, limits.take(addressBucket(context)))) ??
+        (await meterCredential(parts, context)) ??
         failure('NOT_FOUND', 'This address has never deposited. POST /x402/deposit makes its account.', {
           field: 'address',
         })
@@ -148,15 +149,16 @@ export async function readPrepaidAccount(
   }
 }
 
-/** A failed credential costs its address a slot (R48). An expiry out of range is told first, whoever signed it (R30). */
-async function refuseCredential(
-  { balances, limits }: PrepaidParts,
-  credential: PrepaidCredential,
-  context: OperationContext,
-) {
-  const limited = await meter(context, limits.take(addressBucket(context)));
-  return limited ?? ((await balances.isInTime(credential)) ? UNAUTHORIZED : EXPIRY);
+/** A credential that fails. An expiry out of range is told first, whoever signed it (R30). */
+async function refuseCredential(parts: PrepaidParts, credential: PrepaidCredential, context: OperationContext) {
+  const limited = await meterCredential(parts, context);
+  if (limited || context.isOverEdgeLimit) return limited ?? UNAUTHORIZED;
+  return (await parts.balances.isInTime(credential)) ? UNAUTHORIZED : EXPIRY;
 }
+
+/** A failed credential costs its address a slot (R48), and nothing more where the edge is going to refuse it. */
+const meterCredential = async ({ limits }: PrepaidParts, context: OperationContext) =>
+  context.isOverEdgeLimit ? undefined : meter(context, limits.take(addressBucket(context)));
 
 /** @param address in lower case */
 export const walletBody = (address: string, balanceMicroUsd: bigint) => ({

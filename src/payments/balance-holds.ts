@@ -32,9 +32,15 @@ export class BalanceHolds {
     this.#metrics.holdMoved(this.#flow, 'placed', hold.amountMicroUsd);
   }
 
-  /** A capture whose answer was lost is repeated: it finds its own hold posted. False when the hold is lost. */
+  /**
+   * A capture whose answer was lost is repeated: it finds its own hold posted. False when the hold is lost. When this
+   * throws, the hold is void, unless the database was away: then its end is not known.
+   */
   async capture(hold: Hold): Promise<boolean> {
-    const captured = await persistently(CAPTURE_PATIENCE_MS, () => captureHold(this.#db, hold));
+    const captured = await persistently(CAPTURE_PATIENCE_MS, () => captureHold(this.#db, hold)).catch(async (error) => {
+      if (!isUnavailable(error)) await this.void(hold);
+      throw error;
+    });
     if (captured) this.#metrics.holdMoved(this.#flow, 'captured', hold.amountMicroUsd);
     return captured;
   }

@@ -7,7 +7,8 @@
 export function canonicalQuery(url: string): string {
   const start = url.indexOf('?');
   if (start === -1) return '';
-  return [...new URLSearchParams(url.slice(start + 1))]
+  // One leading question mark is dropped; any other belongs to the first name.
+  return [...new URLSearchParams(url.slice(start))]
     .sort(([nameA, valueA], [nameB, valueB]) => compare(nameA, nameB) || compare(valueA, valueB))
     .map(([name, value]) => `${encodeURIComponent(name)}=${encodeURIComponent(value)}`)
     .join('&');

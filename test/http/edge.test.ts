@@ -44,6 +44,7 @@ test('the edge', async (t) => {
       ['headers over 64 KiB', `GET / HTTP/1.1\r\nhost: a\r\nx: ${'a'.repeat(66_000)}\r\n\r\n`, 431],
       ['a request line over 64 KiB', `GET /${'a'.repeat(66_000)} HTTP/1.1\r\nhost: a\r\n\r\n`, 431],
       ['no host', 'GET / HTTP/1.1\r\nconnection: close\r\n\r\n', 400],
+      ['a fragment', 'GET /docs#part HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n', 400],
       ['an unknown expectation', 'GET / HTTP/1.1\r\nhost: a\r\nexpect: wonders\r\nconnection: close\r\n\r\n', 417],
     ];
     for (const [name, bytes, status] of cases) {

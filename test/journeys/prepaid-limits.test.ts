@@ -78,6 +78,8 @@ test('the edge counts neither verified prepaid requests nor refuses them; failed
   assert.deepEqual(await edge(TTS, { ...(await sign(TTS, HELLO)), json: { text: '' } }), refused);
   assert.deepEqual(await edge(TTS, withHeaders(await sign(TTS, HELLO), { 'content-type': 'text/plain' })), refused);
   assert.deepEqual(await edge(get, withHeaders(await sign(get), { 'payment-signature': 'e30=' })), refused);
+  const windows = await gateway.db.selectFrom('rate_window').select('key').execute();
+  assert.deepEqual(windows, [], 'what the edge refuses takes no slot of its address');
   assert.equal((await gateway.call(TTS, await sign(TTS, HELLO))).status, 200, 'a verified one is served all the same');
   const repeated = await sign(get);
   assert.deepEqual(

@@ -141,6 +141,20 @@ test('R33: each upstream fault restores the debit exactly, and the nonce stays s
   assert.deepEqual(await audit(gateway.db), []);
 });
 
+test('R33: a capture that fails inside the service restores the debit, and says so', async (t) => {
+  const gateway = await startPrepaidGateway(t);
+  const { sign, balance } = await depositor(gateway, 1000n);
+  await sql`
+    create function refuse_capture() returns trigger language plpgsql as 'begin raise exception ''refused''; end';
+    create trigger refuse_capture before update on transfer for each row when (new.state = 'posted')
+      execute function refuse_capture()`.execute(gateway.db);
+  const failed = await gateway.call(TTS, await sign(TTS, HELLO));
+  assert.deepEqual([failed.status, failed.json.error.code], [500, 'INTERNAL_ERROR']);
+  assert.deepEqual(moneyOf(failed), ['0', '1000']);
+  assert.equal(await balance(), 1000n);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
 test('R55: a caller who hangs up while the provider speaks is charged', async (t) => {
   const gateway = await startPrepaidGateway(t);
   const { sign, balance } = await depositor(gateway, 1000n);
