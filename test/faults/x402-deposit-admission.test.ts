@@ -1,0 +1,282 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { sql } from 'kysely';
+import {
+  concatHex,
+  type Hex,
+  type LocalAccount,
+  numberToHex,
+  parseSignature,
+  serializeCompactSignature,
+  signatureToCompactSignature,
+} from 'viem';
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
+import { invalid, type VerifyFault } from '../../src/sandbox/facilitator/faults.ts';
+import { type Authorization, testChain, wallet } from '../support/chain.ts';
+import {
+  assertCredited,
+  assertUntouched,
+  DEPOSIT,
+  DEPOSIT_PATH,
+  depositOf,
+  mineSteadily,
+  payDeposit,
+  paymentStates,
+  signDeposit,
+  signedOf,
+  told,
+  withTerms,
+} from '../support/deposit.ts';
+import { startTcpProxy } from '../support/tcp-proxy.ts';
+import { decodeHeader, startX402Gateway, timesPaid, withPayment } from '../support/x402.ts';
+
+const { chain, skip } = await testChain();
+
+const NOBODY = 'http://127.0.0.1:1';
+const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
+const stranger = (): LocalAccount => privateKeyToAccount(generatePrivateKey());
+
+/** The second spelling of a signature, that a token without the rule against it would take too. */
+function highS(signature: Hex): Hex {
+  const { r, s, yParity } = parseSignature(signature);
+  return concatHex([r, numberToHex(ORDER - BigInt(s), { size: 32 }), yParity === 0 ? '0x1c' : '0x1b']);
+}
+
+const withV = (signature: Hex, v: number): Hex =>
+  concatHex([signature.slice(0, 130) as Hex, numberToHex(v, { size: 1 })]);
+const compact = (signature: Hex): Hex =>
+  serializeCompactSignature(signatureToCompactSignature(parseSignature(signature)));
+/** As ERC-6492 wraps the signature of a contract that is not deployed yet. */
+const wrapped = (signature: Hex): Hex =>
+  concatHex(['0x', numberToHex(1, { size: 32 }), signature, '0x'.padEnd(66, '6492') as Hex]);
+
+const SIGNATURES: [string, (signature: Hex) => Hex][] = [
+  ['of a smart account: one byte longer', (signature) => `${signature}00`],
+  ['of a smart account: two signatures', (signature) => concatHex([signature, signature])],
+  ['of a smart account that is not deployed (ERC-6492)', wrapped],
+  ['with s in the upper half', highS],
+  ['of 64 bytes (ERC-2098)', compact],
+  ['with v 29', (signature) => withV(signature, 29)],
+  ['with v 2', (signature) => withV(signature, 2)],
+  ['with v 255', (signature) => withV(signature, 255)],
+  ['with the other v', (signature) => withV(signature, signature.endsWith('1b') ? 28 : 27)],
+  ['of zeros', () => `0x${'00'.repeat(65)}`],
+  [
+    'with r that is on no curve',
+    (signature) => concatHex([numberToHex(ORDER, { size: 32 }), `0x${signature.slice(66)}`]),
+  ],
+  ['that is none', () => '0x'],
+];
+
+test('R35: a signature that is not the one of the payer is refused before any call', { skip }, async (t) => {
+  // Neither facilitator nor chain are there: whoever asked one of them would answer 502.
+  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: NOBODY });
+  const payer = await wallet(chain.client, 1_000_000n);
+  const good = await signDeposit(gateway, payer);
+  const others: [string, object][] = [
+    ['of another wallet', await withTerms(stranger(), good, { from: payer.address })],
+    [
+      'for another payer',
+      { ...good, payload: { ...good.payload, authorization: { ...signedText(good), from: stranger().address } } },
+    ],
+    [
+      'for other terms',
+      { ...good, payload: { ...good.payload, authorization: { ...signedText(good), validAfter: '1' } } },
+    ],
+  ];
+  for (const [name, change] of SIGNATURES) {
+    const signature = change(signedOf(good).signature);
+    others.push([name, { ...good, payload: { ...good.payload, signature } }]);
+  }
+  for (const [name, payload] of others) {
+    const reply = await gateway.call(DEPOSIT_PATH, withPayment(depositOf(DEPOSIT), payload));
+    assert.deepEqual([reply.status, reply.json.error.code], [400, 'INVALID_PAYMENT_PAYLOAD'], name);
+    assert.equal(reply.json.error.details.field, 'payload.signature', name);
+  }
+  await assertUntouched(gateway);
+  const control = await gateway.call(DEPOSIT_PATH, withPayment(depositOf(DEPOSIT), good));
+  assert.deepEqual(told(control), [502, 'PAYMENT_ERROR']);
+  await assertUntouched(gateway);
+});
+
+const signedText = (payload: { payload: Record<string, unknown> }) => payload.payload.authorization as object;
+
+test('a v of 0 or 1 recovers to the payer, but USDC does not take it: 402, released, nothing paid', {
+  skip,
+}, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, 1_000_000n);
+  const good = await signDeposit(gateway, payer);
+  const { signature } = signedOf(good);
+  const short = {
+    ...good,
+    payload: { ...good.payload, signature: withV(signature, signature.endsWith('1b') ? 0 : 1) },
+  };
+  const reply = await gateway.call(DEPOSIT_PATH, withPayment(depositOf(DEPOSIT), short));
+  assert.deepEqual(told(reply), [402, 'PAYMENT_REQUIRED']);
+  assert.deepEqual(await paymentStates(gateway), []);
+  assert.equal(gateway.facilitator.broadcasts.length, 0);
+  await assertCredited(gateway, payer, []);
+});
+
+test('R22: a payload without an identifier, or with Permit2, is refused before any call', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: NOBODY });
+  const payload = await signDeposit(gateway, await wallet(chain.client, 1_000_000n));
+  const { authorization, signature } = payload.payload;
+  for (const wrong of [
+    'junk',
+    { ...payload, extensions: undefined },
+    { ...payload, x402Version: 1 },
+    { ...payload, payload: { signature, permit2Authorization: authorization } },
+    { ...payload, payload: { ...payload.payload, permit2Authorization: authorization } },
+  ]) {
+    const reply = await gateway.call(DEPOSIT_PATH, withPayment(depositOf(DEPOSIT), wrong));
+    assert.deepEqual(told(reply), [400, 'INVALID_PAYMENT_PAYLOAD']);
+  }
+  await assertUntouched(gateway);
+});
+
+test('R23: what was accepted must be an offer of this deposit, unmodified; else 402 with a fresh challenge', {
+  skip,
+}, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, 1_000_000n);
+  const payload = await signDeposit(gateway, payer);
+  const { accepted } = payload;
+  const changes: [number, object][] = [
+    [DEPOSIT + 1, {}],
+    [DEPOSIT, { amount: String(DEPOSIT - 1) }],
+    [DEPOSIT, { payTo: payer.address }],
+    [DEPOSIT, { asset: gateway.payTo }],
+    [DEPOSIT, { network: 'eip155:1' }],
+    [DEPOSIT, { maxTimeoutSeconds: 3600 }],
+    [DEPOSIT, { extra: { ...accepted.extra, assetTransferMethod: 'permit2' } }],
+  ];
+  for (const [amount, change] of changes) {
+    const call = withPayment(depositOf(amount), { ...payload, accepted: { ...accepted, ...change } });
+    const reply = await gateway.call(DEPOSIT_PATH, call);
+    assert.deepEqual(told(reply), [402, 'PAYMENT_REQUIRED']);
+    const challenge = decodeHeader(reply.headers.get('payment-required'));
+    assert.deepEqual(
+      [challenge.error, challenge.accepts[0].amount, challenge.accepts[0].payTo],
+      ['accepted_is_no_offer', String(amount), gateway.payTo],
+    );
+  }
+  await assertUntouched(gateway);
+});
+
+test('R28: an authorization to another payee, of another amount or for another time is 402 before any call', {
+  skip,
+}, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, 1_000_000n);
+  const payload = await signDeposit(gateway, payer);
+  const now = BigInt(Math.floor(Date.now() / 1000));
+  const terms: [Partial<Authorization>, string][] = [
+    [{ to: payer.address }, 'authorization_to_another_payee'],
+    [{ value: BigInt(DEPOSIT) - 1n }, 'authorization_of_another_amount'],
+    [{ value: BigInt(DEPOSIT) + 1n }, 'authorization_of_another_amount'],
+    [{ validBefore: now + 10n }, 'authorization_expires_too_soon'],
+    [{ validBefore: now + 300n }, 'authorization_valid_for_too_long'],
+    [{ validBefore: 2n ** 256n - 1n }, 'authorization_valid_for_too_long'],
+    [{ validAfter: now + 60n }, 'authorization_not_yet_valid'],
+  ];
+  for (const [changed, reason] of terms) {
+    const call = withPayment(depositOf(DEPOSIT), await withTerms(payer, payload, changed));
+    const reply = await gateway.call(DEPOSIT_PATH, call);
+    assert.deepEqual(told(reply), [402, 'PAYMENT_REQUIRED']);
+    assert.equal(decodeHeader(reply.headers.get('payment-required')).error, reason);
+  }
+  await assertUntouched(gateway);
+});
+
+const VERIFY_FAULTS: [string, VerifyFault, number, string][] = [
+  ['R23: finds the payment invalid', invalid('invalid_exact_evm_signature'), 402, 'PAYMENT_REQUIRED'],
+  ['R24: answers 500', 'error', 502, 'PAYMENT_ERROR'],
+  ['R24: answers HTML', 'garbage', 502, 'PAYMENT_ERROR'],
+  ['R24: resets the connection', 'reset', 502, 'PAYMENT_ERROR'],
+  ['R24: redirects', 'redirect', 502, 'PAYMENT_ERROR'],
+  ['R24: verifies the payment of somebody else', { isValid: true, payer: NOBODY }, 502, 'PAYMENT_ERROR'],
+];
+
+test('a facilitator that fails at verify: the reservation is released, and the same payment is good afterwards', {
+  skip,
+}, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, 1_000_000n);
+  const paid = withPayment(depositOf(DEPOSIT), await signDeposit(gateway, payer));
+  for (const [name, fault, status, code] of VERIFY_FAULTS) {
+    gateway.facilitator.faults.verify(fault);
+    const reply = await gateway.call(DEPOSIT_PATH, paid);
+    assert.deepEqual(told(reply), [status, code], name);
+    assert.deepEqual(await paymentStates(gateway), [], name);
+    if (status === 402) {
+      assert.equal(decodeHeader(reply.headers.get('payment-required')).error, 'invalid_exact_evm_signature');
+    }
+  }
+  assert.equal(gateway.facilitator.broadcasts.length, 0);
+  mineSteadily(t, chain);
+  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [200, DEPOSIT, false]);
+  await assertCredited(gateway, payer, [DEPOSIT]);
+});
+
+test('R24: a facilitator or a chain that is not there: 502, released, and good once it is back', {
+  skip,
+}, async (t) => {
+  const node = await startTcpProxy(t, chain.rpcUrl);
+  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
+  const payer = await wallet(chain.client, 1_000_000n);
+  const lost = await startX402Gateway(t, chain, { X402_FACILITATOR_URL: NOBODY });
+  assert.deepEqual(told((await payDeposit(lost, payer)).reply), [502, 'PAYMENT_ERROR']);
+  assert.deepEqual(await paymentStates(lost), []);
+
+  node.cut();
+  const { reply, paid } = await payDeposit(gateway, payer);
+  assert.deepEqual(told(reply), [502, 'PAYMENT_ERROR']);
+  await assertUntouched(gateway);
+  node.restore();
+  mineSteadily(t, chain);
+  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [200, DEPOSIT, false]);
+  await assertCredited(gateway, payer, [DEPOSIT]);
+});
+
+test('R21b: a payer who has not got the amount is 402, and the payment is good once they have', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, BigInt(DEPOSIT) - 1n);
+  const { reply } = await payDeposit(gateway, payer);
+  assert.deepEqual(told(reply), [402, 'PAYMENT_REQUIRED']);
+  assert.match(decodeHeader(reply.headers.get('payment-required')).error, /insufficient/);
+  assert.deepEqual(await paymentStates(gateway), []);
+  assert.equal(await timesPaid(chain, payer), 0);
+  await assertCredited(gateway, payer, []);
+});
+
+test('R26: the reservation of a dead process is a lease, then free for the same request', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, 1_000_000n);
+  const payload = await signDeposit(gateway, payer);
+  const paid = withPayment(depositOf(DEPOSIT), payload);
+  // As if the process had died before it released what could not be verified.
+  await sql`create function lose() returns trigger language plpgsql as 'begin return null; end'`.execute(gateway.db);
+  await sql`create trigger lose before delete on x402_payment for each row execute function lose()`.execute(gateway.db);
+  gateway.facilitator.faults.verify('error');
+  assert.equal((await gateway.call(DEPOSIT_PATH, paid)).status, 502);
+  assert.deepEqual(await paymentStates(gateway), ['reserved']);
+  await sql`drop trigger lose on x402_payment`.execute(gateway.db);
+
+  const lease = (interval: string) =>
+    sql`update x402_payment set lease_until = now() + ${interval}::interval`.execute(gateway.db);
+  await lease('1 minute');
+  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [409, 'PAYMENT_REPLAY_PENDING']);
+  await lease('-1 second');
+  const fresh = await signDeposit(gateway, payer);
+  for (const misuse of [
+    withPayment(depositOf(DEPOSIT), { ...fresh, payload: payload.payload }),
+    withPayment(depositOf(DEPOSIT), { ...payload, payload: fresh.payload }),
+  ]) {
+    assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, misuse)), [409, 'PAYMENT_IDENTIFIER_CONFLICT']);
+  }
+  mineSteadily(t, chain);
+  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [200, DEPOSIT, false]);
+  await assertCredited(gateway, payer, [DEPOSIT]);
+});
