@@ -2640,12 +2640,6 @@ export const document: OpenApiDocument = {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"
           },
-          "x-x402-balance": {
-            "$ref": "#/components/headers/PrepaidBalance"
-          },
-          "x-x402-charged": {
-            "$ref": "#/components/headers/PrepaidCharged"
-          },
           "X-RateLimit-Limit": {
             "$ref": "#/components/headers/RateLimitLimit"
           },

@@ -1200,8 +1200,6 @@ export interface components {
         InvalidX402Request: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
-                "x-x402-balance": components["headers"]["PrepaidBalance"];
-                "x-x402-charged": components["headers"]["PrepaidCharged"];
                 "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
                 "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
                 "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];

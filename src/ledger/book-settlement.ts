@@ -10,9 +10,9 @@ export interface SettlementProof {
 
 /**
  * Records that a payment is settled and books its amount, in one statement: as revenue, or as the deposit of its payer,
- * whose wallet account comes into being with the first one. Tells the receipt that replays
- * repeat: this one, or the one of whoever recorded it before. Undefined when the payment can't be settled from the
- * state that it is in. Safe to repeat after a lost answer.
+ * whose wallet account comes into being with the first one. Tells the receipt that replays repeat: this one, or the one
+ * of whoever recorded it before. Undefined when the payment can't be settled from the state that it is in. Safe to
+ * repeat after a lost answer.
  * @param receipt the PAYMENT-RESPONSE header
  */
 export async function bookSettlement(
@@ -42,8 +42,10 @@ export async function bookSettlement(
       select 'deposit', 'posted', ${contra.usdcClearing}, wallet.id, amount_micro_usd, payment.id::text, now()
       from payment, wallet
     )
-    select receipt from payment
-    union all
+    select receipt from payment`.execute(db);
+  if (rows[0]) return rows[0].receipt;
+  // The statement's snapshot is older than an earlier booking that it has waited for; this one is not.
+  const booked = await sql<{ receipt: string }>`
     select receipt from x402_payment where id = ${paymentId} and state = 'settled'`.execute(db);
-  return rows[0]?.receipt;
+  return booked.rows[0]?.receipt;
 }

@@ -72,17 +72,16 @@ export async function placeHold(
  * Posts the hold: the amount is earned. Tells whether it is posted now; false means that the hold was voided or taken
  * over, and what was made for it must not be delivered. Safe to repeat after a lost answer.
  */
-export async function captureHold(db: Database, hold: HeldBy): Promise<boolean> {
-  const { rows } = await sql<{ captured: boolean }>`
-    with capture as (
-      update transfer set state = 'posted', ended_at = now()
-      where id = ${hold.id} and fence = ${hold.fence} and state = 'pending'
-      returning id
-    )
-    select exists (select from capture)
-        or exists (select from transfer where id = ${hold.id} and fence = ${hold.fence} and state = 'posted')
-        as captured`.execute(db);
-  return rows[0]?.captured ?? false;
+export async function captureHold(db: Database, { id, fence }: HeldBy): Promise<boolean> {
+  const captured = await sql`
+    update transfer set state = 'posted', ended_at = now()
+    where id = ${id} and fence = ${fence} and state = 'pending'
+    returning id`.execute(db);
+  if (captured.rows.length > 0) return true;
+  // The statement's snapshot is older than an earlier capture that it has waited for; this one is not.
+  const posted = await sql`
+    select id from transfer where id = ${id} and fence = ${fence} and state = 'posted'`.execute(db);
+  return posted.rows.length > 0;
 }
 
 /**

@@ -5,6 +5,7 @@ import { statusOf } from '../http/errors.ts';
 import { ASYNC_TEXT_LENGTH } from '../jobs/asynchronous.ts';
 import { MIN_TOP_UP_CENTS } from '../top-up/amount.ts';
 import { REPLAY_WINDOW_SECONDS } from '../x402/payment.ts';
+import { prepaidLimits, prepaidPayment, prepaidSteps } from './guide-prepaid.ts';
 
 /** The machine-readable guide of GET /docs (R41). `/openapi.json` is the canonical contract. */
 export function guide({ serviceName, baseUrl }: { serviceName: string; baseUrl: string }) {
@@ -22,6 +23,7 @@ export function guide({ serviceName, baseUrl }: { serviceName: string; baseUrl: 
       asynchronousTextLength: ASYNC_TEXT_LENGTH,
       idempotencyKeyMaxLength: 512,
       minTopUpCents: MIN_TOP_UP_CENTS,
+      ...prepaidLimits,
       feedbackMessageMaxLength: 4000,
       feedbackBodyMaxBytes: 32768,
       feedbackPerWalletIn24Hours: MAX_PER_DAY,
@@ -44,6 +46,7 @@ export function guide({ serviceName, baseUrl }: { serviceName: string; baseUrl: 
         trust: `${baseUrl}/.well-known/x402-service-metadata, verified under a key that was pinned out of band.`,
         refunds: 'None: payments are final, and settled only once the audio exists.',
       },
+      prepaidX402: prepaidPayment({ serviceName, baseUrl }),
     },
     endpoints: routes.map(({ method, path, operationId }) => ({ method, path, operationId })),
     errorCodes: Object.keys(statusOf),
@@ -72,6 +75,7 @@ export function guide({ serviceName, baseUrl }: { serviceName: string; baseUrl: 
         'On PAYMENT_REPLAY_PENDING and PAYMENT_OUTCOME_UNKNOWN repeat the identical request later. Make no new payment ' +
           "without the user's approval.",
       ],
+      prepaidX402: prepaidSteps,
       feedback: [
         'POST /feedback/challenge with {"wallet", "message", "category", "details"?}: the address of a wallet that can ' +
           'sign, the text, and one of integration_blocker, bug, pricing, feature_request, other.',

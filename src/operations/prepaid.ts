@@ -6,7 +6,7 @@ import type { RollingWindow } from '../limits/rolling-window.ts';
 import { formatUsd } from '../money.ts';
 import { speakBuffered } from '../payments/buffered.ts';
 import type { PrepaidBalances } from '../payments/prepaid.ts';
-import { SpeechError, type SpeechProvider, type Utterance } from '../speech/provider.ts';
+import { SpeechError, type SpeechProvider } from '../speech/provider.ts';
 import { PREPAID } from '../x402/prepaid.ts';
 import {
   type PrepaidCredential,
@@ -15,7 +15,9 @@ import {
   signedRequestOf,
 } from '../x402/prepaid-credential.ts';
 import { refuseForeignHeaders, refuseIncompletePrepaid } from './flows.ts';
+import { type Purchase, quoteExpired, textMissing, utteranceOf } from './purchase.ts';
 import { addressBucket, meter } from './rate-limit.ts';
+import { speechFailure } from './speech-failure.ts';
 
 export interface PrepaidParts {
   readonly balances: PrepaidBalances;
@@ -43,14 +45,16 @@ const EXPIRY = failure(
 /** Speaks what the caller's prepaid balance pays for. All five prepaid headers are there. */
 export async function speakPrepaid(
   parts: PrepaidParts,
-  purchase: { readonly utterance: Utterance; readonly priceMicroUsd: bigint },
+  { order, hasExpired }: Purchase,
   speech: { readonly provider: SpeechProvider; readonly timeoutMs: number },
   context: OperationContext,
 ): Promise<GetX402SpeechResult> {
   const { balances, limits, baseUrl } = parts;
   const credential = readCredential(context.headers);
   if (!credential) return MAX_AMOUNT;
-  const { priceMicroUsd } = purchase;
+  if (hasExpired) return quoteExpired();
+  if (order.text === undefined) return textMissing();
+  const { priceMicroUsd } = order;
   const authorization = await balances.authorize(credential, signedRequestOf(context), priceMicroUsd);
   switch (authorization.outcome) {
     case 'unauthorized':
@@ -83,8 +87,9 @@ export async function speakPrepaid(
   }
   context.exemptFromEdgeLimit();
   const { hold } = authorization;
+  const utterance = utteranceOf(order, order.text);
   try {
-    const { audio, receipt } = await speakBuffered(hold, speech.provider, purchase.utterance, speech.timeoutMs);
+    const { audio, receipt } = await speakBuffered(hold, speech.provider, utterance, speech.timeoutMs);
     showMoney(context, receipt.balanceMicroUsd, receipt.isCharged ? priceMicroUsd : 0n);
     return receipt.isCharged
       ? { status: 200, headers: { 'cache-control': PRIVATE }, body: audio }
@@ -93,10 +98,7 @@ export async function speakPrepaid(
     if (!(error instanceof SpeechError)) throw error;
     showMoney(context, hold.restoredMicroUsd, 0n);
     context.log.warn({ err: error }, 'synthesis failed');
-    const answer = failure(error.code, `${error.message} Nothing was charged.`, { transient: error.transient });
-    const { retryAfterSeconds } = error;
-    if (answer.status !== 503 || retryAfterSeconds === undefined) return answer;
-    return { ...answer, headers: { 'retry-after': retryAfterSeconds } };
+    return speechFailure(error, 'Nothing was charged.');
   }
 
   function tooLittle(reason: string, message: string, balanceMicroUsd: bigint) {

@@ -24,6 +24,7 @@ import { SpeechError, type SpeechProvider, type Utterance } from '../speech/prov
 import { refuseX402Headers } from './flows.ts';
 import { type JobLinks, jobBody } from './job-body.ts';
 import { addressBucket, meter } from './rate-limit.ts';
+import { speechFailure } from './speech-failure.ts';
 
 export interface SpeechOptions extends JobLinks {
   readonly db: Database;
@@ -94,7 +95,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations {
     } catch (error) {
       if (!(error instanceof SpeechError)) throw error;
       context.log.warn({ err: error }, 'synthesis failed');
-      return speechFailure(error);
+      return speechFailure(error, 'Nothing was charged.');
     }
   }
 
@@ -163,10 +164,3 @@ const utteranceOf = ({ text, model, voice, speed }: Order): Utterance => ({
   voice: voice.upstreamVoice,
   speed,
 });
-
-/** A failed synthesis as the caller sees it; the debit has been refunded by then. */
-function speechFailure(error: SpeechError) {
-  const answer = failure(error.code, `${error.message} Nothing was charged.`, { transient: error.transient });
-  const retryAfter = error.retryAfterSeconds;
-  return { ...answer, ...(retryAfter !== undefined && { headers: { 'retry-after': retryAfter } }) };
-}

@@ -1,35 +1,28 @@
 import type { GetX402SpeechResult, X402Operations } from '../contract/operations.ts';
 import type { OperationContext } from '../http/context.ts';
 import { errorBody, failure } from '../http/errors.ts';
-import { PRIVATE } from '../http/headers.ts';
 import type { RollingWindow } from '../limits/rolling-window.ts';
 import { formatUsd } from '../money.ts';
-import { speakBuffered } from '../payments/buffered.ts';
 import type { Deposits } from '../payments/deposit.ts';
 import type { DirectPayment } from '../payments/direct.ts';
 import type { PrepaidBalances } from '../payments/prepaid.ts';
 import type { Catalog } from '../speech/catalog.ts';
 import { type OrderRefusal, type OrderRequest, placeOrder, select, textTooLong } from '../speech/order.ts';
 import { priceMicroUsd } from '../speech/price.ts';
-import { SpeechError, type SpeechProvider } from '../speech/provider.ts';
-import { type Resource, speechResource } from '../x402/challenge.ts';
+import type { SpeechProvider } from '../speech/provider.ts';
+import { speechResource } from '../x402/challenge.ts';
 import type { ServiceMetadata } from '../x402/metadata.ts';
 import type { Asset } from '../x402/network.ts';
-import { makeOffer, type Offer } from '../x402/offer.ts';
+import { makeOffer } from '../x402/offer.ts';
 import { currentPayee, type Payee } from '../x402/payees.ts';
-import {
-  invalidQuote,
-  placeQuotedOrder,
-  type QuotedOrder,
-  type QuotedRequest,
-  type QuoteRefusal,
-} from '../x402/quoted-order.ts';
+import { invalidQuote, placeQuotedOrder, type QuotedRequest, type QuoteRefusal } from '../x402/quoted-order.ts';
 import { isExpired, type Quote, type Quotes } from '../x402/quotes.ts';
 import { makeDeposit } from './deposit.ts';
+import { speakDirect } from './direct.ts';
 import { refuseForeignHeaders, x402FlowOf } from './flows.ts';
-import { askForPayment, offersFor, readPayment, refusePayment } from './payment-required.ts';
+import { askForPayment, offersFor } from './payment-required.ts';
 import { readPrepaidAccount, speakPrepaid } from './prepaid.ts';
-import { addressBucket, meter } from './rate-limit.ts';
+import { type Purchase, quoteExpired } from './purchase.ts';
 
 export interface X402Options {
   readonly baseUrl: string;
@@ -50,20 +43,7 @@ export interface X402Options {
   readonly metadata: ServiceMetadata | undefined;
 }
 
-/** What a request wants spoken, and what is to be paid for it. */
-interface Purchase {
-  readonly order: QuotedOrder;
-  /** The first one is what a challenge names. */
-  readonly offers: readonly [Offer, ...Offer[]];
-  readonly hasExpired: boolean;
-}
-
 const OFF = 'Payment in USDC is not set up here.';
-const EXPIRED = {
-  message: 'The quote has expired. Get a new one from POST /x402/tts/quote.',
-  details: { field: 'quoteToken', rule: 'expiresAt' },
-};
-
 /** Text to speech paid in USDC under x402, quotes, and the signed metadata. */
 export function x402Operations(options: X402Options): X402Operations {
   const { baseUrl, serviceName, catalog, speech, limits, terms, direct, deposits, prepaid, quotes, metadata } = options;
@@ -85,70 +65,17 @@ export function x402Operations(options: X402Options): X402Operations {
       const details = { setting: 'SPEECH_BASE_URL' };
       return failure('TTS_PROVIDER_NOT_CONFIGURED', 'No speech provider is set up here.', details);
     }
+    const resource = resources[method];
     switch (flow.flow) {
       case 'prepaid':
-        return payFromBalance(purchase, speech, context);
+        return prepaid
+          ? speakPrepaid({ balances: prepaid, limits, baseUrl }, purchase, speech, context)
+          : failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
       case 'direct':
-        return payDirectly(resources[method], purchase, context);
+        return direct ? speakDirect({ direct, limits, resource }, purchase, speech, context) : chainMissing();
       case 'none':
         if (!direct) return chainMissing();
-        if (purchase.hasExpired) return failure('QUOTE_EXPIRED', EXPIRED.message, EXPIRED.details);
-        return askForPayment(resources[method], purchase.offers[0]);
-    }
-  }
-
-  function payFromBalance(
-    { order, hasExpired }: Purchase,
-    spoken: NonNullable<X402Options['speech']>,
-    context: OperationContext,
-  ): Promise<GetX402SpeechResult> | GetX402SpeechResult {
-    if (!prepaid) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
-    if (hasExpired) return failure('QUOTE_EXPIRED', EXPIRED.message, EXPIRED.details);
-    if (order.text === undefined) return textMissing();
-    const utterance = utteranceOf(order, order.text);
-    const purchase = { utterance, priceMicroUsd: order.priceMicroUsd };
-    return speakPrepaid({ balances: prepaid, limits, baseUrl }, purchase, spoken, context);
-  }
-
-  async function payDirectly(
-    resource: Resource,
-    { order, offers, hasExpired }: Purchase,
-    context: OperationContext,
-  ): Promise<GetX402SpeechResult> {
-    if (!direct || !speech) return chainMissing();
-    const limited = await meter(context, limits.take(addressBucket(context)));
-    if (limited) return limited;
-    const read = readPayment(context.headers['payment-signature']);
-    if ('refusal' in read) return read.refusal;
-    const { method, url, bytes } = context;
-    const request = { method, url, bytes, envelope: read.envelope, offers, resource, timeoutMs: speech.timeoutMs };
-    const { text } = order;
-    if (text === undefined) return textMissing();
-
-    const outcome = hasExpired ? await direct.replay(request) : await direct.authorize(request);
-    const { identifier } = read.envelope;
-    const paid = (receipt: string, isReplay: boolean) => ({
-      'cache-control': PRIVATE,
-      'payment-response': receipt,
-      'x-payment-identifier': identifier,
-      'x-idempotent-replay': isReplay,
-    });
-    if (!outcome) return failure('QUOTE_EXPIRED', EXPIRED.message, EXPIRED.details);
-    if (outcome.outcome === 'refused') return refusePayment(outcome.refusal, resource, offers[0]);
-    if (outcome.outcome === 'replay') {
-      return { status: 200, headers: paid(outcome.receipt, true), body: outcome.audio };
-    }
-    const { hold } = outcome;
-    const utterance = utteranceOf(order, text);
-    try {
-      const { audio, receipt } = await speakBuffered(hold, speech.provider, utterance, hold.timeoutMs);
-      return receipt.outcome === 'settled'
-        ? { status: 200, headers: paid(receipt.receipt, false), body: audio }
-        : refusePayment(receipt.refusal, resource, offers[0]);
-    } catch (error) {
-      if (!(error instanceof SpeechError)) throw error;
-      context.log.warn({ err: error }, 'synthesis failed');
-      return speechFailure(error);
+        return purchase.hasExpired ? quoteExpired() : askForPayment(resource, purchase.offers[0]);
     }
   }
 
@@ -242,16 +169,6 @@ export function x402Operations(options: X402Options): X402Operations {
   };
 }
 
-const utteranceOf = ({ model, voice, speed }: QuotedOrder, text: string) => ({
-  text,
-  model: model.upstreamModel,
-  voice: voice.upstreamVoice,
-  speed,
-});
-
-const textMissing = () =>
-  failure('INVALID_REQUEST', 'text is required with a payment.', { field: 'text', rule: 'required' });
-
 const quotesMissing = () => failure('CONFIG_ERROR', 'Quotes are not set up here.', { setting: 'QUOTE_SECRET' });
 
 /** A challenge that could not be paid would only mislead, so it is refused like the payment itself. */
@@ -261,10 +178,3 @@ const chainMissing = () =>
   });
 
 const refuseOrder = ({ code, message, details }: OrderRefusal | QuoteRefusal) => failure(code, message, details);
-
-/** A failed synthesis as the caller sees it; the reservation has been released by then. */
-function speechFailure({ code, message, transient, retryAfterSeconds }: SpeechError) {
-  const answer = failure(code, `${message} Nothing was settled.`, { transient });
-  if (answer.status !== 503 || retryAfterSeconds === undefined) return answer;
-  return { ...answer, headers: { 'retry-after': retryAfterSeconds } };
-}

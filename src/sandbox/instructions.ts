@@ -1,11 +1,10 @@
-export interface Instructions {
-  readonly baseUrl: string;
-  readonly creditAccount: string;
-  readonly dataDir: string;
-}
+import { resolve } from 'node:path';
+import type { SandboxFile } from './sandbox-file.ts';
 
 /** What the sandbox prints when it is ready: commands that work as they stand. */
-export const instructions = ({ baseUrl, creditAccount, dataDir }: Instructions): string => `
+export function instructions({ baseUrl, creditAccount, wallet }: SandboxFile, dataDir: string): string {
+  const npmRun = `${dataDir === resolve('./data') ? '' : `DATA_DIR='${dataDir}' `}npm run`;
+  return `
 speechgate listens on ${baseUrl}
 
 Say something, paid from the demo account:
@@ -24,8 +23,8 @@ What is left:
 Buy credit yourself, in a browser, on a checkout that takes no real money:
   ${baseUrl}/top-up?amount=500&account=${creditAccount}
 
-See each payment flow once, direct payment in USDC on a local chain included:
-  npm run demo
+${wallet ? usdcInstructions(baseUrl, wallet.address, npmRun) : ''}See each payment flow once:
+  ${npmRun} demo
 
 Models, voices and prices:
   curl -fsS ${baseUrl}/tts/models
@@ -34,4 +33,20 @@ Feedback that a wallet signs (POST /feedback) is mailed to ${dataDir}/mail. Step
   curl -fsS ${baseUrl}/docs
 
 Everything is kept in ${dataDir}. Ctrl-C stops the sandbox.
+`;
+}
+
+const usdcInstructions = (baseUrl: string, address: string, npmRun: string): string => `\
+Pay in USDC on a local chain, once for each request. This is what an x402 client is asked to sign:
+  curl -sS -D - '${baseUrl}/x402/tts?text=Hello+world'
+
+Or deposit, and pay each request by a signature. This is what a client is asked to sign for a deposit of 1 USD:
+  curl -sS -D - ${baseUrl}/x402/deposit -H 'content-type: application/json' -d '{"amountMicroUsd":1000000}'
+
+Deposit from the demo wallet, speak, read the balance; without "| sh" the signed command is shown and not run:
+  ${npmRun} -s prepaid -- POST /x402/deposit '{"amountMicroUsd":1000000}' | sh
+  ${npmRun} -s prepaid -- POST /x402/tts '{"text":"Hello world, paid by a signature."}' | sh
+  ${npmRun} -s prepaid -- GET '/x402/tts?text=Hello+again' | sh
+  ${npmRun} -s prepaid -- GET /x402/accounts/${address} | sh
+
 `;

@@ -14,7 +14,7 @@ import { instructions } from './instructions.ts';
 import { sandboxKeys } from './keys.ts';
 import { startMailSink } from './mail.ts';
 import { startPostgres } from './postgres.ts';
-import { readSandboxFile, SANDBOX_FILE, writeSandboxFile } from './sandbox-file.ts';
+import { readSandboxFile, SANDBOX_FILE, type SandboxFile, writeSandboxFile } from './sandbox-file.ts';
 import { startUsdc } from './usdc.ts';
 
 /** The demo account is topped up by a new purchase when it holds less. */
@@ -98,16 +98,17 @@ app.worker?.start();
 app.mailer?.start();
 
 const creditAccount = await demoAccount(before?.creditAccount);
-await writeSandboxFile(dataDir, {
+const sandbox: SandboxFile = {
   baseUrl: config.baseUrl,
   creditAccount,
   checkoutUrl: checkout.origin,
   chain: usdc.chain,
   facilitatorUrl: usdc.facilitatorUrl,
   wallet: usdc.wallet,
-});
+};
+await writeSandboxFile(dataDir, sandbox);
 progress('Ready');
-console.log(instructions({ baseUrl: config.baseUrl, creditAccount, dataDir }));
+console.log(instructions(sandbox, dataDir));
 
 async function demoAccount(former: string | undefined): Promise<string> {
   const db = openDatabase(config.databaseUrl, { maxConnections: 1 });

@@ -1,4 +1,4 @@
-import { discoveryOf } from './discovery.ts';
+import { depositDiscovery, speechDiscovery } from './discovery.ts';
 import type { Offer } from './offer.ts';
 
 /** What a 402 asks for (x402 version 2, PaymentRequired; R27). */
@@ -17,7 +17,7 @@ export interface Challenge {
   readonly extensions: Readonly<Record<string, object>>;
 }
 
-/** What the challenges, and the payments forwarded to the facilitator, of one method of `/x402/tts` have in common. */
+/** What the challenges, and the payments forwarded to the facilitator, of one operation have in common. */
 export interface Resource {
   readonly resource: Challenge['resource'];
   readonly extensions: Challenge['extensions'];
@@ -54,7 +54,7 @@ export function speechResource(baseUrl: string, serviceName: string, method: 'GE
       serviceName: serviceName.slice(0, MAX_SERVICE_NAME),
       tags: ['text-to-speech', 'speech', 'audio', 'tts'],
     },
-    extensions: { [PAYMENT_IDENTIFIER]: identifierExtension(), bazaar: discoveryOf(method) },
+    extensions: { [PAYMENT_IDENTIFIER]: identifierExtension(), bazaar: speechDiscovery(method) },
   };
 }
 
@@ -66,7 +66,7 @@ export const depositResource = (baseUrl: string, serviceName: string): Resource 
     serviceName: serviceName.slice(0, MAX_SERVICE_NAME),
     tags: ['deposit', 'prepaid', 'text-to-speech'],
   },
-  extensions: { [PAYMENT_IDENTIFIER]: identifierExtension() },
+  extensions: { [PAYMENT_IDENTIFIER]: identifierExtension(), bazaar: depositDiscovery() },
 });
 
 export const makeChallenge = ({ resource, extensions }: Resource, offer: Offer, error: string): Challenge => ({

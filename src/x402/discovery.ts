@@ -1,3 +1,5 @@
+import { PREPAID } from './prepaid.ts';
+
 /** The extension of a challenge by which directories learn how the resource is called (x402 "bazaar" discovery). */
 export interface DiscoveryExtension {
   readonly info: { readonly input: object; readonly output: object };
@@ -9,11 +11,33 @@ const PARAMETERS = {
   model: { type: 'string', minLength: 1, maxLength: 100 },
   voice: { type: 'string', minLength: 1, maxLength: 100 },
 };
-const OUTPUT = { type: 'audio/mpeg', format: 'binary' };
+const AUDIO = { type: 'audio/mpeg', format: 'binary' };
 const EXAMPLE = { text: 'Hello world' };
+const JSON_BODY = { type: 'string', const: 'json' };
+
+/** How `POST /x402/deposit` is called. */
+export const depositDiscovery = (): DiscoveryExtension =>
+  describe(
+    { type: 'http', method: 'POST', bodyType: 'json', body: { amountMicroUsd: PREPAID.minDepositMicroUsd } },
+    {
+      bodyType: JSON_BODY,
+      body: {
+        type: 'object',
+        required: ['amountMicroUsd'],
+        properties: {
+          amountMicroUsd: {
+            type: 'integer',
+            minimum: PREPAID.minDepositMicroUsd,
+            maximum: PREPAID.maxDepositMicroUsd,
+          },
+        },
+      },
+    },
+    { type: 'application/json' },
+  );
 
 /** How `/x402/tts` is called with one of its methods. */
-export function discoveryOf(method: 'GET' | 'POST'): DiscoveryExtension {
+export function speechDiscovery(method: 'GET' | 'POST'): DiscoveryExtension {
   return method === 'GET'
     ? describe(
         { type: 'http', method, queryParams: EXAMPLE },
@@ -24,11 +48,12 @@ export function discoveryOf(method: 'GET' | 'POST'): DiscoveryExtension {
             properties: { text: { ...TEXT, maxLength: 1500 }, ...PARAMETERS, speed: { type: 'string' } },
           },
         },
+        AUDIO,
       )
     : describe(
         { type: 'http', method, bodyType: 'json', body: EXAMPLE },
         {
-          bodyType: { type: 'string', const: 'json' },
+          bodyType: JSON_BODY,
           body: {
             type: 'object',
             required: ['text'],
@@ -39,15 +64,17 @@ export function discoveryOf(method: 'GET' | 'POST'): DiscoveryExtension {
             },
           },
         },
+        AUDIO,
       );
 }
 
 function describe(
   input: { type: string; method: string; [member: string]: unknown },
   properties: Record<string, object>,
+  output: object,
 ): DiscoveryExtension {
   return {
-    info: { input, output: OUTPUT },
+    info: { input, output },
     schema: {
       $schema: 'https://json-schema.org/draft/2020-12/schema',
       type: 'object',

@@ -40,7 +40,7 @@ export interface Reservation {
 
 /** What a payer has under way before one payment of his. */
 export interface Exposure {
-  /** Sum of the earlier authorizations that are not settled and may still be, in atomic units. */
+  /** Sum of the earlier authorizations whose transfer is still to come, in atomic units. */
   readonly unsettled: bigint;
   /** Earlier requests that are running. */
   readonly running: number;
@@ -196,7 +196,7 @@ export class Payments {
   /** What the payer has under way before this payment of his (R21b). */
   async exposure({ id, claim }: Payment): Promise<Exposure> {
     const { rows } = await sql<{ unsettled: bigint; running: bigint; failed: boolean }>`
-      select coalesce(sum(amount_micro_usd), 0)::bigint as unsettled,
+      select coalesce(sum(amount_micro_usd) filter (where awaited_transaction is null), 0)::bigint as unsettled,
              count(*) filter (where state in ('reserved', 'settling')) as running,
              exists (
                select from x402_payment where payer = ${claim.payer} and failed_at > now() - interval '1 hour'

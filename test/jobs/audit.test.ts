@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import test from 'node:test';
 import { sql } from 'kysely';
-import type { Database } from '../../src/db/database.ts';
 import { claimJob } from '../../src/jobs/claim.ts';
 import { completeJob, failJob } from '../../src/jobs/end.ts';
-import { audit, invariants } from '../../src/ledger/audit.ts';
+import { audit } from '../../src/ledger/audit.ts';
 import { startGateway } from '../support/gateway.ts';
 import { later } from '../support/jobs.ts';
+import { brokenRules, rolledBack } from '../support/rolled-back.ts';
 
 const HOLD = 'a hold has ended, is within its lease, or is owned by a live job';
 const STATE =
@@ -64,11 +64,7 @@ test('each rule about jobs and their holds is broken by its own damage', async (
   for (const [name, damage, rules] of damages) {
     const found = await rolledBack(gateway.db, async (trx) => {
       await damage.execute(trx);
-      const broken: string[] = [];
-      for (const { rule, breaches } of invariants) {
-        if ((await breaches.execute(trx)).rows.length > 0) broken.push(rule);
-      }
-      return broken;
+      return brokenRules(trx);
     });
     assert.deepEqual(
       found.filter((rule) => [HOLD, STATE, TEXT].includes(rule)),
@@ -77,20 +73,3 @@ test('each rule about jobs and their holds is broken by its own damage', async (
     );
   }
 });
-
-class Rollback<T> extends Error {
-  constructor(readonly value: T) {
-    super();
-  }
-}
-
-async function rolledBack<T>(db: Database, work: (trx: Database) => Promise<T>): Promise<T> {
-  try {
-    return await db.transaction().execute(async (trx) => {
-      throw new Rollback(await work(trx));
-    });
-  } catch (error) {
-    if (error instanceof Rollback) return error.value;
-    throw error;
-  }
-}

@@ -5,6 +5,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import type { SandboxFile } from '../../src/sandbox/sandbox-file.ts';
 import { decode, rootMeanSquare } from '../speech/embedded/sound.ts';
@@ -12,6 +13,16 @@ import { startChild } from '../support/child.ts';
 import { hear, withoutRecognizer } from '../support/hearing.ts';
 
 const PROGRAM = 'src/sandbox/main.ts';
+const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
+
+/** An amount as it is printed, such as 0.099100. */
+const microUsd = (usd: string | undefined): number => Number(usd?.replace('.', ''));
+
+/** What an answer that curl has shown says of the prepaid balance. */
+const moneyHeaders = (answer: string) => ({
+  charged: Number(/^x-x402-charged: (\d+)/m.exec(answer)?.[1]),
+  balance: Number(/^x-x402-balance: (\d+)/m.exec(answer)?.[1]),
+});
 
 test('the sandbox: its printed commands work as they stand, and it survives Ctrl-C and kill -9', {
   skip: withoutRecognizer,
@@ -60,9 +71,50 @@ test('the sandbox: its printed commands work as they stand, and it survives Ctrl
   for (const word of ['hello', 'world', 'speech'])
     assert.ok(words.includes(word), `${word} is heard in: ${words.join(' ')}`);
 
+  const signed = first.output().match(/^ {2}DATA_DIR='.+' npm run -s prepaid -- .+$/gm) ?? [];
+  const answers = signed.map((command) => {
+    const elsewhere = command.replace('npm run', `npm --prefix '${PROJECT}' run`);
+    return execFileSync('sh', ['-euc', elsewhere], { cwd: dataDir, stdio: 'pipe' }).toString();
+  });
+  const [deposited, post, get, read] = answers as [string, string, string, string];
+  assert.equal(JSON.parse(deposited).balanceMicroUsd, 1_000_000);
+  const [postPrice, getPrice] = ['Hello world, paid by a signature.', 'Hello again'].map((text) => 18 * text.length);
+  assert.deepEqual(moneyHeaders(post), { charged: postPrice, balance: 1_000_000 - Number(postPrice) });
+  assert.deepEqual(moneyHeaders(get), { charged: getPrice, balance: 1_000_000 - Number(postPrice) - Number(getPrice) });
+  assert.equal(JSON.parse(read).balanceMicroUsd, moneyHeaders(get).balance);
+  assert.ok(rootMeanSquare(decode(await readFile(join(dataDir, 'prepaid.mp3')))) > 0.01);
+
   const demo = startChild(t, 'src/sandbox/demo.ts', env);
-  await demo.printed(/POST \/x402\/tts\n.*direct-post\.mp3\n {2}paid 0\.000720 USDC/);
+  assert.equal(await demo.ended(), 0, demo.output());
+  const shown = demo.output();
+  assert.match(shown, /POST \/x402\/tts\n.*direct-post\.mp3\n {2}paid 0\.000720 USDC/);
   assert.ok((await hear(await readFile(join(dataDir, 'demo', 'direct-post.mp3')))).includes('transfer'));
+
+  assert.match(shown, /credited 0\.100000 USD for transaction 0x[0-9a-f]{64}/);
+  const [, owned] = / has (\d+\.\d{6}) USD/.exec(shown) ?? [];
+  assert.equal(microUsd(owned), JSON.parse(read).balanceMicroUsd + 100_000, 'the deposit adds to the balance');
+  const steps = [...shown.matchAll(/charged (\S+) USD, (\S+) USD left/g)].map(([, charged, left]) => ({
+    charged: microUsd(charged),
+    left: microUsd(left),
+  }));
+  const texts = [
+    'This was paid from a balance, against a signature.',
+    'A query is signed, however it was "encoded": it\'s the same!',
+    'This was spoken by the better model.',
+  ];
+  assert.deepEqual(
+    steps.map(({ charged }) => charged),
+    texts.map((text, at) => (at === 2 ? 36 : 18) * text.length),
+    'the price is that of the model',
+  );
+  for (const [at, { charged, left }] of steps.entries()) {
+    assert.equal(left, (at === 0 ? microUsd(owned) : (steps[at - 1]?.left as number)) - charged);
+  }
+  const speech = (file: string) => readFile(join(dataDir, 'demo', file));
+  for (const file of ['prepaid-post.mp3', 'prepaid-hd.mp3']) {
+    assert.ok(rootMeanSquare(decode(await speech(file))) > 0.01, `${file} is not silent`);
+  }
+  assert.ok((await hear(await speech('prepaid-get.mp3'))).includes('same'));
 
   const spent = await balance(sandbox);
   assert.equal(await first.stop('SIGKILL'), null);

@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { webcrypto } from 'node:crypto';
 import { rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,6 +6,7 @@ import test, { type TestContext } from 'node:test';
 import { ServiceMetadata } from '../../src/x402/metadata.ts';
 import { rotateKeys, type StoredKeys } from '../../src/x402/signing-keys.ts';
 import { BASE_URL, startGateway } from '../support/gateway.ts';
+import { isSignedBy } from '../support/metadata.ts';
 
 const PAYEE = '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913';
 const NEXT_PAYEE = '0xcA11bde05977b3631167028862bE2a173976CA11';
@@ -25,14 +25,6 @@ async function startSigned(t: TestContext, keys: StoredKeys, env: Record<string,
   });
 }
 
-/** RFC 8785 for the values that occur here (no number but small integers), written apart from the service's. */
-function canonical(value: unknown): string {
-  if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`;
-  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
-  const members = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
-  return `{${members.map(([name, member]) => `${JSON.stringify(name)}:${canonical(member)}`).join(',')}}`;
-}
-
 test('R37: the signature verifies by WebCrypto under the published key, and breaks with any change', async (t) => {
   const stored = rotateKeys(rotateKeys(undefined, new Date(Date.now() - 1000)), new Date());
   const gateway = await startSigned(t, stored);
@@ -40,18 +32,9 @@ test('R37: the signature verifies by WebCrypto under the published key, and brea
   const current = stored.keys.find(({ status }) => status === 'current');
   assert.equal(signature.keyId, current?.kid);
   const { publicKeyJwk } = payload.trust.keys.find(({ keyId }: { keyId: string }) => keyId === signature.keyId);
-  const key = await webcrypto.subtle.importKey('jwk', publicKeyJwk, { name: 'ECDSA', namedCurve: 'P-256' }, false, [
-    'verify',
-  ]);
-  const verify = (signed: unknown) =>
-    webcrypto.subtle.verify(
-      { name: 'ECDSA', hash: 'SHA-256' },
-      key,
-      Buffer.from(signature.value, 'base64url'),
-      Buffer.from(canonical(signed)),
-    );
-  assert.equal(await verify(payload), true);
-  assert.equal(await verify({ ...payload, payment: { ...payload.payment, network: 'eip155:1' } }), false);
+  assert.equal(await isSignedBy(publicKeyJwk, { payload, signature }), true);
+  const changed = { ...payload, payment: { ...payload.payment, network: 'eip155:1' } };
+  assert.equal(await isSignedBy(publicKeyJwk, { payload: changed, signature }), false);
   assert.deepEqual(
     payload.trust.keys.map(({ status }: { status: string }) => status),
     ['retiring', 'current', 'next'],

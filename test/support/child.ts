@@ -12,6 +12,8 @@ export interface Child {
   output(): string;
   /** Waits until it has printed something that matches. */
   printed(pattern: RegExp): Promise<RegExpExecArray>;
+  /** Waits for the end; tells the exit code, null after a signal. */
+  ended(): Promise<number | null>;
   /** Sends the signal and waits for the end; tells the exit code, null after a kill. */
   stop(signal?: NodeJS.Signals): Promise<number | null>;
 }
@@ -42,6 +44,7 @@ export function startChild(t: TestContext, program: string, env: Record<string, 
       });
       return pattern.exec(output) as RegExpExecArray;
     },
+    ended: async () => (await ended)[0],
     stop: async (signal = 'SIGTERM') => {
       child.kill(signal);
       return (await ended)[0];

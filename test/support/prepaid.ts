@@ -1,8 +1,20 @@
 import { randomUUID } from 'node:crypto';
+import type { TestContext } from 'node:test';
+import { sql } from 'kysely';
 import { type Address, type Hex, hashTypedData, keccak256, type LocalAccount } from 'viem';
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
+import type { Database } from '../../src/db/database.ts';
+import { bookSettlement } from '../../src/ledger/book-settlement.ts';
+import { findWallet } from '../../src/ledger/wallets.ts';
 import { canonicalQuery } from '../../src/x402/canonical-query.ts';
+import { currentPayee } from '../../src/x402/payees.ts';
 import type { PrepaidRequest } from '../../src/x402/prepaid-digest.ts';
-import type { Call } from './gateway.ts';
+import { type Call, type Gateway, startGateway } from './gateway.ts';
+import { type StubUpstream, startStubUpstream } from './stub-upstream.ts';
+
+export const TTS = '/x402/tts';
+/** 198 micro-USD by the default model. */
+export const HELLO: Call = { method: 'POST', json: { text: 'Hello world' } };
 
 export const PREPAID_TYPES = {
   PrepaidRequest: [
@@ -24,19 +36,27 @@ export const hashWithViem = (
   request: Omit<PrepaidRequest, 'bodyHash'> & { bodyHash: Hex },
 ): Hex => hashTypedData({ domain, types: PREPAID_TYPES, primaryType: 'PrepaidRequest', message: request });
 
+export interface CredentialTerms {
+  nonce?: string;
+  expiry?: bigint;
+  max?: bigint;
+  /** The canonical query of a GET; by default as the service makes it, empty for a balance. */
+  query?: string;
+}
+
 /** The call with the prepaid headers of this wallet, signed by viem. */
 export async function withCredential(
   wallet: LocalAccount,
   domain: ReturnType<typeof domainOf>,
   path: string,
   call: Call,
-  terms: { nonce?: string; expiry?: bigint; max?: bigint } = {},
+  terms: CredentialTerms = {},
 ): Promise<Call> {
   const { nonce = randomUUID(), expiry = BigInt(Math.floor(Date.now() / 1000) + 100), max = 1_000_000n } = terms;
   const method = call.method ?? 'GET';
   const body = call.json === undefined ? (call.body ?? '') : JSON.stringify(call.json);
-  const isBalance = path.startsWith('/x402/accounts/');
-  const signed = method === 'POST' ? Buffer.from(body) : Buffer.from(isBalance ? '' : canonicalQuery(path));
+  const query = terms.query ?? (path.startsWith('/x402/accounts/') ? '' : canonicalQuery(path));
+  const signed = Buffer.from(method === 'POST' ? body : query);
   const signature = await wallet.signTypedData({
     domain,
     types: PREPAID_TYPES,
@@ -63,3 +83,83 @@ export async function withCredential(
     },
   };
 }
+
+export interface PrepaidGateway extends Gateway {
+  readonly upstream: StubUpstream;
+  /** The domain that its prepaid requests are signed for. */
+  readonly domain: ReturnType<typeof domainOf>;
+}
+
+/** Signs prepaid requests; without terms, ones that the gateway serves. */
+export type Signer = (path: string, call?: Call, terms?: CredentialTerms) => Promise<Call>;
+
+export interface Depositor {
+  readonly wallet: LocalAccount;
+  readonly sign: Signer;
+  /** In micro-USD, as the ledger has it. */
+  balance(): Promise<bigint>;
+}
+
+/** A gateway with a speech upstream of its own, and no chain: prepaid requests need none. */
+export async function startPrepaidGateway(
+  t: TestContext,
+  env: Record<string, string> = {},
+  options: { databaseUrl?: string } = {},
+): Promise<PrepaidGateway> {
+  const upstream = await startStubUpstream();
+  t.after(() => upstream.close());
+  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, ...env }, options);
+  const { x402, serviceName } = gateway.config;
+  const payee = currentPayee(x402?.payees ?? []).address;
+  return { ...gateway, upstream, domain: domainOf(payee, `${serviceName}-Prepaid`) };
+}
+
+/** A wallet, a new one unless it is given, with this much deposited in the ledger. */
+export async function depositor(
+  { db, domain }: PrepaidGateway,
+  microUsd: bigint,
+  wallet: LocalAccount = privateKeyToAccount(generatePrivateKey()),
+): Promise<Depositor> {
+  const address = wallet.address.toLowerCase();
+  if (microUsd > 0n) await bookDeposit(db, address, microUsd);
+  return {
+    wallet,
+    sign: (path, call = {}, terms = {}) => withCredential(wallet, domain, path, call, terms),
+    balance: async () => (await findWallet(db, address)) ?? 0n,
+  };
+}
+
+/** Books a deposit as if the chain had proved it. @param payer in lower case */
+export async function bookDeposit(db: Database, payer: string, microUsd: bigint): Promise<void> {
+  const id = await addDepositPayment(db, payer, microUsd);
+  await bookSettlement(db, id, { transaction: randomUUID(), logIndex: 0 }, 'receipt');
+}
+
+/** A deposit whose end only the chain can tell. @param payer in lower case */
+export async function addDepositPayment(db: Database, payer: string, microUsd: bigint): Promise<bigint> {
+  const reference = randomUUID();
+  const { rows } = await sql<{ id: bigint }>`
+    insert into x402_payment (identifier, state, purpose, request_hash, network, asset, payer, nonce, pay_to,
+                              amount_micro_usd, valid_before, head_block, settling_at)
+    values (${reference}, 'unknown', 'deposit', '', 'eip155:8453', '0xa', ${payer}, ${reference}, '0xc', ${microUsd}, 0,
+            0, now())
+    returning id`.execute(db);
+  return (rows[0] as { id: bigint }).id;
+}
+
+/** What an answer says was charged, and what is left; null where it does not say. */
+export const moneyOf = ({ headers }: { headers: Headers }) => [
+  headers.get('x-x402-charged'),
+  headers.get('x-x402-balance'),
+];
+
+/** The call with other headers; one that is undefined is left out. */
+export const withHeaders = (call: Call, headers: Record<string, string | undefined>): Call => ({
+  ...call,
+  headers: Object.fromEntries(
+    Object.entries({ ...call.headers, ...headers }).filter(([, value]) => value !== undefined),
+  ),
+});
+
+export const noncesOf = async ({ db }: Gateway): Promise<string[]> =>
+  (await db.selectFrom('prepaid_nonce').select('nonce').orderBy('spent_at').execute()).map(({ nonce }) => nonce);

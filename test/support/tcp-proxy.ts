@@ -9,6 +9,8 @@ export interface TcpProxy {
   cut(): void;
   /** Keeps all connections, and lets nothing through any more. */
   freeze(): void;
+  /** Keeps all connections, and lets nothing through but what the clients send: the server's answers are lost. */
+  mute(): void;
   /** Lets everything through again. */
   restore(): void;
 }
@@ -17,7 +19,7 @@ export interface TcpProxy {
 export async function startTcpProxy(t: TestContext, target: string): Promise<TcpProxy> {
   const { hostname, port } = new URL(target);
   const sockets = new Set<Socket>();
-  let state: 'open' | 'cut' | 'frozen' = 'open';
+  let state: 'open' | 'cut' | 'frozen' | 'muted' = 'open';
   const server = createServer((client) => {
     if (state === 'cut') return void client.destroy();
     const upstream = connect(Number(port), hostname);
@@ -26,7 +28,8 @@ export async function startTcpProxy(t: TestContext, target: string): Promise<Tcp
       [upstream, client],
     ] as const) {
       sockets.add(from);
-      from.on('data', (chunk) => state === 'open' && to.write(chunk));
+      const isLetThrough = () => state === 'open' || (state === 'muted' && from === client);
+      from.on('data', (chunk) => isLetThrough() && to.write(chunk));
       from.on('close', () => {
         sockets.delete(from);
         to.destroy();
@@ -53,8 +56,11 @@ export async function startTcpProxy(t: TestContext, target: string): Promise<Tcp
     freeze: () => {
       state = 'frozen';
     },
+    mute: () => {
+      state = 'muted';
+    },
     restore: () => {
-      if (state === 'frozen') destroyAll();
+      if (state === 'frozen' || state === 'muted') destroyAll();
       state = 'open';
     },
   };

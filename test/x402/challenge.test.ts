@@ -7,7 +7,7 @@ import {
   validateDiscoveryExtensionSpec,
 } from '@x402/extensions/bazaar';
 import { declarePaymentIdentifierExtension } from '@x402/extensions/payment-identifier';
-import { encodeHeader, makeChallenge, speechResource } from '../../src/x402/challenge.ts';
+import { depositResource, encodeHeader, makeChallenge, speechResource } from '../../src/x402/challenge.ts';
 import { makeOffer } from '../../src/x402/offer.ts';
 
 const asset = {
@@ -19,13 +19,18 @@ const asset = {
 } as const;
 const PAYEE = '0xcA11bde05977b3631167028862bE2a173976CA11';
 
-for (const method of ['GET', 'POST'] as const) {
-  const resource = speechResource('https://speech.example', 'speechgate', method);
+const SERVICE = ['https://speech.example', 'speechgate'] as const;
+
+for (const [name, resource, path] of [
+  ['GET /x402/tts', speechResource(...SERVICE, 'GET'), '/x402/tts'],
+  ['POST /x402/tts', speechResource(...SERVICE, 'POST'), '/x402/tts'],
+  ['POST /x402/deposit', depositResource(...SERVICE), '/x402/deposit'],
+] as const) {
   const challenge = makeChallenge(resource, makeOffer(asset, 198n, PAYEE), 'payment_required');
 
-  test(`R27: the challenge of ${method} is x402 version 2, with its exact amount in atomic units`, () => {
+  test(`R27: the challenge of ${name} is x402 version 2, with its exact amount in atomic units`, () => {
     assert.deepEqual(PaymentRequiredV2Schema.parse(challenge), challenge);
-    assert.equal(challenge.resource.url, 'https://speech.example/x402/tts');
+    assert.equal(challenge.resource.url, `https://speech.example${path}`);
     assert.deepEqual(challenge.accepts, [
       {
         scheme: 'exact',
@@ -40,7 +45,7 @@ for (const method of ['GET', 'POST'] as const) {
     assert.deepEqual(JSON.parse(Buffer.from(encodeHeader(challenge), 'base64').toString()), challenge);
   });
 
-  test(`R27: the extensions of ${method} are valid by the official validators`, () => {
+  test(`R27: the extensions of ${name} are valid by the official validators`, () => {
     const { bazaar, 'payment-identifier': identifier } = challenge.extensions;
     assert.deepEqual(validateDiscoveryExtension(bazaar as never), { valid: true });
     assert.deepEqual(validateDiscoveryExtensionSpec(bazaar as never), { valid: true });

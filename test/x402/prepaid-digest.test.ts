@@ -4,7 +4,6 @@ import fc from 'fast-check';
 import { bytesToHex, getAddress, hexToBytes } from 'viem';
 import { privateKeyToAccount } from 'viem/accounts';
 import { recoverAddress } from '../../src/wallet-signature.ts';
-import { canonicalQuery } from '../../src/x402/canonical-query.ts';
 import { domainSeparator, requestHash, signingDigest } from '../../src/x402/prepaid-digest.ts';
 import { hashWithViem } from '../support/prepaid.ts';
 
@@ -55,22 +54,4 @@ test('R30: what viem signs is recovered; its high-s twin, another v and other le
     }),
     { numRuns: 30 },
   );
-});
-
-const VECTORS: [string, string][] = [
-  ['/x402/tts', ''],
-  ['/x402/tts?', ''],
-  ['/x402/tts?text=a+b', 'text=a%20b'],
-  ['/x402/tts?voice=x&text=a%20b', 'text=a%20b&voice=x'],
-  ['/x402/tts?b=2&b=1&a=', 'a=&b=1&b=2'],
-  ['/x402/tts?a', 'a='],
-  ['/x402/tts?text=%F0%9F%98%80', 'text=%F0%9F%98%80'],
-  ["/x402/tts?text=!'()*~", "text=!'()*~"],
-  ['/x402/tts?text=%21%2a', 'text=!*'],
-  // UTF-16 order: the surrogates of the emoji come before U+FF5E.
-  ['/x402/tts?%EF%BD%9E=1&%F0%9F%98%80=2', '%F0%9F%98%80=2&%EF%BD%9E=1'],
-];
-
-test('R49: vectors of the canonical query', () => {
-  for (const [url, expected] of VECTORS) assert.equal(canonicalQuery(url), expected, url);
 });

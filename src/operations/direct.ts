@@ -1,0 +1,63 @@
+import type { GetX402SpeechResult } from '../contract/operations.ts';
+import type { OperationContext } from '../http/context.ts';
+import { PRIVATE } from '../http/headers.ts';
+import type { RollingWindow } from '../limits/rolling-window.ts';
+import { speakBuffered } from '../payments/buffered.ts';
+import type { DirectPayment } from '../payments/direct.ts';
+import { SpeechError, type SpeechProvider } from '../speech/provider.ts';
+import type { Resource } from '../x402/challenge.ts';
+import { readPayment, refusePayment } from './payment-required.ts';
+import { type Purchase, quoteExpired, textMissing, utteranceOf } from './purchase.ts';
+import { addressBucket, meter } from './rate-limit.ts';
+import { speechFailure } from './speech-failure.ts';
+
+export interface DirectParts {
+  readonly direct: DirectPayment;
+  readonly limits: RollingWindow;
+  readonly resource: Resource;
+}
+
+/** Speaks what one payment on the chain pays for. The payment-signature header is there. */
+export async function speakDirect(
+  { direct, limits, resource }: DirectParts,
+  { order, offers, hasExpired }: Purchase,
+  speech: { readonly provider: SpeechProvider; readonly timeoutMs: number },
+  context: OperationContext,
+): Promise<GetX402SpeechResult> {
+  const limited = await meter(context, limits.take(addressBucket(context)));
+  if (limited) return limited;
+  const read = readPayment(context.headers['payment-signature']);
+  if ('refusal' in read) return read.refusal;
+  if (order.text === undefined) return textMissing();
+
+  const { method, url, bytes } = context;
+  const request = { method, url, bytes, envelope: read.envelope, offers, resource, timeoutMs: speech.timeoutMs };
+  const outcome = hasExpired ? await direct.replay(request) : await direct.authorize(request);
+  if (!outcome) return quoteExpired();
+  const paid = (receipt: string, isReplay: boolean) => ({
+    'cache-control': PRIVATE,
+    'payment-response': receipt,
+    'x-payment-identifier': read.envelope.identifier,
+    'x-idempotent-replay': isReplay,
+  });
+  if (outcome.outcome === 'refused') return refusePayment(outcome.refusal, resource, offers[0]);
+  if (outcome.outcome === 'replay') {
+    return { status: 200, headers: paid(outcome.receipt, true), body: outcome.audio };
+  }
+  const { hold } = outcome;
+  try {
+    const { audio, receipt } = await speakBuffered(
+      hold,
+      speech.provider,
+      utteranceOf(order, order.text),
+      hold.timeoutMs,
+    );
+    return receipt.outcome === 'settled'
+      ? { status: 200, headers: paid(receipt.receipt, false), body: audio }
+      : refusePayment(receipt.refusal, resource, offers[0]);
+  } catch (error) {
+    if (!(error instanceof SpeechError)) throw error;
+    context.log.warn({ err: error }, 'synthesis failed');
+    return speechFailure(error, 'Nothing was settled.');
+  }
+}

@@ -1,0 +1,147 @@
+import assert from 'node:assert/strict';
+import test, { type TestContext } from 'node:test';
+import { audit } from '../../src/ledger/audit.ts';
+import { findWallet } from '../../src/ledger/wallets.ts';
+import { testChain, wallet } from '../support/chain.ts';
+import { testDatabase } from '../support/database.ts';
+import { type Call, send } from '../support/gateway.ts';
+import { startGatewayProcess } from '../support/gateway-process.ts';
+import { SHORT_LEASES, startVictim } from '../support/kill.ts';
+import { until } from '../support/until.ts';
+import { challengeOf, sign, startX402Gateway, timesPaid, withPayment } from '../support/x402.ts';
+
+const { chain, skip } = await testChain();
+
+const PATH = '/x402/deposit';
+const AMOUNT = 100_000n;
+const DEPOSIT: Call = { method: 'POST', json: { amountMicroUsd: Number(AMOUNT) } };
+
+/** A payer with a signed deposit, a gateway whose reconcilers run, and the settings of the one that is to be killed. */
+async function start(t: TestContext) {
+  const { url: databaseUrl } = await testDatabase(t);
+  const gateway = await startX402Gateway(t, chain, SHORT_LEASES, { databaseUrl });
+  const payer = await wallet(chain.client, AMOUNT);
+  const paid = withPayment(DEPOSIT, await sign(payer, await challengeOf(gateway, PATH, DEPOSIT)));
+  const env = {
+    ...SHORT_LEASES,
+    BASE_URL: gateway.config.baseUrl,
+    DATABASE_URL: databaseUrl,
+    SPEECH_BASE_URL: gateway.upstream.url,
+    X402_PAY_TO: gateway.payTo,
+    X402_FACILITATOR_URL: gateway.facilitator.url,
+    X402_RPC_URL: chain.rpcUrl,
+    LOG_LEVEL: 'warn',
+  };
+  const balance = () => findWallet(gateway.db, payer.address.toLowerCase());
+  const payment = async () => gateway.db.selectFrom('x402_payment').selectAll().executeTakeFirst();
+  const lastCheck = async () => (await payment())?.checked_at?.getTime();
+  /** The reconcilers have asked the chain about the payment: when they begin to for the second time. */
+  const untilReconciled = async () => {
+    await until(async () => (await lastCheck()) !== undefined);
+    const first = await lastCheck();
+    await until(async () => (await lastCheck()) !== first);
+  };
+  const repeated = async () => {
+    const { status, json } = await gateway.call(PATH, paid);
+    return status === 200 ? [status, json.creditedMicroUsd, json.alreadyCredited] : [status, json.error.code];
+  };
+  return { gateway, payer, paid, env, balance, payment, untilReconciled, repeated };
+}
+
+/** Credited by the reconcilers, without a request of the client's, when a block is on top of the transfer's. */
+async function isCreditedByItself({
+  gateway,
+  payer,
+  balance,
+  untilReconciled,
+  repeated,
+}: Awaited<ReturnType<typeof start>>) {
+  await untilReconciled();
+  assert.equal(await balance(), undefined, 'one block is not deep enough');
+  assert.deepEqual(await repeated(), [409, 'PAYMENT_REPLAY_PENDING']);
+  await chain.client.mine({ blocks: 1 });
+  await until(async () => (await balance()) !== undefined);
+  assert.equal(await balance(), AMOUNT);
+  assert.deepEqual(await repeated(), [200, 0, true]);
+  assert.equal(await balance(), AMOUNT);
+  assert.equal(await gateway.revenue(), AMOUNT);
+  assert.equal(await timesPaid(chain, payer), 1);
+  assert.equal(gateway.facilitator.calls.filter(({ endpoint }) => endpoint === 'settle').length, 1);
+  assert.deepEqual(await audit(gateway.db), []);
+}
+
+for (const point of ['x402 settle answered', 'deposit awaited']) {
+  test(`kill -9 at "${point}": the deposit is credited once, without the client's return`, { skip }, async (t) => {
+    const started = await start(t);
+    const victim = await startVictim(t, point, started.env);
+    await assert.rejects(send(victim.url, PATH, started.paid));
+    await until(() => victim.child.process.signalCode === 'SIGKILL');
+    assert.equal(await timesPaid(chain, started.payer), 1);
+    await isCreditedByItself(started);
+  });
+}
+
+test("kill -9 while a deposit's confirmations are waited for: credited once, without the client's return", {
+  skip,
+}, async (t) => {
+  const started = await start(t);
+  const victim = await startGatewayProcess(t, started.env);
+  const request = assert.rejects(send(victim.url, PATH, started.paid));
+  await until(async () => ((await started.payment())?.awaited_transaction ?? null) !== null);
+  await victim.kill();
+  await request;
+  await isCreditedByItself(started);
+});
+
+test('kill -9 at "x402 settled": the deposit is credited once, and its repetition told so', { skip }, async (t) => {
+  const { gateway, payer, paid, env, balance, payment, repeated } = await start(t);
+  const victim = await startVictim(t, 'x402 settled', env);
+  const request = assert.rejects(send(victim.url, PATH, paid));
+  await until(async () => ((await payment())?.awaited_transaction ?? null) !== null);
+  await chain.client.mine({ blocks: 1 });
+  await request;
+  assert.equal(await balance(), AMOUNT);
+  assert.deepEqual(await repeated(), [200, 0, true]);
+  assert.equal(await balance(), AMOUNT);
+  assert.equal(await timesPaid(chain, payer), 1);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('kill -9 at "deposit reserved": nothing is paid, and the same payment is free again', { skip }, async (t) => {
+  const { gateway, payer, paid, env, balance, payment } = await start(t);
+  const victim = await startVictim(t, 'deposit reserved', env);
+  await assert.rejects(send(victim.url, PATH, paid));
+  assert.equal((await payment())?.state, 'reserved');
+  await until(async () => (await payment()) === undefined);
+  assert.deepEqual([await timesPaid(chain, payer), await balance()], [0, undefined]);
+  assert.deepEqual(await audit(gateway.db), []);
+
+  const again = gateway.call(PATH, paid);
+  await until(async () => ((await payment())?.awaited_transaction ?? null) !== null);
+  await chain.client.mine({ blocks: 1 });
+  const { status, json } = await again;
+  assert.deepEqual([status, json.creditedMicroUsd, json.alreadyCredited], [200, Number(AMOUNT), false]);
+  assert.deepEqual([await timesPaid(chain, payer), await balance()], [1, AMOUNT]);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+// The last one, since its end takes the chain's clock past the authorization.
+test('kill -9 at "x402 settling": nothing is paid, nothing is credited, and no second settle is ever sent', {
+  skip,
+}, async (t) => {
+  const { gateway, payer, paid, env, balance, payment, untilReconciled, repeated } = await start(t);
+  const victim = await startVictim(t, 'x402 settling', env);
+  await assert.rejects(send(victim.url, PATH, paid));
+  await untilReconciled();
+  assert.deepEqual(await repeated(), [409, 'PAYMENT_OUTCOME_UNKNOWN']);
+  await chain.client.increaseTime({ seconds: 600 });
+  await chain.client.mine({ blocks: 2 });
+  await until(async () => (await payment())?.state === 'failed');
+  assert.deepEqual(await repeated(), [402, 'PAYMENT_REQUIRED']);
+  assert.deepEqual([await timesPaid(chain, payer), await balance()], [0, undefined]);
+  assert.deepEqual(
+    gateway.facilitator.calls.map(({ endpoint }) => endpoint),
+    ['verify'],
+  );
+  assert.deepEqual(await audit(gateway.db), []);
+});

@@ -1,0 +1,65 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { audit } from '../../src/ledger/audit.ts';
+import { testDatabase } from '../support/database.ts';
+import { send } from '../support/gateway.ts';
+import { startGatewayProcess } from '../support/gateway-process.ts';
+import { SHORT_LEASES, startVictim, untilHoldsEnd } from '../support/kill.ts';
+import { depositor, HELLO, moneyOf, startPrepaidGateway, TTS } from '../support/prepaid.ts';
+import { type Mode, mp3, openAiError } from '../support/stub-upstream.ts';
+import { until } from '../support/until.ts';
+
+const FUNDS = 100_000n;
+const LEFT = FUNDS - 198n;
+
+/** Each point of a prepaid request, what the provider does before it, and what is left once everything has settled. */
+const POINTS: [point: string, mode: Mode, left: bigint][] = [
+  ['prepaid debited', mp3(), FUNDS],
+  ['prepaid spoken', mp3(), FUNDS],
+  ['prepaid captured', mp3(), LEFT],
+  ['prepaid voiding', openAiError(500), FUNDS],
+];
+
+test('kill -9 at each step of a prepaid request: the balance is right two intervals after the lease', {
+  concurrency: POINTS.length,
+}, async (t) => {
+  await Promise.all(
+    POINTS.map(([point, mode, left]) =>
+      t.test(point, async (t) => {
+        const { url: databaseUrl } = await testDatabase(t);
+        // Deposits and signs; the processes of the deployment are the victim and the one that is started after it.
+        const gateway = await startPrepaidGateway(t, {}, { databaseUrl });
+        gateway.upstream.mode = mode;
+        const { sign, balance } = await depositor(gateway, FUNDS);
+        const env = {
+          ...SHORT_LEASES,
+          DATABASE_URL: databaseUrl,
+          SPEECH_BASE_URL: gateway.upstream.url,
+          X402_PAY_TO: gateway.domain.verifyingContract,
+          X402_FACILITATOR_URL: 'http://127.0.0.1:1',
+          LOG_LEVEL: 'warn',
+        };
+        const victim = await startVictim(t, point, env);
+        const call = await sign(TTS, HELLO);
+        await assert.rejects(send(victim.url, TTS, call));
+        await until(() => victim.child.process.signalCode === 'SIGKILL');
+        assert.equal(await balance(), LEFT);
+        assert.deepEqual(await audit(gateway.db), []);
+
+        const restarted = await startGatewayProcess(t, env);
+        const repeated = async () => {
+          const reply = await send(restarted.url, TTS, call);
+          assert.deepEqual([reply.status, reply.json.error.code], [409, 'PREPAID_NONCE_REPLAYED']);
+          return moneyOf(reply);
+        };
+        assert.deepEqual(await repeated(), ['0', String(LEFT)]);
+        await untilHoldsEnd(gateway.db);
+        assert.equal(await balance(), left);
+        assert.deepEqual(await repeated(), ['0', String(left)]);
+        assert.deepEqual(await audit(gateway.db), []);
+        assert.equal(gateway.upstream.requests.length, point === 'prepaid debited' ? 0 : 1);
+        assert.equal(await restarted.child.stop(), 0);
+      }),
+    ),
+  );
+});

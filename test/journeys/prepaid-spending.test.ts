@@ -1,0 +1,221 @@
+import assert from 'node:assert/strict';
+import { createHash, randomUUID } from 'node:crypto';
+import { request } from 'node:http';
+import test from 'node:test';
+import { sql } from 'kysely';
+import { audit } from '../../src/ledger/audit.ts';
+import type { Call } from '../support/gateway.ts';
+import { depositor, HELLO, moneyOf, noncesOf, startPrepaidGateway, TTS } from '../support/prepaid.ts';
+import * as upstreamModes from '../support/stub-upstream.ts';
+import { Drip, type Mode, openAiError, silentMp3, wav } from '../support/stub-upstream.ts';
+import { until } from '../support/until.ts';
+
+const PRICE = 198n;
+
+test('a prepaid request is charged its exact price, and answered with what is left', async (t) => {
+  const gateway = await startPrepaidGateway(t);
+  const { sign, balance } = await depositor(gateway, 100_000n);
+  const spoken = await gateway.call(TTS, await sign(TTS, HELLO));
+  assert.deepEqual([spoken.status, spoken.headers.get('content-type')], [200, 'audio/mpeg']);
+  assert.deepEqual(moneyOf(spoken), ['198', '99802']);
+  assert.equal(spoken.headers.get('cache-control'), 'private, no-store');
+  for (const name of ['payment-response', 'x-payment-identifier', 'x-ratelimit-limit']) {
+    assert.equal(spoken.headers.get(name), null, name);
+  }
+  const hd: Call = { method: 'POST', json: { text: ' Hello world ', model: 'provider-a/tts-1-hd' } };
+  assert.deepEqual(moneyOf(await gateway.call(TTS, await sign(TTS, hd))), ['396', '99406']);
+  assert.equal(await balance(), 99_406n);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('R32: too little balance or too low a maximum is 402, with the way out, and burns no nonce', async (t) => {
+  const gateway = await startPrepaidGateway(t);
+  const { sign, balance } = await depositor(gateway, 500n);
+  const nonce = randomUUID();
+  const tooLow = await gateway.call(TTS, await sign(TTS, HELLO, { nonce, max: PRICE - 1n }));
+  assert.deepEqual([tooLow.status, tooLow.json.error.details.reason], [402, 'over_max_amount']);
+  const dear: Call = { method: 'POST', json: { text: 'a'.repeat(28) } };
+  const tooDear = await gateway.call(TTS, await sign(TTS, dear, { nonce }));
+  assert.equal(tooDear.status, 402);
+  assert.deepEqual(tooDear.json.error.details, {
+    reason: 'insufficient_funds',
+    priceMicroUsd: 504,
+    balanceMicroUsd: 500,
+    depositEndpoint: 'http://speechgate.test/x402/deposit',
+  });
+  for (const reply of [tooLow, tooDear]) {
+    assert.equal(reply.json.error.code, 'PAYMENT_REQUIRED');
+    assert.deepEqual(moneyOf(reply), ['0', '500']);
+    assert.deepEqual([reply.headers.get('payment-required'), reply.headers.get('cache-control')], [null, 'no-store']);
+  }
+  assert.deepEqual(await noncesOf(gateway), []);
+  const exact = await sign(TTS, HELLO, { nonce, max: PRICE });
+  assert.equal((await gateway.call(TTS, exact)).status, 200);
+  const huge = await sign(TTS, HELLO, { max: 2n ** 256n - 1n });
+  assert.equal((await gateway.call(TTS, huge)).status, 200);
+  assert.equal(await balance(), 500n - 2n * PRICE);
+
+  const spent = await gateway.call(TTS, exact);
+  assert.deepEqual([spent.status, spent.json.error.code], [409, 'PREPAID_NONCE_REPLAYED'], 'though 104 are too little');
+  const reused = await gateway.call(TTS, await sign(TTS, dear, { nonce, max: 1n }));
+  assert.equal(reused.status, 409, 'a spent nonce wins over everything that the request asks for');
+  assert.deepEqual(moneyOf(reused), ['0', '104']);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('a nonce belongs to its account: two wallets may use the same one', async (t) => {
+  const gateway = await startPrepaidGateway(t);
+  for (const { sign } of [await depositor(gateway, 500n), await depositor(gateway, 500n)]) {
+    assert.equal((await gateway.call(TTS, await sign(TTS, HELLO, { nonce: 'n' }))).status, 200);
+  }
+});
+
+test('R12, R32: a wallet that never deposited is 402 with nothing in it, and gets no account by it', async (t) => {
+  const gateway = await startPrepaidGateway(t);
+  const { sign } = await depositor(gateway, 0n);
+  const reply = await gateway.call(TTS, await sign(TTS, HELLO));
+  assert.deepEqual([reply.status, reply.json.error.details.reason], [402, 'never_deposited']);
+  assert.deepEqual(moneyOf(reply), ['0', '0']);
+  const accounts = await gateway.db.selectFrom('account').select('id').where('kind', '=', 'wallet').execute();
+  assert.deepEqual(accounts, []);
+});
+
+test('50 equal requests at once: one 200, 49 PREPAID_NONCE_REPLAYED, one charge', async (t) => {
+  const gateway = await startPrepaidGateway(t);
+  const { sign, balance } = await depositor(gateway, PRICE);
+  const call = await sign(TTS, HELLO);
+  const replies = await Promise.all(Array.from({ length: 50 }, () => gateway.call(TTS, call)));
+  const codes = replies.map((reply) => (reply.status === 200 ? 200 : reply.json.error.code)).sort();
+  assert.deepEqual(codes, [200, ...Array(49).fill('PREPAID_NONCE_REPLAYED')]);
+  assert.equal(gateway.upstream.requests.length, 1);
+  assert.equal(await balance(), 0n);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('200 different requests at once on a balance for 50: exactly 50 are served', async (t) => {
+  const gateway = await startPrepaidGateway(t);
+  const { sign, balance } = await depositor(gateway, 50n * PRICE + PRICE - 1n);
+  const calls = await Promise.all(Array.from({ length: 200 }, () => sign(TTS, HELLO)));
+  const replies = await Promise.all(calls.map((call) => gateway.call(TTS, call)));
+  assert.equal(replies.filter(({ status }) => status === 200).length, 50);
+  const refused = replies.filter(({ status }) => status === 402);
+  assert.equal(refused.length, 150);
+  for (const reply of refused) assert.equal(reply.headers.get('x-x402-charged'), '0');
+  assert.deepEqual([await balance(), (await noncesOf(gateway)).length], [PRICE - 1n, 50]);
+  const again = await gateway.call(TTS, calls[replies.findIndex(({ status }) => status === 402)] as Call);
+  assert.equal(again.status, 402, 'its nonce is not spent');
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+const { body, hangBeforeHeaders, hangInBody, resetBeforeHeaders, resetInBody, cutChunked, garbage, empty, html } =
+  upstreamModes;
+const FAULTS: [string, Mode, number, string][] = [
+  ['500', openAiError(500), 502, 'TTS_UPSTREAM_ERROR'],
+  ['429', upstreamModes.tooManyRequests('7'), 503, 'TTS_UNAVAILABLE'],
+  ['HTML', html(), 502, 'TTS_UPSTREAM_ERROR'],
+  ['garbage', garbage(), 502, 'TTS_UPSTREAM_ERROR'],
+  ['nothing', empty(), 502, 'TTS_UPSTREAM_ERROR'],
+  ['a reset', resetBeforeHeaders(), 503, 'TTS_UNAVAILABLE'],
+  ['a reset within the body', resetInBody(), 502, 'TTS_UPSTREAM_ERROR'],
+  ['a cut body', cutChunked(), 502, 'TTS_UPSTREAM_ERROR'],
+  ['silence', hangBeforeHeaders(), 503, 'TTS_UNAVAILABLE'],
+  ['silence within the body', hangInBody(), 503, 'TTS_UNAVAILABLE'],
+  ['WAV, which is no answer here (R56)', wav(), 502, 'TTS_UPSTREAM_ERROR'],
+  ['JSON', body('{}', { contentType: 'application/json' }), 502, 'TTS_UPSTREAM_ERROR'],
+];
+
+test('R33: each upstream fault restores the debit exactly, and the nonce stays spent', async (t) => {
+  const gateway = await startPrepaidGateway(t, { SPEECH_TIMEOUT_MS: '500' });
+  const { sign, balance } = await depositor(gateway, 1000n);
+  for (const [what, mode, status, code] of FAULTS) {
+    gateway.upstream.mode = mode;
+    const call = await sign(TTS, HELLO);
+    const failed = await gateway.call(TTS, call);
+    assert.deepEqual([failed.status, failed.json.error.code], [status, code], what);
+    assert.deepEqual(moneyOf(failed), ['0', '1000'], what);
+    assert.equal(await balance(), 1000n, what);
+    const again = await gateway.call(TTS, call);
+    assert.deepEqual([again.status, again.json.error.code], [409, 'PREPAID_NONCE_REPLAYED'], what);
+    assert.deepEqual(moneyOf(again), ['0', '1000'], what);
+  }
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('R55: a caller who hangs up while the provider speaks is charged', async (t) => {
+  const gateway = await startPrepaidGateway(t);
+  const { sign, balance } = await depositor(gateway, 1000n);
+  const drip = new Drip();
+  gateway.upstream.mode = drip.mode;
+  const path = `${TTS}?text=Hello+world`;
+  const { headers = {} } = await sign(path);
+  const outgoing = request(`${gateway.url}${path}`, { headers }).on('error', () => {});
+  outgoing.end();
+  await drip.opened;
+  outgoing.destroy();
+  drip.write(silentMp3(500));
+  drip.end();
+  const isPosted = async () =>
+    (await gateway.db.selectFrom('transfer').select('state').where('kind', '=', 'spend').executeTakeFirst())?.state ===
+    'posted';
+  await until(isPosted);
+  assert.equal(await balance(), 1000n - PRICE);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('a hold that was lost is not delivered, and not charged', async (t) => {
+  const gateway = await startPrepaidGateway(t);
+  const { sign, balance } = await depositor(gateway, 1000n);
+  const drip = new Drip();
+  gateway.upstream.mode = drip.mode;
+  const reply = gateway.call(TTS, await sign(TTS, HELLO));
+  await drip.opened;
+  await gateway.db
+    .updateTable('transfer')
+    .set({ lease_until: new Date(0) })
+    .where('state', '=', 'pending')
+    .execute();
+  await gateway.app.reconcilers.turn();
+  assert.equal(await balance(), 1000n);
+  drip.write(silentMp3(500));
+  drip.end();
+  const { status, headers } = await reply;
+  assert.deepEqual([status, ...moneyOf({ headers })], [503, '0', '1000']);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('R54: a quote may be spent from a prepaid balance, each time with a nonce, until it expires', async (t) => {
+  const gateway = await startPrepaidGateway(t, { QUOTE_TTL_SECONDS: '2' });
+  const { sign, balance } = await depositor(gateway, 1000n);
+  const textSha256 = createHash('sha256').update('Hello world').digest('hex');
+  const { json } = await gateway.call('/x402/tts/quote', { method: 'POST', json: { textLength: 11, textSha256 } });
+  const { quoteToken } = json;
+  const spend = async (body: object) =>
+    gateway.call(TTS, await sign(TTS, { method: 'POST', json: { quoteToken, ...body } }));
+  for (const left of [802, 604]) {
+    const reply = await spend({ text: 'Hello world' });
+    assert.deepEqual([reply.status, ...moneyOf(reply)], [200, '198', String(left)]);
+  }
+  assert.equal((await spend({})).json.error.code, 'INVALID_REQUEST');
+  assert.equal((await spend({ text: 'Hello wurld' })).json.error.code, 'QUOTE_BODY_MISMATCH');
+  await until(() => Date.now() >= Date.parse(json.expiresAt));
+  assert.equal((await spend({ text: 'Hello world' })).json.error.code, 'QUOTE_EXPIRED');
+  assert.equal(await balance(), 604n);
+});
+
+test('R34: a spent nonce is kept for 24 hours at least, and forgotten after that', async (t) => {
+  const gateway = await startPrepaidGateway(t, { RECONCILE_INTERVAL_MS: '100' });
+  const { sign } = await depositor(gateway, 1000n);
+  for (const nonce of ['kept', 'old']) await gateway.call(TTS, await sign(TTS, HELLO, { nonce }));
+  const age = async (nonce: string, interval: string) => {
+    const { db } = gateway;
+    await sql`update prepaid_nonce set spent_at = spent_at - ${interval}::interval where nonce = ${nonce}`.execute(db);
+    await sql`update transfer set created_at = created_at - ${interval}::interval where reference = ${nonce}`.execute(
+      db,
+    );
+  };
+  await age('kept', '24 hours');
+  await age('old', '26 hours');
+  await until(async () => (await noncesOf(gateway)).length === 1);
+  assert.deepEqual(await noncesOf(gateway), ['kept']);
+  assert.deepEqual(await audit(gateway.db), []);
+});

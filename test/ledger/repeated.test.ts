@@ -1,0 +1,62 @@
+import assert from 'node:assert/strict';
+import test, { type TestContext } from 'node:test';
+import { type RawBuilder, sql } from 'kysely';
+import { type Database, openDatabase } from '../../src/db/database.ts';
+import { audit } from '../../src/ledger/audit.ts';
+import { bookSettlement } from '../../src/ledger/book-settlement.ts';
+import { captureHold } from '../../src/ledger/hold.ts';
+import { findWallet, placeSpend } from '../../src/ledger/wallets.ts';
+import { testDatabase } from '../support/database.ts';
+import { addDepositPayment, bookDeposit } from '../support/prepaid.ts';
+import { lockRows } from '../support/row-lock.ts';
+
+const PAYER = `0x${'a'.repeat(40)}`;
+
+async function start(t: TestContext) {
+  const { url } = await testDatabase(t);
+  const db = openDatabase(url, { maxConnections: 4 });
+  t.after(() => db.destroy());
+  return { url, db };
+}
+
+/** The statement twice at once, as after a connection that broke while the first still ran. */
+async function twice<T>(
+  t: TestContext,
+  url: string,
+  rows: RawBuilder<unknown>,
+  statement: () => Promise<T>,
+): Promise<T[]> {
+  const lock = await lockRows(t, url, rows);
+  const both = Promise.all([statement(), statement()]);
+  await lock.untilWaiting(2);
+  await lock.release();
+  return both;
+}
+
+async function held(db: Database) {
+  const expiry = BigInt(Math.floor(Date.now() / 1000) + 60);
+  const terms = { address: PAYER, nonce: 'one', expiry, amountMicroUsd: 198n, isPermitted: true };
+  const result = await placeSpend(db, terms, 60);
+  assert.ok(result.outcome === 'held');
+  return result.hold;
+}
+
+test('a capture that is repeated while the first still runs finds the hold posted', async (t) => {
+  const { url, db } = await start(t);
+  await bookDeposit(db, PAYER, 1000n);
+  const hold = await held(db);
+  const rows = sql`select from transfer where id = ${hold.id} for update`;
+  assert.deepEqual(await twice(t, url, rows, () => captureHold(db, hold)), [true, true]);
+  assert.equal(await findWallet(db, PAYER), 802n);
+  assert.deepEqual(await audit(db), []);
+});
+
+test('a settlement that is booked again while the first booking still runs is booked once, with one receipt', async (t) => {
+  const { url, db } = await start(t);
+  const id = await addDepositPayment(db, PAYER, 1000n);
+  const rows = sql`select from x402_payment where id = ${id} for update`;
+  const book = () => bookSettlement(db, id, { transaction: '0x01', logIndex: 0 }, 'receipt');
+  assert.deepEqual(await twice(t, url, rows, book), ['receipt', 'receipt']);
+  assert.equal(await findWallet(db, PAYER), 1000n);
+  assert.deepEqual(await audit(db), []);
+});

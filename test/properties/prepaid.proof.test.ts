@@ -1,0 +1,266 @@
+import assert from 'node:assert/strict';
+import { randomInt } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test, { type TestContext } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type RawBuilder, sql } from 'kysely';
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
+import { type Database, openDatabase } from '../../src/db/database.ts';
+import { audit } from '../../src/ledger/audit.ts';
+import { fund, usdcBalance } from '../../src/sandbox/chain/fund.ts';
+import { testChain, usesOfAuthorizations } from '../support/chain.ts';
+import { testDatabase } from '../support/database.ts';
+import { testFacilitator } from '../support/facilitator.ts';
+import { BASE_URL } from '../support/gateway.ts';
+import { startGatewayProcess } from '../support/gateway-process.ts';
+import { domainOf } from '../support/prepaid.ts';
+import { prepaidSigner } from '../support/prepaid-signer.ts';
+import { startStubUpstream } from '../support/stub-upstream.ts';
+import { Clients, type ClientWallet, speakAsTold, type Tally } from './prepaid-clients.ts';
+import { type Attempt, WalletModel } from './prepaid-model.ts';
+import { type Kill, sampleKills, sampleOperations } from './prepaid-operations.ts';
+
+const SEED = Number(process.env.PREPAID_SEED ?? randomInt(2 ** 31));
+const OPERATIONS = 10_000;
+/** The first ones are disturbed by kills, the last ones begin when nothing is open any more. */
+const DISTURBED = 5_000;
+const LAST = 1_000;
+const KILLS = 20;
+/** Each is a test of its own: what takes long without a sign of life counts as hanging. */
+const ROUNDS = 4;
+const CLIENTS = 16;
+const WALLETS = 12;
+const SERIAL_WALLETS = 4;
+/** What each wallet owns on the chain. */
+const FUNDS = 1_000_000_000n;
+/** Holds are leased for 50 s more. */
+const SPEECH_TIMEOUT_MS = '1000';
+const MINE_EVERY_MS = 150;
+const AUDIT_EVERY_MS = 2_000;
+/** Beyond the last lease, for the reconcilers of a busy machine. */
+const SETTLING_MS = 20_000;
+/** With fewer of one, the operations would prove too little. */
+const SEEN_AT_LEAST: Partial<Tally> = {
+  ...{ charged: 3000, restored: 500, refused: 300, replayed: 1000, unauthorized: 300 },
+  ...{ read: 500, credited: 150, repeated: 100, lost: 10, 'lost deposit': 1 },
+};
+
+const { chain, skip } = await testChain();
+
+test('prepaid balances under random deposits, spends, failures, replays and kills keep every invariant', {
+  skip,
+}, async (t) => {
+  t.diagnostic(`PREPAID_SEED=${SEED}`);
+  const { db, wallets, clients, disturbance } = await start(t);
+  const operations = sampleOperations(SEED, OPERATIONS, WALLETS);
+  let begun = 0;
+  let done = 0;
+
+  const runUntil = async (end: number, before: (position: number) => Promise<void> = async () => {}) => {
+    const failures: unknown[] = [];
+    const client = async () => {
+      while (begun < end && failures.length === 0) {
+        const position = begun++;
+        await before(position);
+        await clients.run(operations[position] as (typeof operations)[number]);
+        done += 1;
+      }
+    };
+    const fail = (error: unknown) => void failures.push(error);
+    const work = Promise.all(Array.from({ length: CLIENTS }, () => client().catch(fail)));
+    const isDone = async () => (await Promise.race([work, sleep(AUDIT_EVERY_MS, undefined)])) !== undefined;
+    const watch = async () => {
+      do assert.deepEqual(await audit(db), []);
+      while (!(await isDone()));
+    };
+    await watch().catch(fail);
+    await work;
+    if (failures.length > 0) throw failures[0];
+  };
+  let hasFailed = false;
+  const step = async (name: string, work: () => Promise<void>) => {
+    if (hasFailed) return;
+    await t.test(name, async () => {
+      try {
+        await work();
+      } catch (error) {
+        hasFailed = true;
+        (error as Error).message = `PREPAID_SEED=${SEED}, after ${done} operations: ${(error as Error).message}`;
+        throw error;
+      }
+    });
+  };
+  const agree = async () => {
+    assert.deepEqual(await audit(db), []);
+    for (const wallet of wallets) await ledgerAgrees(db, wallet);
+  };
+
+  const { before, isOver } = disturbance(sampleKills(SEED, KILLS, DISTURBED));
+  for (let round = 1; round <= ROUNDS; round++) {
+    await step(`operations under kill -9, ${KILLS} times in ${ROUNDS} rounds: round ${round}`, async () => {
+      await runUntil((DISTURBED / ROUNDS) * round, before);
+      await isOver();
+    });
+  }
+  await step('more operations, while the leases of the killed requests run out', () => runUntil(OPERATIONS - LAST));
+  await step('the leases have ended: ledger, chain and clients agree', async () => {
+    await untilNothingIsHeld(db);
+    await agree();
+    clients.forget();
+  });
+  await step(`${LAST} operations with no spend in doubt`, () => runUntil(OPERATIONS));
+  await step('ledger, chain and clients agree in the end', async () => {
+    assert.equal(done, OPERATIONS);
+    await untilNoPaymentIsOpen(db);
+    await agree();
+    for (const wallet of wallets) await clients.read(wallet, 0);
+    const { tally } = clients;
+    t.diagnostic(JSON.stringify(tally));
+    for (const [what, least] of Object.entries(SEEN_AT_LEAST) as [keyof Tally, number][]) {
+      assert.ok(tally[what] >= least, `${what} only ${tally[what]} times: these operations prove too little`);
+    }
+  });
+});
+
+/** Two gateways on one database, a chain with a facilitator, a provider, and wallets that own USDC but no balance. */
+async function start(t: TestContext) {
+  const { url: databaseUrl } = await testDatabase(t);
+  const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-properties-'));
+  const upstream = await startStubUpstream({ mode: speakAsTold });
+  const db = openDatabase(databaseUrl, { maxConnections: 4 });
+  t.after(async () => {
+    await upstream.close();
+    await db.destroy();
+    await rm(dataDir, { recursive: true, force: true });
+  });
+  const facilitator = await testFacilitator(t, chain);
+  const payTo = privateKeyToAccount(generatePrivateKey()).address;
+  const startOne = () =>
+    startGatewayProcess(t, {
+      BASE_URL,
+      DATABASE_URL: databaseUrl,
+      DATA_DIR: dataDir,
+      LOG_LEVEL: 'error',
+      SPEECH_BASE_URL: upstream.url,
+      SPEECH_TIMEOUT_MS,
+      X402_PAY_TO: payTo,
+      X402_FACILITATOR_URL: facilitator.url,
+      X402_RPC_URL: chain.rpcUrl,
+      RATE_LIMIT_MAX: '1000000',
+      EDGE_RATE_LIMIT_MAX: '1000000',
+      RECONCILE_INTERVAL_MS: '1000',
+    });
+  const processes = await Promise.all([startOne(), startOne()]);
+  const wallets = await Promise.all(
+    Array.from({ length: WALLETS }, async (_, index): Promise<ClientWallet> => {
+      const key = generatePrivateKey();
+      const account = privateKeyToAccount(key);
+      await fund(chain.client, account.address, { usdc: FUNDS });
+      const sign = prepaidSigner(account.address, key, domainOf(payTo));
+      const model = new WalletModel();
+      const turn = Promise.resolve();
+      return { account, sign, model, nextNonce: `first-${index}`, isSerial: index < SERIAL_WALLETS, turn };
+    }),
+  );
+  const mining = setInterval(() => void chain.client.mine({ blocks: 1 }), MINE_EVERY_MS);
+  t.after(() => clearInterval(mining));
+
+  /** Kills processes at their positions; each is started again, and the next one is killed when both live. */
+  const disturbance = (kills: readonly Kill[]) => {
+    const queue = [...kills];
+    let restarted: Promise<void> = Promise.resolve();
+    return {
+      before: async (position: number) => {
+        while (queue[0] && queue[0].position <= position) {
+          const { gateway, delayMs } = queue[0];
+          const previous = restarted;
+          await previous;
+          if (previous !== restarted) continue;
+          queue.shift();
+          restarted = sleep(delayMs).then(async () => {
+            await processes[gateway]?.kill();
+            processes[gateway] = await startOne();
+          });
+        }
+      },
+      isOver: () => restarted,
+    };
+  };
+  return { db, wallets, clients: new Clients(wallets, processes), disturbance };
+}
+
+/** What the clients know of a wallet is what the ledger holds; what they can't know, the ledger tells them now. */
+async function ledgerAgrees(db: Database, { account, model }: ClientWallet): Promise<void> {
+  const address = account.address.toLowerCase();
+  const { rows: payments } = await sql<{ identifier: string; state: string; credits: number }>`
+    select identifier, state, (select count(*)::int from transfer where kind = 'deposit' and reference = p.id::text)
+      as credits
+    from x402_payment p where payer = ${address}`.execute(db);
+  const paymentOf = new Map(payments.map((payment) => [payment.identifier, payment]));
+  for (const deposit of model.deposits.values()) {
+    const payment = paymentOf.get(deposit.identifier);
+    const isCredited = payment?.credits === 1;
+    if (deposit.isCredited) assert.ok(isCredited, 'a deposit that was told to be credited is not');
+    else if (isCredited || !payment || payment.state === 'failed') {
+      assert.ok(deposit.lost > 0, `a deposit without a lost request is ${payment?.state}, and its clients don't know`);
+      model.settleDeposit(deposit, isCredited);
+    }
+  }
+  const credited = payments.filter(({ credits }) => credits === 1);
+  assert.ok(credited.every(({ identifier }) => model.deposits.has(identifier)));
+  assert.equal((await usesOfAuthorizations(chain.client, account.address)).length, credited.length);
+
+  const { rows: spends } = await sql<{ nonce: string; state: string; amount: bigint }>`
+    select reference as nonce, state, amount_micro_usd as amount from transfer
+    where kind = 'spend' and debit_account_id = (select id from account where address = ${address})`.execute(db);
+  const spendOf = new Map(spends.map((spend) => [spend.nonce, spend]));
+  assert.equal(spendOf.size, spends.length, 'two debits for one nonce');
+  assert.ok(spends.every(({ nonce }) => model.attempts.has(nonce)));
+  for (const [nonce, attempts] of model.attempts) {
+    const spend = spendOf.get(nonce);
+    const is = (attempt: Attempt, end: 'charged' | 'restored') =>
+      spend?.amount === attempt.price && spend.state === (end === 'charged' ? 'posted' : 'voided');
+    const known = attempts.find(({ end }) => end === 'charged' || end === 'restored');
+    if (known)
+      assert.ok(is(known, known.end as 'charged' | 'restored'), `${known.end}: ${spend?.state} ${spend?.amount}`);
+    const lost = attempts.filter(({ end }) => end === 'lost');
+    const spender = known ? undefined : lost.find((attempt) => is(attempt, 'charged') || is(attempt, 'restored'));
+    assert.ok(!spend || known || spender, `a debit of ${spend?.amount} is ${spend?.state}, and nobody asked for it`);
+    for (const attempt of lost) {
+      model.settleLost(attempt, attempt !== spender ? 'refused' : spend?.state === 'posted' ? 'charged' : 'restored');
+    }
+  }
+  const row = await db
+    .selectFrom('account')
+    .select('balance_micro_usd')
+    .where('address', '=', address)
+    .executeTakeFirst();
+  assert.equal(row?.balance_micro_usd ?? 0n, model.balance);
+  const paid = FUNDS - (await usdcBalance(chain.client, account.address));
+  assert.equal(paid, model.deposited);
+}
+
+/** Each hold ends, at the latest with its lease and the reconcilers' next turns. */
+async function untilNothingIsHeld(db: Database): Promise<void> {
+  const { rows } = await sql<{ milliseconds: number }>`
+    select coalesce(extract(epoch from max(lease_until) - now()), 0)::float8 * 1000 as milliseconds
+    from transfer where state = 'pending'`.execute(db);
+  await untilNone(db, sql`select from transfer where state = 'pending'`, (rows[0]?.milliseconds ?? 0) + SETTLING_MS);
+}
+
+/** An authorization that was never sent to the chain can't be used any more once its time is over. */
+async function untilNoPaymentIsOpen(db: Database): Promise<void> {
+  await chain.client.increaseTime({ seconds: 600 });
+  await chain.client.mine({ blocks: 2 });
+  await untilNone(db, sql`select from x402_payment where state not in ('settled', 'failed')`, SETTLING_MS);
+}
+
+async function untilNone(db: Database, query: RawBuilder<unknown>, patienceMs: number): Promise<void> {
+  const giveUpAt = performance.now() + patienceMs;
+  while ((await query.execute(db)).rows.length > 0) {
+    assert.ok(performance.now() < giveUpAt, `still open after ${patienceMs} ms`);
+    await sleep(200);
+  }
+}

@@ -1,0 +1,31 @@
+import type { TestContext } from 'node:test';
+import { freePort } from '../../src/sandbox/free-port.ts';
+import { type Child, startChild } from './child.ts';
+
+/** One life of the program: it ends when it is killed, and the next one listens elsewhere. */
+export interface GatewayProcess {
+  readonly url: string;
+  readonly child: Child;
+  /** kill -9. */
+  kill(): Promise<void>;
+  readonly isKilled: boolean;
+}
+
+/** Runs `src/main.ts` on a free port with these settings; resolves when it listens. */
+export async function startGatewayProcess(t: TestContext, env: Record<string, string>): Promise<GatewayProcess> {
+  const port = await freePort(undefined);
+  const child = startChild(t, 'src/main.ts', { PORT: String(port), ...env });
+  await child.printed(/listens on/);
+  let isKilled = false;
+  return {
+    url: `http://127.0.0.1:${port}`,
+    child,
+    kill: async () => {
+      isKilled = true;
+      await child.stop('SIGKILL');
+    },
+    get isKilled() {
+      return isKilled;
+    },
+  };
+}

@@ -1,0 +1,46 @@
+import { createRequire } from 'node:module';
+import type { Address, Hex } from 'viem';
+import { signedBalanceRead, signedRequestOf } from '../../src/x402/prepaid-credential.ts';
+import { domainSeparator, type PrepaidDomain, requestHash, signingDigest } from '../../src/x402/prepaid-digest.ts';
+import type { Call } from './gateway.ts';
+
+// The package has no types of its own, and those of the code under test leave signing out.
+const { ecdsaSign } = createRequire(import.meta.url)('secp256k1') as {
+  ecdsaSign(digest: Uint8Array, key: Uint8Array): { signature: Uint8Array; recid: number };
+};
+
+export interface PrepaidTerms {
+  readonly nonce: string;
+  /** Unix seconds. */
+  readonly expiry: bigint;
+  readonly max: bigint;
+}
+
+/** A call with the prepaid headers of a wallet. */
+export type PrepaidSigner = (path: string, call: Call, terms: PrepaidTerms) => Call;
+
+/**
+ * Signs as the wallet of this key, twenty times faster than viem: for tests that sign by the thousand. The digest is the
+ * project's own, which test/x402/prepaid-digest.test.ts holds against viem's.
+ */
+export function prepaidSigner(account: Address, privateKey: Hex, domain: PrepaidDomain): PrepaidSigner {
+  const key = Buffer.from(privateKey.slice(2), 'hex');
+  const separator = domainSeparator(domain);
+  return (path, call, { nonce, expiry, max }) => {
+    const request = { method: call.method ?? 'GET', url: path, bytes: Buffer.from(call.body ?? '') };
+    const signed = path.startsWith('/x402/accounts/') ? signedBalanceRead(request) : signedRequestOf(request);
+    const hash = requestHash({ account, nonce, expiry, maxAmountMicroUsd: max, ...signed });
+    const { signature, recid } = ecdsaSign(signingDigest(separator, hash), key);
+    return {
+      ...call,
+      headers: {
+        ...call.headers,
+        'x-x402-account': account,
+        'x-x402-nonce': nonce,
+        'x-x402-expiry': String(expiry),
+        'x-x402-max-amount': String(max),
+        'x-x402-signature': `0x${Buffer.from(signature).toString('hex')}${(27 + recid).toString(16)}`,
+      },
+    };
+  };
+}
