@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import type { Hex } from 'viem';
-import { reorganize, testChain, wallet } from '../support/chain.ts';
+import { rawTransaction, reorganize, testChain, wallet } from '../support/chain.ts';
 import {
   assertCredited,
   awaitedTransaction,
@@ -136,10 +135,7 @@ test('a transfer that a reorganisation takes away is not credited; once it lands
 test('the same transaction in another block is credited to the request that waits', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const { payer, pending, transaction } = await startWaiting(gateway);
-  const raw = await chain.client.request<{ Method: string; Parameters: [string]; ReturnType: Hex }>({
-    method: 'eth_getRawTransactionByHash',
-    params: [transaction],
-  });
+  const raw = await rawTransaction(chain.client, transaction);
   await reorganize(chain.client, 1);
   await chain.client.mine({ blocks: 2 });
   await chain.client.sendRawTransaction({ serializedTransaction: raw });
@@ -148,6 +144,20 @@ test('the same transaction in another block is credited to the request that wait
   assert.deepEqual(told(reply), [200, DEPOSIT, false]);
   assert.equal(decodeHeader(reply.headers.get('payment-response')).transaction, transaction);
   assert.equal(await timesPaid(chain, payer), 1);
+  await assertCredited(gateway, payer, [DEPOSIT]);
+});
+
+test('a transfer that a reorganisation moves below the block of its reservation is credited', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain, {}, IMPATIENT);
+  const payer = await wallet(chain.client, 1_000_000n);
+  await chain.client.mine({ blocks: 3 });
+  const { reply, paid } = await payDeposit(gateway, payer);
+  assert.deepEqual(told(reply), PENDING);
+  const raw = await rawTransaction(chain.client, reply.json.error.details.transaction);
+  await reorganize(chain.client, 3, [raw]);
+  assert.equal(await timesPaid(chain, payer), 1);
+  assert.deepEqual(await doubtfulTurn(gateway), ['done', 1]);
+  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true]);
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
 

@@ -91,7 +91,7 @@ export async function land({ client }: TestChain, payload: PaymentPayload): Prom
 }
 
 /** Waits until the gateway waits for the depth of a payload's transfer, and tells the transaction. */
-export async function awaitedTransaction(gateway: Gateway, payload: PaymentPayload): Promise<string> {
+export async function awaitedTransaction(gateway: Gateway, payload: PaymentPayload): Promise<Hex> {
   let transaction: string | null | undefined;
   await until(async () => {
     const row = await gateway.db
@@ -102,7 +102,7 @@ export async function awaitedTransaction(gateway: Gateway, payload: PaymentPaylo
     transaction = row?.awaited_transaction;
     return typeof transaction === 'string';
   });
-  return transaction as unknown as string;
+  return transaction as unknown as Hex;
 }
 
 /** The wallet's balance as its owner reads it over HTTP, in micro-USD; undefined when it has never deposited. */
