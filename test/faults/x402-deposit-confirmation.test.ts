@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { sql } from 'kysely';
 import { rawTransaction, reorganize, testChain, wallet } from '../support/chain.ts';
 import {
   assertCredited,
@@ -102,6 +103,25 @@ test('reconcilers and repeats at once credit a late deposit once', { skip }, asy
   const repeats = Array.from({ length: 10 }, () => gateway.call(DEPOSIT_PATH, paid));
   await Promise.all([...repeats, doubtfulTurn(gateway), doubtfulTurn(gateway)]);
   await doubtfulTurn(gateway);
+  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true]);
+  await assertCredited(gateway, payer, [DEPOSIT]);
+});
+
+test('a deposit that the reconciler takes over while its request still waits is credited once', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const { payer, paid, pending } = await startWaiting(gateway);
+  // As if the process had stood still for longer than its lease.
+  await until(async () => {
+    await sql`update x402_payment set lease_until = now() - interval '1 second' where state = 'settling'`.execute(
+      gateway.db,
+    );
+    await doubtfulTurn(gateway);
+    return (await paymentStates(gateway))[0] === 'unknown';
+  });
+  await chain.client.mine({ blocks: 1 });
+  await doubtfulTurn(gateway);
+  await assertCredited(gateway, payer, [DEPOSIT]);
+  assert.equal((await pending.reply).status, 200);
   assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true]);
   await assertCredited(gateway, payer, [DEPOSIT]);
 });
