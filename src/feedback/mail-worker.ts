@@ -1,11 +1,10 @@
-import { EventEmitter } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyBaseLogger } from 'fastify';
-import { runTaskList, type WorkerEvents, type WorkerPool } from 'graphile-worker';
+import type { WorkerPool } from 'graphile-worker';
 import { sql } from 'kysely';
 import type { Pool } from 'pg';
 import type { Database } from '../db/database.ts';
-import { queueLogger } from '../db/queue-logger.ts';
+import { openQueue } from '../db/open-queue.ts';
 import { openQueuePool } from '../db/queue-pool.ts';
 import { RunningWork } from '../running-work.ts';
 import { within } from '../within.ts';
@@ -88,29 +87,22 @@ export class MailWorker {
   #openQueue(): WorkerPool {
     const { db, log } = this.#options;
     const send = smtpSender(this.#options);
-    const events: WorkerEvents = new EventEmitter();
-    // It shuts itself down when it could not write the end of an entry. The next look opens another one.
-    events.once('pool:gracefulShutdown', () => {
-      this.#queue = undefined;
-    });
-    const queue = runTaskList(
-      {
-        concurrency: 1,
-        noHandleSignals: true,
-        events,
-        logger: queueLogger(log),
-        // Ends of entries are written in batches: without, one that fails is an unhandled rejection.
-        preset: { worker: { completeJobBatchDelay: 0, failJobBatchDelay: 0 } },
-      },
+    return openQueue(
       {
         [MAIL_TASK]: (payload) => {
           const { feedbackId } = payload as MailTaskPayload;
           return this.#running.add(deliverFeedback(db, feedbackId, this.#options, send, this.#breakingOff.signal));
         },
       },
-      this.#connections,
+      {
+        name: 'mail worker',
+        concurrency: 1,
+        connections: this.#connections,
+        log,
+        onShutdown: () => {
+          this.#queue = undefined;
+        },
+      },
     );
-    queue.promise.catch((error) => log.warn({ err: error }, 'the queue of the mail worker broke'));
-    return queue;
   }
 }

@@ -1,9 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { EventEmitter } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { runTaskList, type TaskList, type WorkerEvents, type WorkerPool } from 'graphile-worker';
+import type { WorkerPool } from 'graphile-worker';
 import type { Pool } from 'pg';
-import { queueLogger } from '../db/queue-logger.ts';
+import { openQueue } from '../db/open-queue.ts';
 import { openQueuePool } from '../db/queue-pool.ts';
 import { RunningWork } from '../running-work.ts';
 import { within } from '../within.ts';
@@ -93,30 +92,22 @@ export class JobWorker {
 
   #openQueue(): WorkerPool {
     const { concurrency, log } = this.#options;
-    const tasks: TaskList = {
-      [TASK]: (payload) => {
-        const { jobId } = payload as TaskPayload;
-        return this.#running.add(runJob(jobId, this.#id, this.#options, this.#givingBack.signal));
-      },
-    };
-    const events: WorkerEvents = new EventEmitter();
-    // It shuts itself down when it could not write the end of an entry. The next heartbeat opens another one.
-    events.once('pool:gracefulShutdown', () => {
-      this.#queue = undefined;
-    });
-    const queue = runTaskList(
+    return openQueue(
       {
-        concurrency,
-        noHandleSignals: true,
-        events,
-        logger: queueLogger(log),
-        // Ends of entries are written in batches: without, one that fails is an unhandled rejection.
-        preset: { worker: { completeJobBatchDelay: 0, failJobBatchDelay: 0 } },
+        [TASK]: (payload) => {
+          const { jobId } = payload as TaskPayload;
+          return this.#running.add(runJob(jobId, this.#id, this.#options, this.#givingBack.signal));
+        },
       },
-      tasks,
-      this.#connections,
+      {
+        name: 'job worker',
+        concurrency,
+        connections: this.#connections,
+        log,
+        onShutdown: () => {
+          this.#queue = undefined;
+        },
+      },
     );
-    queue.promise.catch((error) => log.warn({ err: error }, 'the queue of the job worker broke'));
-    return queue;
   }
 }

@@ -52,6 +52,17 @@ export const invariants: readonly Invariant[] = [
          or not exists (select from account where account.id = transfer.credit_account_id)`,
   },
   {
+    rule: 'a transfer runs between the accounts that its kind names',
+    breaches: sql`
+      select transfer.id, transfer.kind, debit.kind as debit, credit.kind as credit from transfer
+      join account debit on debit.id = transfer.debit_account_id
+      join account credit on credit.id = transfer.credit_account_id
+      where (transfer.kind, coalesce(debit.contra_name, debit.kind), coalesce(credit.contra_name, credit.kind)) not in (
+        values ('top_up', 'card_clearing', 'card'), ('charge', 'card', 'card_revenue'),
+               ('settlement', 'usdc_clearing', 'usdc_revenue'),
+               ('deposit', 'usdc_clearing', 'wallet'), ('spend', 'wallet', 'prepaid_revenue'))`,
+  },
+  {
     rule: 'a checkout session is credited at most once, and only as a credited top-up of that amount',
     breaches: sql`
       select coalesce(transfer.reference, top_up.session_id) as session, count(transfer.id) as credits,

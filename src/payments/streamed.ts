@@ -1,6 +1,11 @@
 import { Readable } from 'node:stream';
-import { MAX_AUDIO_BYTES } from '../speech/collect.ts';
-import { type AudioType, SpeechError, type SpeechProvider, type Utterance } from '../speech/provider.ts';
+import {
+  type AudioType,
+  MAX_AUDIO_BYTES,
+  SpeechError,
+  type SpeechProvider,
+  type Utterance,
+} from '../speech/provider.ts';
 import { testPoint } from '../test-point.ts';
 import type { PaymentHold } from './strategy.ts';
 

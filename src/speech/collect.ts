@@ -1,7 +1,4 @@
-import { type AudioType, SpeechError, type SpeechProvider, type Utterance } from './provider.ts';
-
-/** More audio than any text within the models' caps can be. */
-export const MAX_AUDIO_BYTES = 64 * 1024 * 1024;
+import { type AudioType, MAX_AUDIO_BYTES, SpeechError, type SpeechProvider, type Utterance } from './provider.ts';
 
 /** Speaks to the end, and gives the audio as a whole. Rejects with SpeechError; the signal is the deadline. */
 export async function collectSpeech(

@@ -9,6 +9,9 @@ export interface Utterance {
   readonly speed: number;
 }
 
+/** Longest audio that is accepted: at 128 kbit/s more than an hour, far beyond the longest text. */
+export const MAX_AUDIO_BYTES = 64 * 1024 * 1024;
+
 export type AudioType = 'audio/mpeg' | 'audio/wav';
 
 /** Audio that is being produced. Its first bytes have been checked; iterating throws SpeechError when the provider breaks off. */

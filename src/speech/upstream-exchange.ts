@@ -3,7 +3,7 @@ import type { Dispatcher } from 'undici';
 import type { AudioCheck } from './audio-check.ts';
 import { audioCheck, detectAudioType, MAGIC_BYTES } from './audio-format.ts';
 import { ChunkQueue, type ChunkSource } from './chunk-queue.ts';
-import type { AudioType, Speech, SpeechError } from './provider.ts';
+import { type AudioType, MAX_AUDIO_BYTES, type Speech, type SpeechError } from './provider.ts';
 import {
   brokenOff,
   connectionError,
@@ -14,8 +14,6 @@ import {
   tooLarge,
 } from './upstream-errors.ts';
 
-/** Longest body of audio that is accepted: at 128 kbit/s more than an hour, far beyond the longest text. */
-export const MAX_AUDIO_BYTES = 64 * 1024 * 1024;
 /** An unwanted body up to this size is read, so that its connection can be used again; beyond it the connection is cut. */
 const MAX_DISCARDED_BYTES = 4096;
 

@@ -16,6 +16,7 @@ const CARD_TOTAL = "the card accounts' balances are the posted top-ups less the 
 const OWN_TRANSFERS = "an account's balance is the sum of its own transfers";
 const NEGATIVE = 'no balance is negative';
 const STRAY = 'both accounts of a transfer exist';
+const SIDES = 'a transfer runs between the accounts that its kind names';
 const SESSION = 'a checkout session is credited at most once, and only as a credited top-up of that amount';
 const HOLD = 'a hold has ended, is within its lease, or is owned by a live job';
 const SETTLEMENT = 'a settled payment has exactly one settlement of its amount, and no other payment has one';
@@ -64,6 +65,16 @@ const CORRUPTIONS: [string, (cardAccount: string) => RawBuilder<unknown>[], stri
     'a top-up without its transfer',
     () => [sql`delete from transfer where kind = 'top_up'`],
     [CARD_TOTAL, OWN_TRANSFERS, SESSION],
+  ],
+  [
+    'a spend that is booked as card revenue',
+    () => [sql`update transfer set credit_account_id = ${contra.cardRevenue} where kind = 'spend'`],
+    [SIDES],
+  ],
+  [
+    'a deposit that is taken from card money',
+    () => [sql`update transfer set debit_account_id = ${contra.cardClearing} where kind = 'deposit'`],
+    [SIDES],
   ],
   ['a top-up of another amount', () => [sql`update top_up set amount_cents = amount_cents + 1`], [SESSION]],
   ['a transfer without its top-up', () => [sql`update top_up set state = 'open', credited_at = null`], [SESSION]],
@@ -142,7 +153,7 @@ const CORRUPTIONS: [string, (cardAccount: string) => RawBuilder<unknown>[], stri
   [
     'a spend that pays another wallet',
     () => [sql`update transfer set credit_account_id = ${other} where ${spend('posted')}`],
-    [OWN_TRANSFERS],
+    [OWN_TRANSFERS, SIDES],
   ],
   [
     'a spend that a card account pays',
@@ -152,7 +163,7 @@ const CORRUPTIONS: [string, (cardAccount: string) => RawBuilder<unknown>[], stri
       where id in (${account}, ${payer})`,
       sql`      update transfer set debit_account_id = ${account} where ${spend('posted')}`,
     ],
-    [CARD_TOTAL, WALLET_TOTAL, NONCE],
+    [CARD_TOTAL, SIDES, WALLET_TOTAL, NONCE],
   ],
   [
     'a debit that is lost, with its nonce spent',

@@ -7,8 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { openAiCompatible } from '../../src/speech/openai-compatible.ts';
-import { type Speech, SpeechError } from '../../src/speech/provider.ts';
-import { MAX_AUDIO_BYTES } from '../../src/speech/upstream-exchange.ts';
+import { MAX_AUDIO_BYTES, type Speech, SpeechError } from '../../src/speech/provider.ts';
 import * as stub from '../support/stub-upstream.ts';
 import { Drip, type Mode, silentMp3, silentWav } from '../support/stub-upstream.ts';
 
