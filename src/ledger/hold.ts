@@ -31,7 +31,8 @@ export type HoldResult =
 
 /**
  * Holds the amount on a card account for a charge. One statement: the account's row is locked, debited when it can pay,
- * and the hold is written, or nothing is.
+ * and the hold is written, or nothing is. It is the locked balance that is lowered: that of the statement's snapshot
+ * may be older, and too small.
  * @param leaseSeconds how long the hold stands when nobody ends it, by the database's clock; it must outlast the
  *   deadline of the synthesis. Null for a hold that is owned by a job and has no lease.
  */
@@ -46,7 +47,7 @@ export async function placeHold(
     with payer as materialized (
       select id, balance_micro_usd from account where id = ${accountId} and kind = 'card' for update
     ), debit as (
-      update account set balance_micro_usd = account.balance_micro_usd - ${amountMicroUsd}
+      update account set balance_micro_usd = payer.balance_micro_usd - ${amountMicroUsd}
       from payer where account.id = payer.id and payer.balance_micro_usd >= ${amountMicroUsd}
       returning account.id, account.balance_micro_usd
     ), hold as (

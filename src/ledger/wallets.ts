@@ -27,7 +27,8 @@ export type SpendResult =
 /**
  * Holds the amount on a wallet's balance and consumes the nonce, in one statement: the account's row is locked, the
  * nonce goes in when the balance suffices, and the debit is made where the nonce went in. So nonce and debit exist
- * together or not at all, and a balance that is too small burns no nonce (R32).
+ * together or not at all, and a balance that is too small burns no nonce (R32). It is the locked balance that is
+ * lowered: that of the statement's snapshot may be older, and too small.
  * @param leaseSeconds how long the hold stands when nobody ends it, by the database's clock
  */
 export async function placeSpend(db: Database, spend: Spend, leaseSeconds: number): Promise<SpendResult> {
@@ -52,8 +53,8 @@ export async function placeSpend(db: Database, spend: Spend, leaseSeconds: numbe
       on conflict do nothing
       returning account_id
     ), debit as (
-      update account set balance_micro_usd = account.balance_micro_usd - ${amountMicroUsd}
-      from nonce where account.id = nonce.account_id
+      update account set balance_micro_usd = payer.balance - ${amountMicroUsd}
+      from nonce, payer where account.id = nonce.account_id and account.id = payer.id
       returning account.id, account.balance_micro_usd
     ), hold as (
       insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, lease_until)
