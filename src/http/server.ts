@@ -88,6 +88,7 @@ export function createServer(operations: Operations, options: ServerOptions): Fa
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
 
   addHooks(app, limiter, options);
+  closeWhatBecomesIdle(app);
   for (const route of routes) {
     const group = operations[route.tag as keyof Operations] as unknown as Record<string, Operation>;
     const operation = group[route.operationId]?.bind(group) as Operation;
@@ -101,6 +102,17 @@ export function createServer(operations: Operations, options: ServerOptions): Fa
     });
   }
   return app;
+}
+
+/** `forceCloseConnections` closes what is idle when the server stops; this, what is once its last answer was sent. */
+function closeWhatBecomesIdle(app: FastifyInstance): void {
+  let stopping = false;
+  app.addHook('preClose', async () => {
+    stopping = true;
+  });
+  app.addHook('onResponse', async () => {
+    if (stopping) app.server.closeIdleConnections();
+  });
 }
 
 function addHooks(app: FastifyInstance, limiter: EdgeLimiter, options: ServerOptions): void {

@@ -58,6 +58,8 @@ const TRANSFER = toEventSelector('Transfer(address,address,uint256)');
 /** Blocks that one search for logs asks for, and searches at most; an authorization lives for some minutes. */
 const RANGE_BLOCKS = 1_000n;
 const MAX_RANGES = 50;
+/** A reorganisation may move a transfer at most so many blocks below the head that was known before it was sent. */
+const REORGANIZED_BLOCKS = 64n;
 /** A head this old still counts as the present one. */
 const HEAD_AGE_MS = 1_000;
 const POLL_MS = 100;
@@ -94,15 +96,16 @@ export class Chain {
   }
 
   /**
-   * Whether the authorization was used for its transfer, searched from the block on. Used means a successful receipt
-   * with AuthorizationUsed and its exact Transfer; unused for good that it was cancelled, used for another transfer, or
-   * is unused in a block that is 2 deep and later than validBefore (R25, R44).
+   * Whether the authorization was used for its transfer; `headBlock` was the head before it could be. Used means a
+   * successful receipt with AuthorizationUsed and its exact Transfer; unused for good that it was cancelled, used for
+   * another transfer, or is unused in a block that is 2 deep and later than validBefore (R25, R44).
    */
-  async find(claim: TransferClaim, fromBlock: bigint): Promise<ChainFinding> {
+  async find(claim: TransferClaim, headBlock: bigint): Promise<ChainFinding> {
     const head = await this.#readHead();
     const deep = head - 1n;
     let ended = false;
-    for (let from = fromBlock, ranges = 0; from <= head && ranges < MAX_RANGES && !ended; ranges++) {
+    const first = headBlock > REORGANIZED_BLOCKS ? headBlock - REORGANIZED_BLOCKS : 0n;
+    for (let from = first, ranges = 0; from <= head && ranges < MAX_RANGES && !ended; ranges++) {
       const to = from + RANGE_BLOCKS - 1n < head ? from + RANGE_BLOCKS - 1n : head;
       for (const log of await this.#authorizationLogs(claim, from, to)) {
         const receipt = await this.#receipt(log.transactionHash as Hex);

@@ -84,7 +84,13 @@ export async function startGateway(
   });
   if ('faults' in result) throw new Error(describeFaults(result.faults));
   const config = options.adjust?.(result.config) ?? result.config;
-  const app = await createApp(config, createLogger(config.logLevel));
+  const created = await createApp(config, createLogger(config.logLevel));
+  let closing: Promise<void> | undefined;
+  const close = () => {
+    closing ??= created.close();
+    return closing;
+  };
+  const app: App = { ...created, close };
   await app.server.listen({ host: '127.0.0.1', port: env.PORT ? config.port : 0 });
   const { port } = app.server.server.address() as AddressInfo;
   const url = `http://127.0.0.1:${port}`;

@@ -1,0 +1,169 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { sql } from 'kysely';
+import { invalid, type VerifyFault } from '../../src/sandbox/facilitator/faults.ts';
+import { type Authorization, testChain, wallet } from '../support/chain.ts';
+import {
+  assertCredited,
+  assertUntouched,
+  DEPOSIT,
+  DEPOSIT_PATH,
+  depositOf,
+  mineSteadily,
+  payDeposit,
+  paymentStates,
+  signDeposit,
+  told,
+  withTerms,
+} from '../support/deposit.ts';
+import { startTcpProxy } from '../support/tcp-proxy.ts';
+import { decodeHeader, startX402Gateway, timesPaid, withPayment } from '../support/x402.ts';
+
+const { chain, skip } = await testChain();
+
+const NOBODY = 'http://127.0.0.1:1';
+
+test('R23: what was accepted must be an offer of this deposit, unmodified; else 402 with a fresh challenge', {
+  skip,
+}, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, 1_000_000n);
+  const payload = await signDeposit(gateway, payer);
+  const { accepted } = payload;
+  const changes: [number, object][] = [
+    [DEPOSIT + 1, {}],
+    [DEPOSIT, { amount: String(DEPOSIT - 1) }],
+    [DEPOSIT, { payTo: payer.address }],
+    [DEPOSIT, { asset: gateway.payTo }],
+    [DEPOSIT, { network: 'eip155:1' }],
+    [DEPOSIT, { maxTimeoutSeconds: 3600 }],
+    [DEPOSIT, { extra: { ...accepted.extra, assetTransferMethod: 'permit2' } }],
+  ];
+  for (const [amount, change] of changes) {
+    const call = withPayment(depositOf(amount), { ...payload, accepted: { ...accepted, ...change } });
+    const reply = await gateway.call(DEPOSIT_PATH, call);
+    assert.deepEqual(told(reply), [402, 'PAYMENT_REQUIRED']);
+    const challenge = decodeHeader(reply.headers.get('payment-required'));
+    assert.deepEqual(
+      [challenge.error, challenge.accepts[0].amount, challenge.accepts[0].payTo],
+      ['accepted_is_no_offer', String(amount), gateway.payTo],
+    );
+  }
+  await assertUntouched(gateway);
+});
+
+test('R28: an authorization to another payee, of another amount or for another time is 402 before any call', {
+  skip,
+}, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, 1_000_000n);
+  const payload = await signDeposit(gateway, payer);
+  const now = BigInt(Math.floor(Date.now() / 1000));
+  const terms: [Partial<Authorization>, string][] = [
+    [{ to: payer.address }, 'authorization_to_another_payee'],
+    [{ value: BigInt(DEPOSIT) - 1n }, 'authorization_of_another_amount'],
+    [{ value: BigInt(DEPOSIT) + 1n }, 'authorization_of_another_amount'],
+    [{ validBefore: now + 10n }, 'authorization_expires_too_soon'],
+    [{ validBefore: now + 300n }, 'authorization_valid_for_too_long'],
+    [{ validBefore: 2n ** 256n - 1n }, 'authorization_valid_for_too_long'],
+    [{ validAfter: now + 60n }, 'authorization_not_yet_valid'],
+  ];
+  for (const [changed, reason] of terms) {
+    const call = withPayment(depositOf(DEPOSIT), await withTerms(payer, payload, changed));
+    const reply = await gateway.call(DEPOSIT_PATH, call);
+    assert.deepEqual(told(reply), [402, 'PAYMENT_REQUIRED']);
+    assert.equal(decodeHeader(reply.headers.get('payment-required')).error, reason);
+  }
+  await assertUntouched(gateway);
+});
+
+const VERIFY_FAULTS: [string, VerifyFault, number, string][] = [
+  ['R23: finds the payment invalid', invalid('invalid_exact_evm_signature'), 402, 'PAYMENT_REQUIRED'],
+  ['R24: answers 500', 'error', 502, 'PAYMENT_ERROR'],
+  ['R24: answers HTML', 'garbage', 502, 'PAYMENT_ERROR'],
+  ['R24: resets the connection', 'reset', 502, 'PAYMENT_ERROR'],
+  ['R24: redirects', 'redirect', 502, 'PAYMENT_ERROR'],
+  ['R24: verifies the payment of somebody else', { isValid: true, payer: NOBODY }, 502, 'PAYMENT_ERROR'],
+];
+
+test('a facilitator that fails at verify: the reservation is released, and the same payment is good afterwards', {
+  skip,
+}, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, 1_000_000n);
+  const paid = withPayment(depositOf(DEPOSIT), await signDeposit(gateway, payer));
+  for (const [name, fault, status, code] of VERIFY_FAULTS) {
+    gateway.facilitator.faults.verify(fault);
+    const reply = await gateway.call(DEPOSIT_PATH, paid);
+    assert.deepEqual(told(reply), [status, code], name);
+    assert.deepEqual(await paymentStates(gateway), [], name);
+    if (status === 402) {
+      assert.equal(decodeHeader(reply.headers.get('payment-required')).error, 'invalid_exact_evm_signature');
+    }
+  }
+  assert.equal(gateway.facilitator.broadcasts.length, 0);
+  mineSteadily(t, chain);
+  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [200, DEPOSIT, false]);
+  await assertCredited(gateway, payer, [DEPOSIT]);
+});
+
+test('R24: a facilitator or a chain that is not there: 502, released, and good once it is back', {
+  skip,
+}, async (t) => {
+  const node = await startTcpProxy(t, chain.rpcUrl);
+  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
+  const payer = await wallet(chain.client, 1_000_000n);
+  const lost = await startX402Gateway(t, chain, { X402_FACILITATOR_URL: NOBODY });
+  assert.deepEqual(told((await payDeposit(lost, payer)).reply), [502, 'PAYMENT_ERROR']);
+  assert.deepEqual(await paymentStates(lost), []);
+
+  node.cut();
+  const { reply, paid } = await payDeposit(gateway, payer);
+  assert.deepEqual(told(reply), [502, 'PAYMENT_ERROR']);
+  await assertUntouched(gateway);
+  node.restore();
+  mineSteadily(t, chain);
+  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [200, DEPOSIT, false]);
+  await assertCredited(gateway, payer, [DEPOSIT]);
+});
+
+test('R21b: a payer who has not got the amount is 402, and the payment is good once they have', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, BigInt(DEPOSIT) - 1n);
+  const { reply } = await payDeposit(gateway, payer);
+  assert.deepEqual(told(reply), [402, 'PAYMENT_REQUIRED']);
+  assert.match(decodeHeader(reply.headers.get('payment-required')).error, /insufficient/);
+  assert.deepEqual(await paymentStates(gateway), []);
+  assert.equal(await timesPaid(chain, payer), 0);
+  await assertCredited(gateway, payer, []);
+});
+
+test('R26: the reservation of a dead process is a lease, then free for the same request', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, 1_000_000n);
+  const payload = await signDeposit(gateway, payer);
+  const paid = withPayment(depositOf(DEPOSIT), payload);
+  // As if the process had died before it released what could not be verified.
+  await sql`create function lose() returns trigger language plpgsql as 'begin return null; end'`.execute(gateway.db);
+  await sql`create trigger lose before delete on x402_payment for each row execute function lose()`.execute(gateway.db);
+  gateway.facilitator.faults.verify('error');
+  assert.equal((await gateway.call(DEPOSIT_PATH, paid)).status, 502);
+  assert.deepEqual(await paymentStates(gateway), ['reserved']);
+  await sql`drop trigger lose on x402_payment`.execute(gateway.db);
+
+  const lease = (interval: string) =>
+    sql`update x402_payment set lease_until = now() + ${interval}::interval`.execute(gateway.db);
+  await lease('1 minute');
+  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [409, 'PAYMENT_REPLAY_PENDING']);
+  await lease('-1 second');
+  const fresh = await signDeposit(gateway, payer);
+  for (const misuse of [
+    withPayment(depositOf(DEPOSIT), { ...fresh, payload: payload.payload }),
+    withPayment(depositOf(DEPOSIT), { ...payload, payload: fresh.payload }),
+  ]) {
+    assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, misuse)), [409, 'PAYMENT_IDENTIFIER_CONFLICT']);
+  }
+  mineSteadily(t, chain);
+  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [200, DEPOSIT, false]);
+  await assertCredited(gateway, payer, [DEPOSIT]);
+});

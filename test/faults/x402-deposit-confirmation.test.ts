@@ -1,0 +1,212 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { sql } from 'kysely';
+import { rawTransaction, reorganize, testChain, wallet } from '../support/chain.ts';
+import {
+  assertCredited,
+  awaitedTransaction,
+  DEPOSIT,
+  DEPOSIT_PATH,
+  depositOf,
+  doubtfulTurn,
+  land,
+  payDeposit,
+  paymentStates,
+  sendDeposit,
+  signDeposit,
+  told,
+} from '../support/deposit.ts';
+import { startTcpProxy } from '../support/tcp-proxy.ts';
+import { until } from '../support/until.ts';
+import { decodeHeader, startX402Gateway, timesPaid, withPayment, type X402Gateway } from '../support/x402.ts';
+
+const { chain, skip } = await testChain();
+const PENDING = [409, 'PAYMENT_REPLAY_PENDING'];
+
+/** Nobody waits for confirmations: what is not deep enough when it is settled is left to repeats and the reconciler. */
+const IMPATIENT = { confirmationTimeoutMs: 0 };
+/** Long enough for a look at a head that is not the one of the reservation. */
+const BRIEF = { confirmationTimeoutMs: 2_500 };
+
+/** A paid deposit that waits for its transfer to be deep enough. */
+async function startWaiting(gateway: X402Gateway) {
+  const payer = await wallet(chain.client, 1_000_000n);
+  const payload = await signDeposit(gateway, payer);
+  const paid = withPayment(depositOf(DEPOSIT), payload);
+  const pending = sendDeposit(gateway, paid);
+  return { payer, payload, paid, pending, transaction: await awaitedTransaction(gateway, payload) };
+}
+
+test('R44: inclusion is not enough; the request waits, and is answered once another block is on top', {
+  skip,
+}, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const { payer, paid, pending, transaction } = await startWaiting(gateway);
+  assert.deepEqual([transaction], gateway.facilitator.broadcasts);
+  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), PENDING, 'the first request is still running');
+  assert.deepEqual(await doubtfulTurn(gateway), ['done', 0], 'the reconciler leaves it to the request');
+  await assertCredited(gateway, payer, []);
+  assert.equal(pending.isAnswered(), false);
+  await chain.client.mine({ blocks: 1 });
+  const reply = await pending.reply;
+  assert.deepEqual(told(reply), [200, DEPOSIT, false]);
+  assert.equal(decodeHeader(reply.headers.get('payment-response')).transaction, transaction);
+  assert.equal(await timesPaid(chain, payer), 1);
+  await assertCredited(gateway, payer, [DEPOSIT]);
+});
+
+test('R35: not deep enough in time: 409 with the transaction; after the block the repeat is credited once', {
+  skip,
+}, async (t) => {
+  const gateway = await startX402Gateway(t, chain, {}, IMPATIENT);
+  const payer = await wallet(chain.client, 1_000_000n);
+  const { reply, paid } = await payDeposit(gateway, payer);
+  const [transaction] = gateway.facilitator.broadcasts;
+  for (const answer of [reply, await gateway.call(DEPOSIT_PATH, paid), await gateway.call(DEPOSIT_PATH, paid)]) {
+    assert.deepEqual([...told(answer), answer.json.error.details.transaction], [...PENDING, transaction]);
+  }
+  assert.deepEqual(await doubtfulTurn(gateway), ['done', 0]);
+  assert.deepEqual(await paymentStates(gateway), ['unknown']);
+  await assertCredited(gateway, payer, []);
+
+  await chain.client.mine({ blocks: 1 });
+  let repeat = reply;
+  await until(async () => {
+    repeat = await gateway.call(DEPOSIT_PATH, paid);
+    return repeat.status === 200;
+  });
+  assert.deepEqual(told(repeat), [200, 0, true]);
+  assert.equal(decodeHeader(repeat.headers.get('payment-response')).transaction, transaction);
+  assert.equal(gateway.facilitator.calls.length, 2);
+  await assertCredited(gateway, payer, [DEPOSIT]);
+});
+
+test('R35: a deposit that is confirmed late is credited without its client, and once', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain, {}, IMPATIENT);
+  const payer = await wallet(chain.client, 1_000_000n);
+  const { reply, paid } = await payDeposit(gateway, payer);
+  assert.deepEqual(told(reply), PENDING);
+  await chain.client.mine({ blocks: 1 });
+  assert.deepEqual(await doubtfulTurn(gateway), ['done', 1]);
+  await assertCredited(gateway, payer, [DEPOSIT]);
+  assert.deepEqual(await doubtfulTurn(gateway), ['done', 0]);
+  const repeats = await Promise.all(Array.from({ length: 5 }, () => gateway.call(DEPOSIT_PATH, paid)));
+  for (const repeat of repeats) assert.deepEqual(told(repeat), [200, 0, true]);
+  await assertCredited(gateway, payer, [DEPOSIT]);
+});
+
+test('reconcilers and repeats at once credit a late deposit once', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain, {}, IMPATIENT);
+  const payer = await wallet(chain.client, 1_000_000n);
+  const { paid } = await payDeposit(gateway, payer);
+  await chain.client.mine({ blocks: 1 });
+  const repeats = Array.from({ length: 10 }, () => gateway.call(DEPOSIT_PATH, paid));
+  await Promise.all([...repeats, doubtfulTurn(gateway), doubtfulTurn(gateway)]);
+  await doubtfulTurn(gateway);
+  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true]);
+  await assertCredited(gateway, payer, [DEPOSIT]);
+});
+
+test('a deposit that the reconciler takes over while its request still waits is credited once', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const { payer, paid, pending } = await startWaiting(gateway);
+  // As if the process had stood still for longer than its lease.
+  await until(async () => {
+    await sql`update x402_payment set lease_until = now() - interval '1 second' where state = 'settling'`.execute(
+      gateway.db,
+    );
+    await doubtfulTurn(gateway);
+    return (await paymentStates(gateway))[0] === 'unknown';
+  });
+  await chain.client.mine({ blocks: 1 });
+  await doubtfulTurn(gateway);
+  await assertCredited(gateway, payer, [DEPOSIT]);
+  assert.equal((await pending.reply).status, 200);
+  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true]);
+  await assertCredited(gateway, payer, [DEPOSIT]);
+});
+
+test('a transfer that a reorganisation takes away is not credited; once it lands again it is, once', {
+  skip,
+}, async (t) => {
+  const gateway = await startX402Gateway(t, chain, {}, BRIEF);
+  const { payer, payload, paid, pending, transaction } = await startWaiting(gateway);
+  await reorganize(chain.client, 1);
+  await chain.client.mine({ blocks: 3 });
+  assert.deepEqual(told(await pending.reply), PENDING);
+  assert.deepEqual(await doubtfulTurn(gateway), ['done', 0]);
+  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), PENDING);
+  assert.equal(await timesPaid(chain, payer), 0);
+  await assertCredited(gateway, payer, []);
+
+  const second = await land(chain, payload);
+  assert.notEqual(second, transaction);
+  assert.deepEqual(await doubtfulTurn(gateway), ['done', 0]);
+  assert.equal(await awaitedTransaction(gateway, payload), second);
+  await assertCredited(gateway, payer, []);
+  await chain.client.mine({ blocks: 1 });
+  assert.deepEqual(await doubtfulTurn(gateway), ['done', 1]);
+  const repeat = await gateway.call(DEPOSIT_PATH, paid);
+  assert.deepEqual(told(repeat), [200, 0, true]);
+  assert.equal(decodeHeader(repeat.headers.get('payment-response')).transaction, second);
+  await assertCredited(gateway, payer, [DEPOSIT]);
+});
+
+test('the same transaction in another block is credited to the request that waits', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const { payer, pending, transaction } = await startWaiting(gateway);
+  const raw = await rawTransaction(chain.client, transaction);
+  await reorganize(chain.client, 1);
+  await chain.client.mine({ blocks: 2 });
+  await chain.client.sendRawTransaction({ serializedTransaction: raw });
+  await chain.client.mine({ blocks: 1 });
+  const reply = await pending.reply;
+  assert.deepEqual(told(reply), [200, DEPOSIT, false]);
+  assert.equal(decodeHeader(reply.headers.get('payment-response')).transaction, transaction);
+  assert.equal(await timesPaid(chain, payer), 1);
+  await assertCredited(gateway, payer, [DEPOSIT]);
+});
+
+test('a transfer that a reorganisation moves below the block of its reservation is credited', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain, {}, IMPATIENT);
+  const payer = await wallet(chain.client, 1_000_000n);
+  await chain.client.mine({ blocks: 3 });
+  const { reply, paid } = await payDeposit(gateway, payer);
+  assert.deepEqual(told(reply), PENDING);
+  const raw = await rawTransaction(chain.client, reply.json.error.details.transaction);
+  await reorganize(chain.client, 3, [raw]);
+  assert.equal(await timesPaid(chain, payer), 1);
+  assert.deepEqual(await doubtfulTurn(gateway), ['done', 1]);
+  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true]);
+  await assertCredited(gateway, payer, [DEPOSIT]);
+});
+
+test('a node that is gone during the wait: credited once it is back', { skip }, async (t) => {
+  const node = await startTcpProxy(t, chain.rpcUrl);
+  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
+  const { payer, pending } = await startWaiting(gateway);
+  node.cut();
+  await chain.client.mine({ blocks: 1 });
+  assert.equal(pending.isAnswered(), false);
+  node.restore();
+  assert.deepEqual(told(await pending.reply), [200, DEPOSIT, false]);
+  await assertCredited(gateway, payer, [DEPOSIT]);
+});
+
+test('R35: a service that is told to stop answers who waits, and another one credits', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const { payer, paid, pending, transaction } = await startWaiting(gateway);
+  const closed = gateway.app.close();
+  // Well within the 120 seconds of the wait.
+  await until(pending.isAnswered);
+  const reply = await pending.reply;
+  assert.deepEqual([...told(reply), reply.json.error.details.transaction], [...PENDING, transaction]);
+  await closed;
+
+  const { databaseUrl } = gateway;
+  const next = await startX402Gateway(t, chain, { X402_PAY_TO: gateway.payTo }, { databaseUrl });
+  await chain.client.mine({ blocks: 1 });
+  assert.deepEqual(await doubtfulTurn(next), ['done', 1]);
+  assert.deepEqual(told(await next.call(DEPOSIT_PATH, paid)), [200, 0, true]);
+  await assertCredited(next, payer, [DEPOSIT]);
+});

@@ -1,0 +1,173 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { sql } from 'kysely';
+import { testChain, wallet } from '../support/chain.ts';
+import {
+  assertCredited,
+  awaitedTransaction,
+  DEPOSIT,
+  DEPOSIT_PATH,
+  depositOf,
+  mineSteadily,
+  type Pending,
+  payDeposit,
+  sendDeposit,
+  signDeposit,
+  told,
+} from '../support/deposit.ts';
+import type { Call, Reply } from '../support/gateway.ts';
+import { until } from '../support/until.ts';
+import { challengeOf, payFor, sign, startX402Gateway, timesPaid, withPayment } from '../support/x402.ts';
+
+const { chain, skip } = await testChain();
+const PENDING = [409, 'PAYMENT_REPLAY_PENDING'];
+const CONFLICT = [409, 'PAYMENT_IDENTIFIER_CONFLICT'];
+
+/** A text whose price is that of a deposit. */
+const SPEECH: Call = { method: 'POST', json: { text: 'a'.repeat(2778), model: 'provider-a/tts-1-hd' } };
+const SPEECH_PRICE = 2778 * 36;
+const LONG_AGO = sql`update x402_payment set settled_at = now() - interval '10 days'`;
+
+const transactionsOf = (replies: Reply[]) => new Set(replies.map(({ headers }) => headers.get('payment-response')));
+
+test('R22: a used identifier or authorization is a 409 for any other request, for ever', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, 1_000_000n);
+  mineSteadily(t, chain);
+  const { reply, payload, paid } = await payDeposit(gateway, payer);
+  assert.deepEqual(told(reply), [200, DEPOSIT, false]);
+  const calls = gateway.facilitator.calls.length;
+  const same = await signDeposit(gateway, payer);
+  const other = await signDeposit(gateway, payer, 2 * DEPOSIT);
+  const spaced: Call = {
+    method: 'POST',
+    body: `{"amountMicroUsd": ${DEPOSIT}}`,
+    headers: { 'content-type': 'application/json' },
+  };
+  const misuses: [string, Call, unknown][] = [
+    [DEPOSIT_PATH, depositOf(2 * DEPOSIT), payload],
+    [DEPOSIT_PATH, spaced, payload],
+    [`${DEPOSIT_PATH}?again=1`, depositOf(DEPOSIT), payload],
+    [DEPOSIT_PATH, depositOf(2 * DEPOSIT), { ...other, extensions: payload.extensions }],
+    [DEPOSIT_PATH, depositOf(DEPOSIT), { ...same, extensions: payload.extensions }],
+    [DEPOSIT_PATH, depositOf(DEPOSIT), { ...payload, note: 'another payload' }],
+    [DEPOSIT_PATH, depositOf(DEPOSIT), { ...same, payload: payload.payload }],
+  ];
+  for (const when of ['now', 'long after']) {
+    for (const [path, call, misuse] of misuses) {
+      const answer = await gateway.call(path, withPayment(call, misuse));
+      assert.deepEqual(told(answer), CONFLICT, `${when}: ${path} ${JSON.stringify(call)}`);
+    }
+    await LONG_AGO.execute(gateway.db);
+  }
+  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true]);
+  assert.equal(gateway.facilitator.calls.length, calls);
+  assert.equal(await timesPaid(chain, payer), 1);
+  await assertCredited(gateway, payer, [DEPOSIT]);
+});
+
+test('R22: what has paid for speech is no deposit, for ever', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, 1_000_000n);
+  const { reply, payload } = await payFor(gateway, payer, SPEECH);
+  assert.equal(reply.status, 200, reply.text.slice(0, 300));
+  const calls = gateway.facilitator.calls.length;
+  const fresh = await signDeposit(gateway, payer, SPEECH_PRICE);
+  assert.deepEqual(fresh.accepted, payload.accepted, 'an offer of both requests');
+  for (const when of ['now', 'long after']) {
+    for (const misuse of [payload, { ...fresh, payload: payload.payload }]) {
+      const answer = await gateway.call(DEPOSIT_PATH, withPayment(depositOf(SPEECH_PRICE), misuse));
+      assert.deepEqual(told(answer), CONFLICT, when);
+    }
+    await LONG_AGO.execute(gateway.db);
+  }
+  assert.equal(gateway.facilitator.calls.length, calls);
+  assert.equal(await timesPaid(chain, payer), 1);
+  await assertCredited(gateway, payer, []);
+});
+
+test('R22: what was deposited buys no speech, for ever', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, 1_000_000n);
+  mineSteadily(t, chain);
+  const { reply, payload } = await payDeposit(gateway, payer, SPEECH_PRICE);
+  assert.equal(reply.status, 200, reply.text);
+  const calls = gateway.facilitator.calls.length;
+  const fresh = await sign(payer, await challengeOf(gateway, '/x402/tts', SPEECH));
+  for (const when of ['now', 'long after']) {
+    for (const misuse of [payload, { ...fresh, payload: payload.payload }]) {
+      const answer = await gateway.call('/x402/tts', withPayment(SPEECH, misuse));
+      assert.deepEqual([answer.status, answer.json.error.code], CONFLICT, when);
+    }
+    await LONG_AGO.execute(gateway.db);
+  }
+  assert.equal(gateway.facilitator.calls.length, calls);
+  assert.equal(gateway.upstream.requests.length, 0);
+  await assertCredited(gateway, payer, [SPEECH_PRICE]);
+});
+
+test('10 identical deposits at once: one is credited, 9 are pending; one settlement', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, 1_000_000n);
+  const payload = await signDeposit(gateway, payer);
+  const paid = withPayment(depositOf(DEPOSIT), payload);
+  const all = Array.from({ length: 10 }, () => sendDeposit(gateway, paid));
+  await awaitedTransaction(gateway, payload);
+  await until(() => all.filter(({ isAnswered }) => isAnswered()).length === 9);
+  await chain.client.mine({ blocks: 1 });
+  const replies = await Promise.all(all.map(({ reply }) => reply));
+  assert.deepEqual(replies.filter(({ status }) => status === 200).map(told), [[200, DEPOSIT, false]]);
+  for (const pending of replies.filter(({ status }) => status !== 200)) assert.deepEqual(told(pending), PENDING);
+  assert.deepEqual(
+    gateway.facilitator.calls.map(({ endpoint }) => endpoint),
+    ['verify', 'settle'],
+  );
+  await assertCredited(gateway, payer, [DEPOSIT]);
+});
+
+test('R22: two identifiers on one authorization at once: one deposit and a 409', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, 1_000_000n);
+  const first = await signDeposit(gateway, payer);
+  const second = { ...(await signDeposit(gateway, payer)), payload: first.payload };
+  mineSteadily(t, chain);
+  const replies = await Promise.all(
+    [first, second].map((payload) => gateway.call(DEPOSIT_PATH, withPayment(depositOf(DEPOSIT), payload))),
+  );
+  const answers = replies.map(told).sort(([one], [other]) => Number(one) - Number(other));
+  assert.deepEqual(answers, [[200, DEPOSIT, false], CONFLICT]);
+  assert.equal(await timesPaid(chain, payer), 1);
+  await assertCredited(gateway, payer, [DEPOSIT]);
+});
+
+test('two equal deposits of one payer at once are two transfers, each credited once', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, 1_000_000n);
+  const payloads = [await signDeposit(gateway, payer), await signDeposit(gateway, payer)];
+  const calls = payloads.map((payload) => withPayment(depositOf(DEPOSIT), payload));
+  const both = calls.map((call) => sendDeposit(gateway, call));
+  for (const payload of payloads) await awaitedTransaction(gateway, payload);
+  await chain.client.mine({ blocks: 1 });
+  const replies = await Promise.all(both.map(({ reply }) => reply));
+  for (const reply of replies) assert.deepEqual(told(reply), [200, DEPOSIT, false]);
+  assert.equal(transactionsOf(replies).size, 2);
+  for (const call of calls) assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, call)), [200, 0, true]);
+  assert.equal(await timesPaid(chain, payer), 2);
+  assert.equal(await gateway.revenue(), BigInt(2 * DEPOSIT));
+  await assertCredited(gateway, payer, [DEPOSIT, DEPOSIT]);
+});
+
+test('R21b: a deposit that waits for its depth has left the wallet, and is not asked of it a second time', {
+  skip,
+}, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, BigInt(2 * DEPOSIT));
+  const both: Pending[] = [];
+  for (const payload of [await signDeposit(gateway, payer), await signDeposit(gateway, payer)]) {
+    both.push(sendDeposit(gateway, withPayment(depositOf(DEPOSIT), payload)));
+    await awaitedTransaction(gateway, payload);
+  }
+  await chain.client.mine({ blocks: 1 });
+  for (const { reply } of both) assert.deepEqual(told(await reply), [200, DEPOSIT, false]);
+  await assertCredited(gateway, payer, [DEPOSIT, DEPOSIT]);
+});

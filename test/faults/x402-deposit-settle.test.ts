@@ -1,0 +1,177 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import {
+  anotherTransaction,
+  nonceAlreadyUsed,
+  onlyClaimed,
+  refused,
+  type SettleFault,
+  settlementPending,
+} from '../../src/sandbox/facilitator/faults.ts';
+import { testChain, wallet } from '../support/chain.ts';
+import {
+  assertCredited,
+  DEPOSIT,
+  DEPOSIT_PATH,
+  depositOf,
+  doubtfulTurn,
+  land,
+  payDeposit,
+  paymentStates,
+  signDeposit,
+  told,
+} from '../support/deposit.ts';
+import type { Reply } from '../support/gateway.ts';
+import { until } from '../support/until.ts';
+import { decodeHeader, startX402Gateway, timesPaid, withPayment, type X402Gateway } from '../support/x402.ts';
+
+const { chain, skip } = await testChain();
+const NOWHERE = `0x${'ab'.repeat(32)}`;
+const UNKNOWN = [409, 'PAYMENT_OUTCOME_UNKNOWN'];
+const CONFLICT = [409, 'PAYMENT_IDENTIFIER_CONFLICT'];
+
+/** Nobody waits for confirmations: what is not deep enough when it is settled is left to repeats and the reconciler. */
+const start = (t: Parameters<typeof startX402Gateway>[0]) =>
+  startX402Gateway(t, chain, {}, { confirmationTimeoutMs: 0 });
+
+const settles = ({ facilitator }: X402Gateway) =>
+  facilitator.calls.filter(({ endpoint }) => endpoint === 'settle').length;
+const transactionOf = ({ headers }: Reply) => decodeHeader(headers.get('payment-response')).transaction;
+
+const LOST: [string, SettleFault][] = [
+  ['500', { broadcast: true, answer: 'error' }],
+  ['a reset', { broadcast: true, answer: 'reset' }],
+  ['HTML', { broadcast: true, answer: 'garbage' }],
+  ['a redirect', { broadcast: true, answer: 'redirect' }],
+  ['settlement_pending', settlementPending],
+  ['nonce_already_used', nonceAlreadyUsed],
+];
+
+test('R25: the answer to a settle is lost: 409, credited without the client once 2 blocks deep, and once', {
+  skip,
+}, async (t) => {
+  const gateway = await start(t);
+  for (const [name, fault] of LOST) {
+    const payer = await wallet(chain.client, 1_000_000n);
+    gateway.facilitator.faults.settle(fault);
+    const before = settles(gateway);
+    const { reply, paid } = await payDeposit(gateway, payer);
+    assert.deepEqual(told(reply), UNKNOWN, name);
+    assert.deepEqual(await doubtfulTurn(gateway), ['done', 0], `${name}: R44: included is not confirmed`);
+    const repeat = await gateway.call(DEPOSIT_PATH, paid);
+    assert.deepEqual(told(repeat), [409, 'PAYMENT_REPLAY_PENDING'], name);
+    assert.equal(repeat.json.error.details.transaction, gateway.facilitator.broadcasts.at(-1));
+    await assertCredited(gateway, payer, []);
+    await chain.client.mine({ blocks: 1 });
+    assert.deepEqual(await doubtfulTurn(gateway), ['done', 1], name);
+    assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true], name);
+    assert.equal(settles(gateway) - before, 1);
+    assert.equal(await timesPaid(chain, payer), 1);
+    await assertCredited(gateway, payer, [DEPOSIT]);
+  }
+  assert.equal(await gateway.revenue(), BigInt(LOST.length * DEPOSIT));
+});
+
+const NOT_SENT: [string, SettleFault, unknown[]][] = [
+  ['500', { broadcast: false, answer: 'error' }, UNKNOWN],
+  ['a reset', { broadcast: false, answer: 'reset' }, UNKNOWN],
+  ['a refusal that excludes nothing', refused('unexpected_settle_error'), UNKNOWN],
+  // What it names is waited for, as if it were to come.
+  ['a success that is a lie', onlyClaimed(NOWHERE), [409, 'PAYMENT_REPLAY_PENDING']],
+];
+
+test('R25: nothing was sent: 409 on each repeat, nothing is sent again, nothing is credited', { skip }, async (t) => {
+  const gateway = await start(t);
+  for (const [name, fault, answer] of NOT_SENT) {
+    const payer = await wallet(chain.client, 1_000_000n);
+    gateway.facilitator.faults.settle(fault);
+    const { reply, paid } = await payDeposit(gateway, payer);
+    await chain.client.mine({ blocks: 2 });
+    assert.deepEqual(await doubtfulTurn(gateway), ['done', 0], name);
+    for (const repeat of [reply, await gateway.call(DEPOSIT_PATH, paid), await gateway.call(DEPOSIT_PATH, paid)]) {
+      assert.deepEqual(told(repeat), answer, name);
+    }
+    await assertCredited(gateway, payer, []);
+  }
+  assert.equal(settles(gateway), NOT_SENT.length);
+  assert.equal(gateway.facilitator.broadcasts.length, 0);
+  assert.deepEqual(
+    await paymentStates(gateway),
+    NOT_SENT.map(() => 'unknown'),
+  );
+});
+
+test('R23: a refused settlement is 402 and blocked; when it lands after all, it is credited once', {
+  skip,
+}, async (t) => {
+  const gateway = await start(t);
+  const payer = await wallet(chain.client, 1_000_000n);
+  gateway.facilitator.faults.settle(refused('invalid_exact_evm_insufficient_balance'));
+  const { reply, paid, payload } = await payDeposit(gateway, payer);
+  for (const answer of [reply, await gateway.call(DEPOSIT_PATH, paid)]) {
+    assert.deepEqual(told(answer), [402, 'PAYMENT_REQUIRED']);
+    const challenge = decodeHeader(answer.headers.get('payment-required'));
+    assert.deepEqual(
+      [challenge.error, challenge.accepts[0].amount],
+      ['invalid_exact_evm_insufficient_balance', String(DEPOSIT)],
+    );
+  }
+  assert.deepEqual(await paymentStates(gateway), ['refused']);
+  const fresh = await signDeposit(gateway, payer);
+  for (const misuse of [
+    { ...payload, payload: fresh.payload },
+    { ...fresh, payload: payload.payload },
+  ]) {
+    assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, withPayment(depositOf(DEPOSIT), misuse))), CONFLICT);
+  }
+
+  const transaction = await land(chain, payload);
+  assert.deepEqual(await doubtfulTurn(gateway), ['done', 0]);
+  await assertCredited(gateway, payer, []);
+  await chain.client.mine({ blocks: 1 });
+  assert.deepEqual(await doubtfulTurn(gateway), ['done', 1]);
+  const repeat = await gateway.call(DEPOSIT_PATH, paid);
+  assert.deepEqual([...told(repeat), transactionOf(repeat)], [200, 0, true, transaction]);
+  assert.equal(gateway.facilitator.broadcasts.length, 0);
+  await assertCredited(gateway, payer, [DEPOSIT]);
+});
+
+test('R23: a refused settlement that lands is credited by the repeat of its client too', { skip }, async (t) => {
+  const gateway = await start(t);
+  const payer = await wallet(chain.client, 1_000_000n);
+  gateway.facilitator.faults.settle(refused('insufficient_funds'));
+  const { reply, paid, payload } = await payDeposit(gateway, payer);
+  assert.equal(reply.status, 402);
+  await land(chain, payload);
+  await chain.client.mine({ blocks: 1 });
+  await until(async () => (await gateway.call(DEPOSIT_PATH, paid)).status === 200);
+  await assertCredited(gateway, payer, [DEPOSIT]);
+});
+
+test("R35: a facilitator that names another deposit's transaction: each is credited from its own transfer", {
+  skip,
+}, async (t) => {
+  const gateway = await start(t);
+  const payer = await wallet(chain.client, 1_000_000n);
+  const first = await payDeposit(gateway, payer);
+  await chain.client.mine({ blocks: 1 });
+  assert.deepEqual(await doubtfulTurn(gateway), ['done', 1]);
+  const [transaction] = gateway.facilitator.broadcasts as [string];
+
+  gateway.facilitator.faults.settle(onlyClaimed(transaction), anotherTransaction(transaction));
+  const lie = await payDeposit(gateway, payer);
+  const second = await payDeposit(gateway, payer);
+  for (const { reply, paid } of [lie, second]) {
+    assert.equal(reply.status, 409);
+    assert.equal((await gateway.call(DEPOSIT_PATH, paid)).status, 409);
+  }
+  await assertCredited(gateway, payer, [DEPOSIT]);
+  await chain.client.mine({ blocks: 1 });
+  assert.deepEqual(await doubtfulTurn(gateway), ['done', 1]);
+
+  const receipts = [await gateway.call(DEPOSIT_PATH, first.paid), await gateway.call(DEPOSIT_PATH, second.paid)];
+  assert.deepEqual(receipts.map(transactionOf), gateway.facilitator.broadcasts);
+  assert.equal((await gateway.call(DEPOSIT_PATH, lie.paid)).status, 409);
+  assert.equal(await timesPaid(chain, payer), 2);
+  await assertCredited(gateway, payer, [DEPOSIT, DEPOSIT]);
+});
