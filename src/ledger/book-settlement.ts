@@ -8,11 +8,17 @@ export interface SettlementProof {
   readonly logIndex: number;
 }
 
+export interface Booking {
+  /** What replays repeat: the PAYMENT-RESPONSE header of whoever recorded the settlement. */
+  readonly receipt: string;
+  /** False when it was recorded before. */
+  readonly isNew: boolean;
+}
+
 /**
  * Records that a payment is settled and books its amount, in one statement: as revenue, or as the deposit of its payer,
- * whose wallet account comes into being with the first one. Tells the receipt that replays repeat: this one, or the one
- * of whoever recorded it before. Undefined when the payment can't be settled from the state that it is in. Safe to
- * repeat after a lost answer.
+ * whose wallet account comes into being with the first one. Undefined when the payment can't be settled from the state
+ * that it is in. Safe to repeat after a lost answer.
  * @param receipt the PAYMENT-RESPONSE header
  */
 export async function bookSettlement(
@@ -20,7 +26,7 @@ export async function bookSettlement(
   paymentId: bigint,
   { transaction, logIndex }: SettlementProof,
   receipt: string,
-): Promise<string | undefined> {
+): Promise<Booking | undefined> {
   const { rows } = await sql<{ receipt: string }>`
     with payment as (
       update x402_payment
@@ -43,9 +49,9 @@ export async function bookSettlement(
       from payment, wallet
     )
     select receipt from payment`.execute(db);
-  if (rows[0]) return rows[0].receipt;
+  if (rows[0]) return { receipt: rows[0].receipt, isNew: true };
   // The statement's snapshot is older than an earlier booking that it has waited for; this one is not.
   const booked = await sql<{ receipt: string }>`
     select receipt from x402_payment where id = ${paymentId} and state = 'settled'`.execute(db);
-  return booked.rows[0]?.receipt;
+  return booked.rows[0] && { receipt: booked.rows[0].receipt, isNew: false };
 }

@@ -1,4 +1,5 @@
 import type { Database } from '../db/database.ts';
+import type { Booking } from '../ledger/book-settlement.ts';
 import { findWallet } from '../ledger/wallets.ts';
 import { testPoint } from '../test-point.ts';
 import type { Chain } from '../x402/chain.ts';
@@ -82,11 +83,11 @@ export class Deposits {
         awaited = transaction;
         testPoint('deposit awaited');
         const wait = { patienceMs: this.#confirmationTimeoutMs, signal: this.#stopping.signal };
-        return this.#chain.awaitConfirmed(claim, transaction, wait);
+        return this.#chain.awaitConfirmed(claim, transaction, payment.headBlock, wait);
       });
       switch (settled.outcome) {
         case 'settled':
-          return this.#credited(payment, settled.receipt, payment.claim.amount);
+          return this.#credited(payment, settled);
         case 'refused':
           return refused('PAYMENT_REQUIRED', settled.reason);
         case 'unknown':
@@ -102,7 +103,7 @@ export class Deposits {
   async #answerKnown(payment: Payment, standing: Standing): Promise<DepositResult> {
     switch (standing.outcome) {
       case 'settled':
-        return this.#credited(payment, standing.receipt, 0n);
+        return this.#credited(payment, standing);
       case 'open':
         return standing.transaction === null
           ? refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown')
@@ -112,8 +113,9 @@ export class Deposits {
     }
   }
 
-  async #credited({ claim }: Payment, receipt: string, creditedMicroUsd: bigint): Promise<DepositResult> {
+  async #credited({ claim }: Payment, { receipt, isNew }: Booking): Promise<DepositResult> {
     const balanceMicroUsd = (await findWallet(this.#db, claim.payer)) ?? 0n;
+    const creditedMicroUsd = isNew ? claim.amount : 0n;
     return { outcome: 'credited', receipt, address: claim.payer, balanceMicroUsd, creditedMicroUsd };
   }
 }

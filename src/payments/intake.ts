@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { FastifyBaseLogger } from 'fastify';
 import { isUnavailable } from '../db/errors.ts';
+import type { Booking } from '../ledger/book-settlement.ts';
 import type { Chain, TransferClaim } from '../x402/chain.ts';
 import type { Resource } from '../x402/challenge.ts';
 import type { PaymentEnvelope } from '../x402/envelope.ts';
@@ -26,7 +27,7 @@ export interface PaymentRequest {
 
 /** What has become of a payment that an earlier request made. */
 export type Standing =
-  | { readonly outcome: 'settled'; readonly receipt: string; readonly isReplayable: boolean }
+  | ({ readonly outcome: 'settled'; readonly isReplayable: boolean } & Booking)
   /** Only the chain can tell. `transaction` is the one whose depth is waited for. */
   | { readonly outcome: 'open'; readonly transaction: string | null }
   | Refused<'PAYMENT_IDENTIFIER_CONFLICT' | 'PAYMENT_REPLAY_PENDING' | 'PAYMENT_REQUIRED'>;
@@ -104,11 +105,13 @@ export class PaymentIntake {
 
     const headBlock = await this.#head();
     if (headBlock === undefined) return refused('PAYMENT_ERROR', 'chain_unreachable');
-    const payment = known
-      ? await this.#payments.takeOver(known, headBlock)
-      : await this.#payments.reserve({ purpose, identifier, requestHash: hash, claim: claimOf(envelope), headBlock });
+    const reserve = () =>
+      this.#payments.reserve({ purpose, identifier, requestHash: hash, claim: claimOf(envelope), headBlock });
+    let payment = known ? await this.#payments.takeOver(known, headBlock) : await reserve();
+    const winner = payment ? undefined : await this.#payments.find(identifier);
+    // Without a winner, the authorization belongs to another identifier, or the winner was released a moment ago.
+    if (!winner) payment ??= await reserve();
     if (payment) return { outcome: 'reserved', payment, verifiable: { envelope, offer, resource } };
-    const winner = await this.#payments.find(identifier);
     if (!winner) return refused('PAYMENT_IDENTIFIER_CONFLICT', 'authorization_of_another_payment');
     const first = (await this.#standing(winner, hash)) ?? refused('PAYMENT_REPLAY_PENDING', 'first_request_running');
     return { outcome: 'known', payment: winner, standing: first };
@@ -151,7 +154,7 @@ export class PaymentIntake {
       case 'reserved':
         return known.isLeased ? refused('PAYMENT_REPLAY_PENDING', 'first_request_running') : undefined;
       case 'settled':
-        return { outcome: 'settled', receipt: known.receipt as string, isReplayable: known.isReplayable };
+        return { outcome: 'settled', receipt: known.receipt as string, isNew: false, isReplayable: known.isReplayable };
       case 'failed':
         return refused('PAYMENT_REQUIRED', known.refusal ?? 'settlement_failed');
       case 'settling':
@@ -160,10 +163,11 @@ export class PaymentIntake {
     }
     const resolution = await this.#resolve(known);
     if (resolution.outcome === 'settled') return { ...resolution, isReplayable: true };
-    if (resolution.outcome === 'failed' || known.state === 'refused') {
+    const transaction = (resolution.outcome === 'open' && resolution.transaction) || known.awaitedTransaction;
+    if (resolution.outcome === 'failed' || (known.state === 'refused' && transaction === null)) {
       return refused('PAYMENT_REQUIRED', known.refusal ?? 'settlement_failed');
     }
-    return { outcome: 'open', transaction: resolution.transaction ?? known.awaitedTransaction };
+    return { outcome: 'open', transaction };
   }
 
   async #check(payment: Payment, verifiable: FacilitatorPayment) {

@@ -139,19 +139,25 @@ export class Chain {
 
   /**
    * Waits until the transfer is 2 blocks deep (R44); undefined when it is not in time, or the signal says stop. With
-   * each new head the receipt is read again, so that one which a reorganisation took away does not count.
+   * each new head the receipt is read again, so that one which a reorganisation took away does not count; when it is
+   * not the named transaction that holds the transfer, it is searched.
    */
   async awaitConfirmed(
     claim: TransferClaim,
     transaction: Hex,
+    headBlock: bigint,
     { patienceMs, signal }: { patienceMs: number; signal: AbortSignal },
   ): Promise<TransferProof | undefined> {
     const giveUpAt = performance.now() + patienceMs;
     for (let seen = -1n; ; ) {
       try {
         const head = await this.head();
-        const proof = head === seen ? undefined : await this.prove(claim, transaction);
-        if (proof && proof.block < head) return proof;
+        if (head !== seen) {
+          const proof = await this.prove(claim, transaction);
+          if (proof && proof.block < head) return proof;
+          const found = proof ? undefined : await this.find(claim, headBlock);
+          if (found?.outcome === 'paid' && found.isConfirmed) return found.proof;
+        }
         seen = head;
       } catch (error) {
         if (!(error instanceof RpcError)) throw error;

@@ -1,7 +1,7 @@
 import { getAddress } from 'viem';
 import type { Database } from '../db/database.ts';
 import { persistently } from '../db/patience.ts';
-import { bookSettlement } from '../ledger/book-settlement.ts';
+import { type Booking, bookSettlement } from '../ledger/book-settlement.ts';
 import type { Chain, TransferProof } from './chain.ts';
 import { encodeHeader } from './challenge.ts';
 import type { Asset } from './network.ts';
@@ -9,7 +9,7 @@ import type { Payment, Payments } from './payment.ts';
 
 /** What the chain told about a payment in doubt; `open` when it can't tell yet. */
 export type Resolution =
-  | { readonly outcome: 'settled'; readonly receipt: string }
+  | ({ readonly outcome: 'settled' } & Booking)
   | { readonly outcome: 'failed' }
   /** `transaction` where the transfer is, but not 2 blocks deep yet. */
   | { readonly outcome: 'open'; readonly transaction?: string };
@@ -46,8 +46,8 @@ export class Resolver {
           if (transaction !== payment.awaitedTransaction) await this.#payments.markAwaited(payment, transaction);
           return { outcome: 'open', transaction };
         }
-        const receipt = await this.book(payment, finding.proof);
-        return receipt === undefined ? { outcome: 'open' } : { outcome: 'settled', receipt };
+        const booking = await this.book(payment, finding.proof);
+        return booking ? { outcome: 'settled', ...booking } : { outcome: 'open' };
       }
       case 'unused':
         await this.#payments.markFailed(payment);
@@ -57,8 +57,8 @@ export class Resolver {
     }
   }
 
-  /** Books a proven payment; the receipt that replays repeat, or undefined when it can't be settled any more. */
-  book(payment: Payment, proof: TransferProof): Promise<string | undefined> {
+  /** Books a proven payment; undefined when it can't be settled any more. */
+  book(payment: Payment, proof: TransferProof): Promise<Booking | undefined> {
     const receipt = encodeHeader({
       success: true,
       transaction: proof.transaction,

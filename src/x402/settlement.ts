@@ -1,6 +1,7 @@
 import type { FastifyBaseLogger } from 'fastify';
 import { isUnavailable } from '../db/errors.ts';
 import { persistently } from '../db/patience.ts';
+import type { Booking } from '../ledger/book-settlement.ts';
 import { testPoint } from '../test-point.ts';
 import type { Chain, TransferClaim, TransferProof } from './chain.ts';
 import type { Hex } from './envelope.ts';
@@ -10,7 +11,7 @@ import type { Resolver } from './resolver.ts';
 
 /** How a settlement ended, or that only the chain can tell. */
 export type SettlementOutcome =
-  | { readonly outcome: 'settled'; readonly receipt: string }
+  | ({ readonly outcome: 'settled' } & Booking)
   | { readonly outcome: 'refused'; readonly reason: string }
   | { readonly outcome: 'unknown' }
   /** The reservation was taken over; no settle was sent. */
@@ -81,9 +82,9 @@ export class Settlement {
     switch (answer.outcome) {
       case 'success': {
         const proof = await awaitProof(payment.claim, answer.transaction);
-        const receipt = proof && (await this.#resolver.book(payment, proof));
+        const booking = proof && (await this.#resolver.book(payment, proof));
         testPoint('x402 settled');
-        if (receipt !== undefined) return { outcome: 'settled', receipt };
+        if (booking) return { outcome: 'settled', ...booking };
         return this.#unknown(payment, 'the chain does not show the named transaction in time');
       }
       case 'refused':

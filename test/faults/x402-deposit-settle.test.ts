@@ -16,6 +16,7 @@ import {
   depositOf,
   doubtfulTurn,
   land,
+  mineSteadily,
   payDeposit,
   paymentStates,
   signDeposit,
@@ -128,6 +129,12 @@ test('R23: a refused settlement is 402 and blocked; when it lands after all, it 
   const transaction = await land(chain, payload);
   assert.deepEqual(await doubtfulTurn(gateway), ['done', 0]);
   await assertCredited(gateway, payer, []);
+  const landed = await gateway.call(DEPOSIT_PATH, paid);
+  assert.deepEqual(
+    [...told(landed), landed.json.error.details.transaction],
+    [409, 'PAYMENT_REPLAY_PENDING', transaction],
+    'whoever has paid is not asked to pay again',
+  );
   await chain.client.mine({ blocks: 1 });
   assert.deepEqual(await doubtfulTurn(gateway), ['done', 1]);
   const repeat = await gateway.call(DEPOSIT_PATH, paid);
@@ -173,5 +180,17 @@ test("R35: a facilitator that names another deposit's transaction: each is credi
   assert.deepEqual(receipts.map(transactionOf), gateway.facilitator.broadcasts);
   assert.equal((await gateway.call(DEPOSIT_PATH, lie.paid)).status, 409);
   assert.equal(await timesPaid(chain, payer), 2);
+  await assertCredited(gateway, payer, [DEPOSIT, DEPOSIT]);
+});
+
+test("R35: a request whose facilitator names another deposit's transaction waits for its own", { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  mineSteadily(t, chain);
+  const payer = await wallet(chain.client, 1_000_000n);
+  assert.equal((await payDeposit(gateway, payer)).reply.status, 200);
+  gateway.facilitator.faults.settle(anotherTransaction(gateway.facilitator.broadcasts[0] as string));
+  const { reply } = await payDeposit(gateway, payer);
+  assert.deepEqual(told(reply), [200, DEPOSIT, false]);
+  assert.equal(transactionOf(reply), gateway.facilitator.broadcasts[1]);
   await assertCredited(gateway, payer, [DEPOSIT, DEPOSIT]);
 });

@@ -288,8 +288,14 @@ async function addPayments(db: Database): Promise<void> {
       .select('id')
       .where('identifier', '=', identifier)
       .executeTakeFirstOrThrow();
-    assert.equal(await bookSettlement(db, id, { transaction: '0x01', logIndex: index }, 'receipt'), 'receipt');
-    assert.equal(await bookSettlement(db, id, { transaction: '0x02', logIndex: index }, 'another'), 'receipt');
+    assert.deepEqual(await bookSettlement(db, id, { transaction: '0x01', logIndex: index }, 'receipt'), {
+      receipt: 'receipt',
+      isNew: true,
+    });
+    assert.deepEqual(await bookSettlement(db, id, { transaction: '0x02', logIndex: index }, 'another'), {
+      receipt: 'receipt',
+      isNew: false,
+    });
   }
 }
 

@@ -56,7 +56,12 @@ test('a settlement that is booked again while the first booking still runs is bo
   const id = await addDepositPayment(db, PAYER, 1000n);
   const rows = sql`select from x402_payment where id = ${id} for update`;
   const book = () => bookSettlement(db, id, { transaction: '0x01', logIndex: 0 }, 'receipt');
-  assert.deepEqual(await twice(t, url, rows, book), ['receipt', 'receipt']);
+  const bookings = await twice(t, url, rows, book);
+  assert.deepEqual(
+    bookings.map((booking) => booking?.receipt),
+    ['receipt', 'receipt'],
+  );
+  assert.deepEqual(bookings.map((booking) => booking?.isNew).sort(), [false, true]);
   assert.equal(await findWallet(db, PAYER), 1000n);
   assert.deepEqual(await audit(db), []);
 });
