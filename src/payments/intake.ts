@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyBaseLogger } from 'fastify';
 import { isUnavailable } from '../db/errors.ts';
 import type { Booking } from '../ledger/book-settlement.ts';
@@ -8,7 +9,7 @@ import type { PaymentEnvelope } from '../x402/envelope.ts';
 import { type Facilitator, FacilitatorError, type FacilitatorPayment } from '../x402/facilitator.ts';
 import { findOffer, MAX_TIMEOUT_SECONDS, type Offer } from '../x402/offer.ts';
 import type { Address } from '../x402/payees.ts';
-import type { Payment, PaymentPurpose, Payments } from '../x402/payment.ts';
+import type { Exposure, Payment, PaymentPurpose, Payments } from '../x402/payment.ts';
 import type { Resolution, Resolver } from '../x402/resolver.ts';
 import { RpcError } from '../x402/rpc.ts';
 import { type Refused, refused } from './refusal.ts';
@@ -36,8 +37,9 @@ export type Standing =
 const MIN_SECONDS_LEFT = 15;
 /** Beyond what a challenge asks for, an authorization may be valid this much longer (R28). */
 const MAX_SECONDS_AHEAD = MAX_TIMEOUT_SECONDS + 60;
-/** A payer's balance is read again when his other payments ended meanwhile. */
-const SOLVENCY_ATTEMPTS = 3;
+/** A payer's balance is read again when his other payments ended meanwhile, or while they are about to. */
+const SOLVENCY_PATIENCE_MS = 3_000;
+const SOLVENCY_POLL_MS = 50;
 
 export interface IntakeParts {
   readonly payments: Payments;
@@ -175,26 +177,27 @@ export class PaymentIntake {
     if (exposure.hasFailedLately && exposure.running > 0) return refused('RATE_LIMITED', 'one_at_a_time_after_failure');
     const [verification, isSolvent] = await Promise.all([
       this.#facilitator.verify(verifiable),
-      this.#isSolvent(payment, exposure.unsettled),
+      this.#isSolvent(payment, exposure),
     ]);
     if (!verification.valid) return refused('PAYMENT_REQUIRED', verification.reason);
     return isSolvent ? undefined : refused('PAYMENT_REQUIRED', 'insufficient_funds');
   }
 
   /**
-   * Whether the payer's balance covers his earlier unsettled payments and this one (R21b). The sum is read before the
-   * balance; when it is smaller afterwards, a payment was settled in between and both are read again.
+   * Whether the payer's balance covers his earlier unsettled payments and this one (R21b). A payment that
+   * has left the wallet, while the sum still holds it, would count twice: so both are read again when the sum has
+   * changed, and as long as a payment is settling.
    */
-  async #isSolvent(payment: Payment, unsettledBefore: bigint): Promise<boolean> {
+  async #isSolvent(payment: Payment, before: Exposure): Promise<boolean> {
     const { payer, amount } = payment.claim;
-    let unsettled = unsettledBefore;
-    for (let attempt = 1; ; attempt++) {
+    let { unsettled } = before;
+    for (const giveUpAt = performance.now() + SOLVENCY_PATIENCE_MS; ; await sleep(SOLVENCY_POLL_MS)) {
       const balance = await this.#chain.balanceOf(payer);
       if (balance >= unsettled + amount) return true;
-      if (attempt === SOLVENCY_ATTEMPTS) return false;
-      const now = (await this.#payments.exposure(payment)).unsettled;
-      if (now === unsettled) return false;
-      unsettled = now;
+      const now = await this.#payments.exposure(payment);
+      if (now.unsettled === unsettled && now.settling === 0) return false;
+      if (performance.now() >= giveUpAt) return false;
+      unsettled = now.unsettled;
     }
   }
 

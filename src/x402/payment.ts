@@ -44,6 +44,8 @@ export interface Exposure {
   readonly unsettled: bigint;
   /** Earlier requests that are running. */
   readonly running: number;
+  /** Those of them whose transfer may have landed, which is not recorded yet. */
+  readonly settling: number;
   /** A settlement of his was refused or failed within the last hour. */
   readonly hasFailedLately: boolean;
 }
@@ -195,9 +197,10 @@ export class Payments {
 
   /** What the payer has under way before this payment of his (R21b). */
   async exposure({ id, claim }: Payment): Promise<Exposure> {
-    const { rows } = await sql<{ unsettled: bigint; running: bigint; failed: boolean }>`
+    const { rows } = await sql<{ unsettled: bigint; running: bigint; settling: bigint; failed: boolean }>`
       select coalesce(sum(amount_micro_usd) filter (where awaited_transaction is null), 0)::bigint as unsettled,
              count(*) filter (where state in ('reserved', 'settling')) as running,
+             count(*) filter (where state = 'settling' and awaited_transaction is null) as settling,
              exists (
                select from x402_payment where payer = ${claim.payer} and failed_at > now() - interval '1 hour'
              ) as failed
@@ -205,8 +208,8 @@ export class Payments {
       where payer = ${claim.payer} and id < ${id} and state in ('reserved', 'settling', 'refused', 'unknown')`.execute(
       this.#db,
     );
-    const { unsettled = 0n, running = 0n, failed = false } = rows[0] ?? {};
-    return { unsettled, running: Number(running), hasFailedLately: failed };
+    const { unsettled = 0n, running = 0n, settling = 0n, failed = false } = rows[0] ?? {};
+    return { unsettled, running: Number(running), settling: Number(settling), hasFailedLately: failed };
   }
 
   /**

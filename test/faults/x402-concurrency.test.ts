@@ -1,10 +1,13 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import type { PaymentPayload } from '@x402/core/types';
+import { sql } from 'kysely';
 import { audit } from '../../src/ledger/audit.ts';
+import { bookSettlement } from '../../src/ledger/book-settlement.ts';
 import { refused } from '../../src/sandbox/facilitator/faults.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import type { Call } from '../support/gateway.ts';
+import { addDepositPayment } from '../support/prepaid.ts';
 import { Drip, mp3, silentMp3 } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
 import {
@@ -99,6 +102,19 @@ test('R21b: a wallet that holds three prices is served three times at once', { s
     [200, 200, 200],
   );
   assert.equal(await gateway.revenue(), 3n * PRICE);
+});
+
+test('R21b: a payment that has left the wallet, and is not recorded yet, is not asked of it a second time', {
+  skip,
+}, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, PRICE);
+  const earlier = await addDepositPayment(gateway.db, payer.address.toLowerCase(), PRICE);
+  await sql`update x402_payment set state = 'settling', lease_until = now() + interval '1 hour'`.execute(gateway.db);
+  const paid = payFor(gateway, payer);
+  await until(() => gateway.facilitator.calls.length > 0);
+  await bookSettlement(gateway.db, earlier, { transaction: '0x01', logIndex: 0 }, 'receipt');
+  assert.equal((await paid).reply.status, 200);
 });
 
 test('R21b: after a failed settlement a payer has one request at a time, and others as many as they like', {
