@@ -5,11 +5,11 @@
  */
 import { readdirSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { type RunningPostgres, startPostgres } from '../src/sandbox/postgres.ts';
+import { databaseDirectory } from './support/database-directory.ts';
 import { type FileResult, runTestFile } from './support/test-file.ts';
 
 const PROJECT = fileURLToPath(new URL('..', import.meta.url));
@@ -51,7 +51,7 @@ function testFiles(): string[] {
 async function testServer(): Promise<{ url: string; close(): Promise<void> }> {
   const given = process.env.DATABASE_URL;
   if (given) return { url: given, close: async () => undefined };
-  const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-test-'));
+  const dataDir = await mkdtemp(join(await databaseDirectory(), 'speechgate-test-'));
   const remove = () => rm(dataDir, { recursive: true, force: true });
   let postgres: RunningPostgres;
   try {

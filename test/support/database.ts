@@ -1,12 +1,12 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { migrate } from '../../src/db/migrate.ts';
 import { startPostgres } from '../../src/sandbox/postgres.ts';
+import { databaseDirectory } from './database-directory.ts';
 
 const MIGRATIONS = new URL('../../db/migrations/', import.meta.url);
 const MIGRATE = new URL('../../src/db/migrate.ts', import.meta.url);
@@ -31,7 +31,7 @@ export async function testDatabase(t: TestContext): Promise<{ url: string }> {
   template ??= migratedTemplate(server);
   const source = await template;
   const name = `speechgate_test_${randomUUID().replaceAll('-', '')}`;
-  await withClient(server, (client) => client.query(`create database ${name} template ${source}`));
+  await withClient(server, (client) => client.query(`create database ${name} template ${source} strategy file_copy`));
   t.after(() => {
     drops.push(dropWhenClosed(server, name));
   });
@@ -41,7 +41,7 @@ export async function testDatabase(t: TestContext): Promise<{ url: string }> {
 async function adminUrl(): Promise<string> {
   if (process.env.TEST_DATABASE_URL) return process.env.TEST_DATABASE_URL;
   const postgres = await startPostgres({
-    dataDir: join(tmpdir(), `speechgate-test-${process.getuid?.()}`),
+    dataDir: join(await databaseDirectory(), `speechgate-test-${process.getuid?.()}`),
     durable: false,
   });
   process.once('beforeExit', async () => {
