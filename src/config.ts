@@ -7,6 +7,7 @@ import { type Mailbox, readMailboxes } from './feedback/mailbox.ts';
 import { type Catalog, CatalogError, loadCatalog } from './speech/catalog.ts';
 import { type Asset, DEFAULT_ASSET, DEFAULT_NETWORK } from './x402/network.ts';
 import { type Payee, PayeeError, parsePayees } from './x402/payees.ts';
+import { PREPAID } from './x402/prepaid.ts';
 import { parseSigningKeys, type SigningKey, SigningKeysError } from './x402/signing-keys.ts';
 
 export interface CardConfig {
@@ -23,8 +24,6 @@ export interface SpeechConfig {
   readonly apiKey: string | undefined;
   readonly timeoutMs: number;
 }
-
-const CONFIRMATION_TIMEOUT_MS = 120_000;
 
 export interface X402Config {
   readonly facilitatorUrl: string;
@@ -278,7 +277,7 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     }
     if (!facilitator || !payees || !asset) return undefined;
     const rpcUrl = rpc?.href;
-    const confirmationTimeoutMs = CONFIRMATION_TIMEOUT_MS;
+    const confirmationTimeoutMs = PREPAID.depositTimeoutSeconds * 1000;
     return { facilitatorUrl: facilitator.href, facilitatorToken, payees, asset, rpcUrl, confirmationTimeoutMs };
   }
 

@@ -12,8 +12,8 @@ const [ACCOUNT, NONCE, EXPIRY, MAX_AMOUNT, SIGNATURE] = PREPAID.headers;
 export const prepaidLimits = {
   minDepositMicroUsd: PREPAID.minDepositMicroUsd,
   maxDepositMicroUsd: PREPAID.maxDepositMicroUsd,
-  depositConfirmations: 2,
-  depositTimeoutSeconds: 120,
+  depositConfirmations: PREPAID.depositConfirmations,
+  depositTimeoutSeconds: PREPAID.depositTimeoutSeconds,
   prepaidSignatureLifetimeSeconds: PREPAID.signatureTtlSeconds,
   prepaidNonceMaxLength: 128,
 };

@@ -6,13 +6,12 @@ import { captureHold, type Hold, voidHold } from '../ledger/hold.ts';
 import type { Flow, Metrics } from '../metrics.ts';
 
 /** How long a capture is repeated while the database is away; the lease of a hold is longer. */
-const CAPTURE_PATIENCE_MS = 20_000;
-/** What a hold's lease leaves after synthesis and capture at their slowest. */
+const CAPTURE_PATIENCE_MS = 15_000;
+/** How long a hold's lease outlasts the synthesis: long enough for the capture and its last, slow statement. */
 const LEASE_RESERVE_SECONDS = 30;
 
 /** How long a hold's lease must be, so that it outlasts a synthesis of at most so long and its capture. */
-export const leaseSeconds = (synthesisTimeoutMs: number): number =>
-  (synthesisTimeoutMs + CAPTURE_PATIENCE_MS) / 1000 + LEASE_RESERVE_SECONDS;
+export const leaseSeconds = (synthesisTimeoutMs: number): number => synthesisTimeoutMs / 1000 + LEASE_RESERVE_SECONDS;
 
 /** Ends the holds of one flow's balances: exactly one of capture and void. */
 export class BalanceHolds {

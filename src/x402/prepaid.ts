@@ -10,6 +10,8 @@ export const PREPAID = {
   signatureTtlSeconds: 120,
   minDepositMicroUsd: 100_000,
   maxDepositMicroUsd: 100_000_000,
+  depositConfirmations: 2,
+  depositTimeoutSeconds: 120,
 } as const;
 
 export const prepaidDomainName = (serviceName: string): string => `${serviceName}-Prepaid`;

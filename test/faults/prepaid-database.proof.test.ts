@@ -4,7 +4,7 @@ import { moneyOf, TTS } from '../support/prepaid.ts';
 import { FUNDS, LEFT, startPrepaidOutage } from '../support/prepaid-outage.ts';
 import { silentMp3 } from '../support/stub-upstream.ts';
 
-/** The capture is given up after 20 s, and whether it was made is not known then. */
+/** The capture is given up after 15 s, and whether it was made is not known then. */
 test('database lost for longer than a capture is tried: the answer claims nothing that is not so', {
   concurrency: 2,
 }, async (t) => {

@@ -11,6 +11,8 @@ test('R41: each flow has its member of payment and its steps, and the limits kee
   const gateway = await startGateway(t);
   const { limits, payment, agentGuide } = (await gateway.call('/docs')).json;
   assert.deepEqual([limits.maxTextLength, limits.getTtsMaxTextLength], [4096, 1500]);
+  assert.deepEqual([limits.depositConfirmations, limits.depositTimeoutSeconds], [2, 120]);
+  assert.equal(gateway.config.x402?.confirmationTimeoutMs, 120_000);
   assert.deepEqual(Object.keys(payment), ['cardCredits', 'directX402', 'prepaidX402']);
   for (const flow of Object.keys(payment)) assert.ok(agentGuide[flow].length >= 4, flow);
   assert.match(agentGuide.privacy, /neither logged nor stored nor forwarded/);

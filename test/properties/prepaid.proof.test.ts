@@ -35,7 +35,7 @@ const WALLETS = 12;
 const SERIAL_WALLETS = 4;
 /** What each wallet owns on the chain. */
 const FUNDS = 1_000_000_000n;
-/** Holds are leased for 50 s more. */
+/** Holds are leased for 30 s more. */
 const SPEECH_TIMEOUT_MS = '1000';
 const MINE_EVERY_MS = 150;
 const AUDIT_EVERY_MS = 2_000;

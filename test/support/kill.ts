@@ -3,10 +3,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database } from '../../src/db/database.ts';
 import { type GatewayProcess, startGatewayProcess } from './gateway-process.ts';
 
-/** Settings of short leases: a second for the synthesis, and what capture and reserve add to it. */
+/** Settings of short leases: a second for the synthesis, and 30 that a lease outlasts it. */
 export const SHORT_LEASES = { SPEECH_TIMEOUT_MS: '1000', RECONCILE_INTERVAL_MS: '1000' };
 
-const LEASE_AND_TWO_INTERVALS_MS = 51_000 + 2 * 1000;
+const LEASE_AND_TWO_INTERVALS_MS = 31_000 + 2 * 1000;
 const POLL_MS = 200;
 
 /** A gateway that ends as by `kill -9` when it comes to this point (src/test-point.ts). */
