@@ -207,12 +207,15 @@ export class Clients {
   #challenge(amount: number, call: Call, gateway: number): Promise<PaymentRequired> {
     let challenge = this.#challenges.get(amount);
     if (!challenge) {
-      challenge = this.#send(gateway, '/x402/deposit', call).then((reply) =>
-        decodeHeader(reply?.headers.get('payment-required') ?? null),
-      );
+      challenge = this.#ask(call, gateway);
       this.#challenges.set(amount, challenge);
     }
     return challenge;
+  }
+
+  async #ask(call: Call, gateway: number): Promise<PaymentRequired> {
+    const reply = await this.#send(gateway, '/x402/deposit', call);
+    return reply ? decodeHeader(reply.headers.get('payment-required')) : this.#ask(call, gateway);
   }
 
   /** Undefined when the process died; every other failure is one. */
