@@ -18,6 +18,7 @@ import {
   withHeaders,
 } from '../support/prepaid.ts';
 
+const QUOTED = { textLength: 1, textSha256: 'a'.repeat(64) };
 const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
 
 test('R49: a GET is signed over the canonical query, however its URL is spelt', async (t) => {
@@ -234,6 +235,7 @@ test('R36: prepaid headers beside those of another flow are refused before anyth
     [own, withHeaders(await sign(own), { 'payment-signature': 'e30=' })],
     ['/tts', withHeaders(await sign('/tts', HELLO), { 'x-credit-account': account })],
     ['/tts', await sign('/tts', HELLO)],
+    ['/x402/tts/quote', { method: 'POST', json: QUOTED, headers: { 'x-credit-account': account } }],
   ] as const) {
     const reply = await gateway.call(path, call);
     assert.deepEqual([reply.status, reply.json.error.details.rule], [400, 'one flow'], path);
