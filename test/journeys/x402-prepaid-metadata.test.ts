@@ -5,10 +5,10 @@ import { wrapFetchWithPayment } from '@x402/fetch';
 import { type Address, keccak256, type LocalAccount, toHex } from 'viem';
 import type { SignedServiceMetadata } from '../../src/contract/types.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
+import { PREPAID_TYPES } from '../../src/x402/prepaid-types.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import { startGateway } from '../support/gateway.ts';
 import { isSignedBy } from '../support/metadata.ts';
-import { PREPAID_TYPES } from '../support/prepaid.ts';
 import { officialClient, startX402Gateway } from '../support/x402.ts';
 
 const METADATA = '/.well-known/x402-service-metadata';

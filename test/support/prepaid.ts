@@ -9,24 +9,13 @@ import { findWallet } from '../../src/ledger/wallets.ts';
 import { canonicalQuery } from '../../src/x402/canonical-query.ts';
 import { currentPayee } from '../../src/x402/payees.ts';
 import type { PrepaidRequest } from '../../src/x402/prepaid-digest.ts';
+import { PREPAID_TYPES } from '../../src/x402/prepaid-types.ts';
 import { type Call, type Gateway, startGateway } from './gateway.ts';
 import { type StubUpstream, startStubUpstream } from './stub-upstream.ts';
 
 export const TTS = '/x402/tts';
 /** 198 micro-USD by the default model. */
 export const HELLO: Call = { method: 'POST', json: { text: 'Hello world' } };
-
-export const PREPAID_TYPES = {
-  PrepaidRequest: [
-    { name: 'account', type: 'address' },
-    { name: 'method', type: 'string' },
-    { name: 'path', type: 'string' },
-    { name: 'bodyHash', type: 'bytes32' },
-    { name: 'maxAmountMicroUsd', type: 'uint256' },
-    { name: 'nonce', type: 'string' },
-    { name: 'expiry', type: 'uint256' },
-  ],
-} as const;
 
 export const domainOf = (payTo: Address, name = 'speechgate-Prepaid', chainId = 8453) =>
   ({ name, version: '1', chainId, verifyingContract: payTo }) as const;

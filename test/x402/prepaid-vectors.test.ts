@@ -20,8 +20,8 @@ import {
   signedRequestOf,
 } from '../../src/x402/prepaid-credential.ts';
 import { domainSeparator, requestHash, signingDigest } from '../../src/x402/prepaid-digest.ts';
+import { PREPAID_TYPES } from '../../src/x402/prepaid-types.ts';
 import { CANONICAL_QUERY_VECTORS, SIGNING_VECTORS } from '../../src/x402/prepaid-vectors.ts';
-import { PREPAID_TYPES } from '../support/prepaid.ts';
 
 const HALF_ORDER = 0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0n;
 const DOMAIN_FIELDS = [
