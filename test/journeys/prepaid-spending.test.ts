@@ -82,13 +82,16 @@ test('R12, R32: a wallet that never deposited is 402 with nothing in it, and get
 
 test('50 equal requests at once: one 200, 49 PREPAID_NONCE_REPLAYED, one charge', async (t) => {
   const gateway = await startPrepaidGateway(t);
-  const { sign, balance } = await depositor(gateway, PRICE);
-  const call = await sign(TTS, HELLO);
-  const replies = await Promise.all(Array.from({ length: 50 }, () => gateway.call(TTS, call)));
-  const codes = replies.map((reply) => (reply.status === 200 ? 200 : reply.json.error.code)).sort();
-  assert.deepEqual(codes, [200, ...Array(49).fill('PREPAID_NONCE_REPLAYED')]);
-  assert.equal(gateway.upstream.requests.length, 1);
-  assert.equal(await balance(), 0n);
+  for (const funds of [PRICE, 100n * PRICE]) {
+    const { sign, balance } = await depositor(gateway, funds);
+    const call = await sign(TTS, HELLO);
+    const before = gateway.upstream.requests.length;
+    const replies = await Promise.all(Array.from({ length: 50 }, () => gateway.call(TTS, call)));
+    const codes = replies.map((reply) => (reply.status === 200 ? 200 : reply.json.error.code)).sort();
+    assert.deepEqual(codes, [200, ...Array(49).fill('PREPAID_NONCE_REPLAYED')], `with ${funds} micro-USD`);
+    assert.equal(gateway.upstream.requests.length - before, 1);
+    assert.equal(await balance(), funds - PRICE);
+  }
   assert.deepEqual(await audit(gateway.db), []);
 });
 
