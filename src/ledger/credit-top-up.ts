@@ -23,20 +23,26 @@ const MICRO_USD_PER_CENT = 10_000n;
 
 /**
  * Credits a paid checkout session, once: whoever comes second, or at the same moment, finds it credited. The whole
- * credit is one statement. The top_up row is written when it is missing, as after a restore of the database.
+ * credit is one statement. The top_up row is written when it is missing, as after a restore of the database. It is not
+ * an upsert by id: beside a concurrent update one may miss the row, insert, and fail on the session's unique index.
  */
 export async function creditTopUp(db: Database, paid: PaidTopUp): Promise<TopUpCredit> {
   const amount = BigInt(paid.amountCents) * MICRO_USD_PER_CENT;
   const { rows } = await sql<{ account_id: string; balance: bigint }>`
-    with credited as (
-      insert into top_up (id, state, account_id, amount_cents, challenge_id, session_id, credited_at)
-      values (${paid.topUpId}, 'credited', ${paid.accountId}, ${paid.amountCents}, ${paid.challengeId},
-              ${paid.sessionId}, now())
-      on conflict (id) do update
-        set state = 'credited', credited_at = now(), session_id = excluded.session_id,
-            amount_cents = excluded.amount_cents
-        where top_up.state <> 'credited'
+    with recorded as (
+      update top_up set state = 'credited', credited_at = now(), session_id = ${paid.sessionId},
+                        amount_cents = ${paid.amountCents}
+      where id = ${paid.topUpId} and state <> 'credited'
       returning account_id
+    ), missing as (
+      insert into top_up (id, state, account_id, amount_cents, challenge_id, session_id, credited_at)
+      select ${paid.topUpId}::uuid, 'credited', ${paid.accountId}::uuid, ${paid.amountCents}::int, ${paid.challengeId},
+             ${paid.sessionId}, now()
+      where not exists (select from top_up where id = ${paid.topUpId})
+      on conflict do nothing
+      returning account_id
+    ), credited as (
+      select account_id from recorded union all select account_id from missing
     ), entry as (
       insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, ended_at)
       select 'top_up', 'posted', ${contra.cardClearing}, account_id, ${amount}, ${paid.sessionId}, now()
