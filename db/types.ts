@@ -62,6 +62,16 @@ export interface Feedback {
   wallet: string;
 }
 
+export interface GatewayProcess {
+  finished: Generated<ArrayType<bigint>>;
+  finished_below: bigint;
+  heartbeat_at: Generated<Timestamp>;
+  id: Generated<number>;
+  is_dead: Generated<boolean>;
+  suspected_at: Timestamp | null;
+  unfinished: Generated<ArrayType<bigint>>;
+}
+
 export interface Instance {
   id: Generated<string>;
   singleton: Generated<boolean>;
@@ -115,6 +125,12 @@ export interface Reconciler {
   started_at: Generated<Timestamp>;
 }
 
+export interface Reversal {
+  created_at: Generated<Timestamp>;
+  reason: string;
+  transfer_id: bigint;
+}
+
 export interface TopUp {
   account_id: string;
   amount_cents: number;
@@ -137,6 +153,7 @@ export interface Transfer {
   id: Generated<bigint>;
   kind: string;
   lease_until: Timestamp | null;
+  process_id: number | null;
   reference: string | null;
   state: string;
 }
@@ -185,11 +202,13 @@ export interface DB {
   account: Account;
   checkout_sweep: CheckoutSweep;
   feedback: Feedback;
+  gateway_process: GatewayProcess;
   instance: Instance;
   job: Job;
   prepaid_nonce: PrepaidNonce;
   rate_window: RateWindow;
   reconciler: Reconciler;
+  reversal: Reversal;
   top_up: TopUp;
   transfer: Transfer;
   worker: Worker;

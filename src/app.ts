@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
-import { addHoldGauges, addJobGauges, addPoolGauges, addUnsettledWorkGauge } from './admin/gauges.ts';
+import { addDoubtGauge, addHoldGauges, addJobGauges, addPoolGauges, addUnsettledWorkGauge } from './admin/gauges.ts';
 import { createAdminServer } from './admin/server.ts';
 import { createLinkSigner } from './audio/link-token.ts';
 import { openAudioStore } from './audio/open-store.ts';
@@ -23,8 +23,10 @@ import { speechOperations } from './operations/speech.ts';
 import { topUpOperations } from './operations/top-up.ts';
 import { x402Operations } from './operations/x402.ts';
 import { CardCredits } from './payments/card-credits.ts';
+import { Deliveries } from './payments/deliveries.ts';
 import { Deposits } from './payments/deposit.ts';
 import { DirectPayment } from './payments/direct.ts';
+import { GivingBack } from './payments/giving-back.ts';
 import { PaymentIntake } from './payments/intake.ts';
 import { PrepaidBalances } from './payments/prepaid.ts';
 import { createReconcilers } from './reconcile/reconcilers.ts';
@@ -62,13 +64,16 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const work = new RunningWork();
   const metrics = new Metrics();
   const limits = new RollingWindow(db, config.rateLimit, metrics);
+  const deliveries = new Deliveries(db, log);
+  const givingBack = new GivingBack(db, log);
+  const delivery = { deliveries, givingBack, capturePatienceMs: config.capturePatienceMs };
 
   const speech = config.speech && {
     provider: measuredProvider(await openProvider(config.speech), metrics),
     timeoutMs: config.speech.timeoutMs,
   };
   const card = config.card && {
-    credits: new CardCredits(db, config.speech?.timeoutMs ?? 0, log, metrics),
+    credits: new CardCredits(db, config.speech?.timeoutMs ?? 0, log, metrics, delivery),
     purchases: new Purchases(db, new Processor(config.card.secretKey, config.card.apiBase), { baseUrl, serviceName }),
     checkoutOrigin: config.card.checkoutOrigin,
     maxCents: config.card.topUpMaxCents,
@@ -93,6 +98,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
       synthesisTimeoutMs: config.speech?.timeoutMs ?? 0,
       log,
       metrics,
+      delivery,
     });
   if (!x402) log.warn('payment under x402 is off: X402_PAY_TO is unset, its endpoints answer 503');
   else if (!chained) log.warn('direct payment under x402 is off: X402_RPC_URL is unset, it answers 503');
@@ -139,6 +145,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   addPoolGauges(metrics, pool);
   addHoldGauges(metrics, db);
   addJobGauges(metrics, db);
+  addDoubtGauge(metrics, givingBack);
   if (chained) addUnsettledWorkGauge(metrics, chained.unsettledWork);
 
   const reconcilers = new ReconcilerRunner({
@@ -166,6 +173,8 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
       chained?.deposits.stop();
       await Promise.all([server.close(), worker?.stop(), mailer?.stop(), reconcilers.stop()]);
       await work.idle();
+      await givingBack.stop();
+      await deliveries.stop();
       await admin.close();
       await speech?.provider.close();
       await chained?.close();

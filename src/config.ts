@@ -91,6 +91,8 @@ export interface Config {
   /** Requests per client and minute that the edge lets through. */
   readonly edgeRateLimitMax: number;
   readonly reconcileIntervalMs: number;
+  /** How long a capture is repeated while the database is away; less than a lease outlasts its synthesis. */
+  readonly capturePatienceMs: number;
   readonly adminPort: number | undefined;
   readonly logLevel: string;
 }
@@ -104,6 +106,7 @@ export interface ConfigFault {
 
 export type ConfigResult = { readonly config: Config } | { readonly faults: readonly ConfigFault[] };
 
+const CAPTURE_PATIENCE_MS = 15_000;
 const MIN_SECRET_BYTES = 32;
 const SMTP_EXAMPLE = 'smtp://user:password@mail.example:587';
 const MAIL_SETTINGS = ['SMTP_URL', 'FEEDBACK_FROM', 'FEEDBACK_TO'];
@@ -197,6 +200,7 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     },
     edgeRateLimitMax: integer('EDGE_RATE_LIMIT_MAX', 1, 1_000_000_000) ?? 600,
     reconcileIntervalMs: integer('RECONCILE_INTERVAL_MS', 100, 86_400_000) ?? 15_000,
+    capturePatienceMs: CAPTURE_PATIENCE_MS,
     adminPort: integer('ADMIN_PORT', 1, 65535),
     logLevel,
   };

@@ -4,8 +4,8 @@ import type { SpeechErrorCode } from './speech/provider.ts';
 
 /** Payment flows, as labels. */
 export type Flow = 'card' | 'prepaid' | 'direct';
-/** What becomes of a hold. */
-export type HoldEvent = 'placed' | 'captured' | 'voided';
+/** What becomes of a hold; a captured one is reversed when nothing could be delivered. */
+export type HoldEvent = 'placed' | 'captured' | 'voided' | 'reversed';
 /** How a synthesis ended; `abandoned` when its reader stopped before the end. */
 export type SynthesisOutcome = 'ok' | 'abandoned' | 'error' | SpeechErrorCode;
 
@@ -31,13 +31,13 @@ export class Metrics {
   });
   readonly #holds = new Counter({
     name: 'speechgate_holds_total',
-    help: 'Holds that this process placed, captured and voided, by flow.',
+    help: 'Holds that this process placed, captured, voided and reversed, by flow.',
     labelNames: ['flow', 'event'],
     registers: [this.#registry],
   });
   readonly #heldMicroUsd = new Counter({
     name: 'speechgate_held_micro_usd_total',
-    help: 'Micro-USD of the holds that this process placed, captured and voided, by flow.',
+    help: 'Micro-USD of the holds that this process placed, captured, voided and reversed, by flow.',
     labelNames: ['flow', 'event'],
     registers: [this.#registry],
   });

@@ -3,6 +3,7 @@ import type { Database } from '../db/database.ts';
 import { backlog } from '../jobs/backlog.ts';
 import { pendingHolds } from '../ledger/pending-holds.ts';
 import type { Metrics } from '../metrics.ts';
+import type { GivingBack } from '../payments/giving-back.ts';
 import type { UnsettledWork } from '../x402/unsettled-work.ts';
 
 /** Shows operators how busy this process's connections to the database are. */
@@ -32,6 +33,14 @@ export function addHoldGauges(metrics: Metrics, db: Database): void {
       const { count, oldestSeconds } = await pendingHolds(db);
       return { speechgate_pending_holds: count, speechgate_oldest_pending_hold_seconds: oldestSeconds };
     },
+  );
+}
+
+/** Shows operators the captures that may have been made without this process knowing it. */
+export function addDoubtGauge(metrics: Metrics, givingBack: GivingBack): void {
+  metrics.addGauges(
+    { speechgate_doubtful_captures: 'Captures of unknown end whose callers were told that they failed.' },
+    async () => ({ speechgate_doubtful_captures: givingBack.count }),
   );
 }
 

@@ -2354,7 +2354,7 @@ export const document: OpenApiDocument = {
         }
       },
       "PrepaidCharged": {
-        "description": "What this request retained of the prepaid balance, in whole micro-USD; 0 when nothing was charged or the debit was restored. Prepaid requests only.",
+        "description": "What this request retained of the prepaid balance, in whole micro-USD; 0 when nothing was charged or the debit was restored. Absent from a 503 that can't tell yet. Prepaid requests only.",
         "x-set-by": "edge",
         "schema": {
           "type": "integer",
@@ -2899,7 +2899,7 @@ export const document: OpenApiDocument = {
         }
       },
       "X402Unavailable": {
-        "description": "A part that the request needs is not set up, too slow or not reachable, or the audio of a paid request can't be stored or read now. Nothing was settled or charged by this request.",
+        "description": "A part that the request needs is not set up, too slow or not reachable, or the audio of a paid request can't be stored or read now. Nothing was settled by this request. Nothing is charged in the end: when the database was lost, x-x402-charged is left out, and a debit that may have been made is given back once that is known.",
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"
@@ -3202,7 +3202,7 @@ export const document: OpenApiDocument = {
         }
       },
       "SpeechUnavailable": {
-        "description": "The speech provider can't be reached, is too slow, or is not configured, or the service's own database is not ready. A debit that had been made is refunded.",
+        "description": "The speech provider can't be reached, is too slow, or is not configured, or the service's own database is not ready. A debit that had been made is refunded; when the database was lost, once it is there again.",
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"

@@ -1329,7 +1329,7 @@ export interface components {
                 "application/json": components["schemas"]["SpeechFailedError"];
             };
         };
-        /** @description A part that the request needs is not set up, too slow or not reachable, or the audio of a paid request can't be stored or read now. Nothing was settled or charged by this request. */
+        /** @description A part that the request needs is not set up, too slow or not reachable, or the audio of a paid request can't be stored or read now. Nothing was settled by this request. Nothing is charged in the end: when the database was lost, x-x402-charged is left out, and a debit that may have been made is given back once that is known. */
         X402Unavailable: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1495,7 +1495,7 @@ export interface components {
                 "application/json": components["schemas"]["SpeechFailedError"];
             };
         };
-        /** @description The speech provider can't be reached, is too slow, or is not configured, or the service's own database is not ready. A debit that had been made is refunded. */
+        /** @description The speech provider can't be reached, is too slow, or is not configured, or the service's own database is not ready. A debit that had been made is refunded; when the database was lost, once it is there again. */
         SpeechUnavailable: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1626,7 +1626,7 @@ export interface components {
         IdempotentReplay: boolean;
         /** @description What remains in the prepaid balance, in whole micro-USD. Prepaid requests only. */
         PrepaidBalance: bigint;
-        /** @description What this request retained of the prepaid balance, in whole micro-USD; 0 when nothing was charged or the debit was restored. Prepaid requests only. */
+        /** @description What this request retained of the prepaid balance, in whole micro-USD; 0 when nothing was charged or the debit was restored. Absent from a 503 that can't tell yet. Prepaid requests only. */
         PrepaidCharged: bigint;
         /** @description Whole seconds to wait. */
         RetryAfter: number;

@@ -5,6 +5,14 @@ import type { FastifyBaseLogger } from 'fastify';
 /** A binary body: whole, or as it is being produced. */
 export type AudioBody = Uint8Array | Readable;
 
+/** The answer to a request, on its way to the caller. */
+export interface Answer {
+  /** Its last byte was handed to the connection, or the connection is gone. */
+  isOver(): boolean;
+  /** Closes the connection: what has not been sent yet is not sent any more. */
+  breakOff(): void;
+}
+
 /** What an operation may know of the request beyond what the contract declares for it. */
 export interface OperationContext {
   /** UUID of this request, also sent as `x-trace-id`. */
@@ -22,6 +30,7 @@ export interface OperationContext {
   /** The media types that the caller prefers pages in, rather than JSON (R15). */
   readonly prefersHtml: boolean;
   readonly log: FastifyBaseLogger;
+  readonly answer: Answer;
   /** Adds a header to the response whatever its status, for headers that the contract marks `x-set-by: edge`. */
   setHeader(name: string, value: string): void;
   /** The request is going to be refused at the edge, unless the operation takes it from the edge's limit. */

@@ -1,5 +1,6 @@
 import { type RawBuilder, sql } from 'kysely';
 import type { Database } from '../db/database.ts';
+import { contra } from './contra.ts';
 import { NONCE_RETENTION_HOURS } from './wallets.ts';
 
 export interface Invariant {
@@ -15,16 +16,18 @@ const RECONCILER_GRACE_SECONDS = 120;
 /** What holds in the ledger at any moment. All amounts are in micro-USD. */
 export const invariants: readonly Invariant[] = [
   {
-    rule: "the card accounts' balances are the posted top-ups less the pending and posted charges",
+    rule: "the card accounts' balances are the posted top-ups less the pending and posted charges that are not reversed",
     breaches: sql`
       with totals as (
         select (select coalesce(sum(balance_micro_usd), 0) from account where kind = 'card') as balances,
                (select coalesce(sum(amount_micro_usd), 0) from transfer where kind = 'top_up' and state = 'posted')
                  as top_ups,
                (select coalesce(sum(amount_micro_usd), 0) from transfer where kind = 'charge' and state <> 'voided')
-                 as charges
+                 as charges,
+               (select coalesce(sum(amount_micro_usd), 0) from transfer
+                where kind = 'reversal' and debit_account_id = ${contra.cardRevenue}) as reversals
       )
-      select * from totals where balances <> top_ups - charges`,
+      select * from totals where balances <> top_ups - charges + reversals`,
   },
   {
     rule: "an account's balance is the sum of its own transfers",
@@ -60,7 +63,8 @@ export const invariants: readonly Invariant[] = [
       where (transfer.kind, coalesce(debit.contra_name, debit.kind), coalesce(credit.contra_name, credit.kind)) not in (
         values ('top_up', 'card_clearing', 'card'), ('charge', 'card', 'card_revenue'),
                ('settlement', 'usdc_clearing', 'usdc_revenue'),
-               ('deposit', 'usdc_clearing', 'wallet'), ('spend', 'wallet', 'prepaid_revenue'))`,
+               ('deposit', 'usdc_clearing', 'wallet'), ('spend', 'wallet', 'prepaid_revenue'),
+               ('reversal', 'card_revenue', 'card'), ('reversal', 'prepaid_revenue', 'wallet'))`,
   },
   {
     rule: 'a checkout session is credited at most once, and only as a credited top-up of that amount',
@@ -113,16 +117,33 @@ export const invariants: readonly Invariant[] = [
           or sum(transfer.amount_micro_usd) is distinct from max(payment.amount_micro_usd)`,
   },
   {
-    rule: "the wallets' balances are their deposits less the pending and posted spends",
+    rule: "the wallets' balances are their deposits less the pending and posted spends that are not reversed",
     breaches: sql`
       with totals as (
         select (select coalesce(sum(balance_micro_usd), 0) from account where kind = 'wallet') as balances,
                (select coalesce(sum(amount_micro_usd), 0) from transfer where kind = 'deposit' and state = 'posted')
                  as deposits,
                (select coalesce(sum(amount_micro_usd), 0) from transfer where kind = 'spend' and state <> 'voided')
-                 as spends
+                 as spends,
+               (select coalesce(sum(amount_micro_usd), 0) from transfer
+                where kind = 'reversal' and debit_account_id = ${contra.prepaidRevenue}) as reversals
       )
-      select * from totals where balances <> deposits - spends`,
+      select * from totals where balances <> deposits - spends + reversals`,
+  },
+  {
+    rule: 'a reversal gives back one posted charge or spend of a request, whole, once, and with its reason',
+    breaches: sql`
+      select coalesce(transfer.reference, reversal.transfer_id::text) as reversed, count(transfer.id) as reversals,
+             sum(transfer.amount_micro_usd) as given_back, max(charge.amount_micro_usd) as charged
+      from (select * from transfer where kind = 'reversal') transfer
+      full join reversal on reversal.transfer_id::text = transfer.reference
+      left join transfer charge on charge.id = reversal.transfer_id
+      group by 1
+      having count(transfer.id) <> 1 or count(charge.id) <> 1
+          or bool_or(transfer.state <> 'posted' or charge.state <> 'posted' or charge.kind not in ('charge', 'spend')
+                     or (transfer.debit_account_id, transfer.credit_account_id, transfer.amount_micro_usd)
+                        is distinct from (charge.credit_account_id, charge.debit_account_id, charge.amount_micro_usd)
+                     or exists (select from job where job.hold_id = charge.id))`,
   },
   {
     rule: 'a deposit is credited to the account of its payer',

@@ -35,12 +35,14 @@ export type HoldResult =
  * may be older, and too small.
  * @param leaseSeconds how long the hold stands when nobody ends it, by the database's clock; it must outlast the
  *   deadline of the synthesis. Null for a hold that is owned by a job and has no lease.
+ * @param processId of the process that delivers what the hold pays for; null for a job's
  */
 export async function placeHold(
   db: Database,
   accountId: string,
   amountMicroUsd: bigint,
   leaseSeconds: number | null,
+  processId: number | null = null,
 ): Promise<HoldResult> {
   if (!isAccountId(accountId)) return { outcome: 'unknown_account' };
   const { rows } = await sql<{ id: string; balance: bigint; remaining: bigint | null; hold_id: bigint; fence: number }>`
@@ -51,9 +53,9 @@ export async function placeHold(
       from payer where account.id = payer.id and payer.balance_micro_usd >= ${amountMicroUsd}
       returning account.id, account.balance_micro_usd
     ), hold as (
-      insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, lease_until)
+      insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, lease_until, process_id)
       select 'charge', 'pending', id, ${contra.cardRevenue}, ${amountMicroUsd},
-             now() + make_interval(secs => ${leaseSeconds}::double precision)
+             now() + make_interval(secs => ${leaseSeconds}::double precision), ${processId}::integer
       from debit
       returning id, fence
     )

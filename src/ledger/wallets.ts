@@ -30,8 +30,14 @@ export type SpendResult =
  * together or not at all, and a balance that is too small burns no nonce (R32). It is the locked balance that is
  * lowered: that of the statement's snapshot may be older, and too small.
  * @param leaseSeconds how long the hold stands when nobody ends it, by the database's clock
+ * @param processId of the process that delivers what the hold pays for
  */
-export async function placeSpend(db: Database, spend: Spend, leaseSeconds: number): Promise<SpendResult> {
+export async function placeSpend(
+  db: Database,
+  spend: Spend,
+  leaseSeconds: number,
+  processId: number | null = null,
+): Promise<SpendResult> {
   const { address, nonce, expiry, amountMicroUsd, isPermitted } = spend;
   const { rows } = await sql<{
     in_time: boolean;
@@ -57,9 +63,10 @@ export async function placeSpend(db: Database, spend: Spend, leaseSeconds: numbe
       from nonce, payer where account.id = nonce.account_id and account.id = payer.id
       returning account.id, account.balance_micro_usd
     ), hold as (
-      insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, lease_until)
+      insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, lease_until,
+                            process_id)
       select 'spend', 'pending', id, ${contra.prepaidRevenue}, ${amountMicroUsd}, ${nonce},
-             now() + make_interval(secs => ${leaseSeconds}::double precision)
+             now() + make_interval(secs => ${leaseSeconds}::double precision), ${processId}::integer
       from debit
       returning id, fence
     )

@@ -56,7 +56,7 @@ export async function speakPrepaid(
   if (hasExpired) return quoteExpired();
   if (order.text === undefined) return textMissing();
   const { priceMicroUsd } = order;
-  const authorization = await balances.authorize(credential, signedRequestOf(context), priceMicroUsd);
+  const authorization = await balances.authorize(credential, signedRequestOf(context), priceMicroUsd, context.answer);
   switch (authorization.outcome) {
     case 'unauthorized':
     case 'expiry':

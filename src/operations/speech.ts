@@ -73,7 +73,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations {
     if (limited) return limited;
     if (isAsynchronous(wishes.asynchronous, order.characters)) return speakLater(order, wishes, context);
 
-    const authorization = await cardCredits.authorize(order, accountId);
+    const authorization = await cardCredits.authorize(order, accountId, context.answer);
     if (authorization.outcome === 'refused') {
       return creditChallenge(baseUrl, serviceName, order.priceMicroUsd, authorization.refusal);
     }

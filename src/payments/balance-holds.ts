@@ -3,45 +3,71 @@ import type { Database } from '../db/database.ts';
 import { isUnavailable } from '../db/errors.ts';
 import { persistently } from '../db/patience.ts';
 import { captureHold, type Hold, voidHold } from '../ledger/hold.ts';
+import { type GivenBack, giveBack } from '../ledger/reversal.ts';
 import type { Flow, Metrics } from '../metrics.ts';
+import type { Answer, Deliveries, Placed } from './deliveries.ts';
+import type { GivingBack } from './giving-back.ts';
 
-/** How long a capture is repeated while the database is away; the lease of a hold is longer. */
-const CAPTURE_PATIENCE_MS = 15_000;
 /** How long a hold's lease outlasts the synthesis: long enough for the capture and its last, slow statement. */
 const LEASE_RESERVE_SECONDS = 30;
 
 /** How long a hold's lease must be, so that it outlasts a synthesis of at most so long and its capture. */
 export const leaseSeconds = (synthesisTimeoutMs: number): number => synthesisTimeoutMs / 1000 + LEASE_RESERVE_SECONDS;
 
-/** Ends the holds of one flow's balances: exactly one of capture and void. */
+/** What the holds of both flows share. */
+export interface Delivery {
+  readonly deliveries: Deliveries;
+  readonly givingBack: GivingBack;
+  /** How long a capture is repeated while the database is away; the lease of a hold is longer. */
+  readonly capturePatienceMs: number;
+}
+
+/** Places the holds of one flow's balances, and ends them: exactly one of capture and void. */
 export class BalanceHolds {
   readonly #db: Database;
   readonly #flow: Flow;
   readonly #log: FastifyBaseLogger;
   readonly #metrics: Metrics;
+  readonly #delivery: Delivery;
 
-  constructor(db: Database, flow: Flow, log: FastifyBaseLogger, metrics: Metrics) {
+  constructor(db: Database, flow: Flow, log: FastifyBaseLogger, metrics: Metrics, delivery: Delivery) {
     this.#db = db;
     this.#flow = flow;
     this.#log = log;
     this.#metrics = metrics;
+    this.#delivery = delivery;
   }
 
-  placed(hold: Pick<Hold, 'amountMicroUsd'>): void {
-    this.#metrics.holdMoved(this.#flow, 'placed', hold.amountMicroUsd);
+  /** Places a hold for this answer. @param statement places it in the name of that process */
+  async place<R extends Placed>(answer: Answer, statement: (processId: number) => Promise<R>): Promise<R> {
+    const result = await this.#delivery.deliveries.follow(answer, statement, (hold) => this.#giveBack(hold));
+    if (result.hold) this.#metrics.holdMoved(this.#flow, 'placed', result.hold.amountMicroUsd);
+    return result;
   }
 
   /**
-   * A capture whose answer was lost is repeated: it finds its own hold posted. False when the hold is lost. When this
-   * throws, the hold is void, unless the database was away: then its end is not known.
+   * A capture whose answer was lost is repeated: it finds its own hold posted. False when the hold is lost, or others
+   * may take this process for dead: then nothing may be delivered, and nothing is charged in the end. So is it when this
+   * throws: the hold is void, or is given back once the database tells what became of it.
    */
   async capture(hold: Hold): Promise<boolean> {
-    const captured = await persistently(CAPTURE_PATIENCE_MS, () => captureHold(this.#db, hold)).catch(async (error) => {
-      if (!isUnavailable(error)) await this.void(hold);
+    const { deliveries, capturePatienceMs } = this.#delivery;
+    let captured: boolean;
+    try {
+      captured = await persistently(capturePatienceMs, () => captureHold(this.#db, hold));
+    } catch (error) {
+      if (isUnavailable(error)) this.#giveBack(hold);
+      else await this.#giveBackNow(hold);
       throw error;
-    });
-    if (captured) this.#metrics.holdMoved(this.#flow, 'captured', hold.amountMicroUsd);
-    return captured;
+    }
+    if (!captured) {
+      deliveries.ended(hold.id);
+      return false;
+    }
+    this.#metrics.holdMoved(this.#flow, 'captured', hold.amountMicroUsd);
+    if (deliveries.captured(hold.id)) return true;
+    this.#giveBack(hold);
+    return false;
   }
 
   /**
@@ -57,6 +83,27 @@ export class BalanceHolds {
       if (!isUnavailable(error)) throw error;
       this.#log.warn({ err: error }, 'a hold could not be voided now; it ends with its lease');
       return undefined;
+    } finally {
+      this.#delivery.deliveries.ended(hold.id);
     }
+  }
+
+  /** Goes on until the hold is void or reversed, whatever became of its capture. Nothing may have been delivered. */
+  #giveBack(hold: Hold): void {
+    this.#delivery.givingBack.add(hold, (outcome) => this.#givenBack(hold, outcome));
+  }
+
+  async #giveBackNow(hold: Hold): Promise<void> {
+    try {
+      this.#givenBack(hold, await giveBack(this.#db, hold));
+    } catch (error) {
+      this.#log.warn({ err: error }, 'a hold could not be given back now');
+      this.#giveBack(hold);
+    }
+  }
+
+  #givenBack(hold: Hold, outcome: GivenBack): void {
+    if (outcome !== 'ended') this.#metrics.holdMoved(this.#flow, outcome, hold.amountMicroUsd);
+    this.#delivery.deliveries.ended(hold.id);
   }
 }

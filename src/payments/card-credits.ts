@@ -3,7 +3,8 @@ import type { Database } from '../db/database.ts';
 import { type Hold, placeHold } from '../ledger/hold.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Order } from '../speech/order.ts';
-import { BalanceHolds, leaseSeconds } from './balance-holds.ts';
+import { BalanceHolds, type Delivery, leaseSeconds } from './balance-holds.ts';
+import type { Answer } from './deliveries.ts';
 import type { Authorization } from './strategy.ts';
 
 /** Why a card request was not authorized. */
@@ -19,16 +20,18 @@ export class CardCredits {
   readonly #holds: BalanceHolds;
 
   /** @param synthesisTimeoutMs the longest that a synthesis may take; the lease of a hold outlasts it */
-  constructor(db: Database, synthesisTimeoutMs: number, log: FastifyBaseLogger, metrics: Metrics) {
+  constructor(db: Database, synthesisTimeoutMs: number, log: FastifyBaseLogger, metrics: Metrics, delivery: Delivery) {
     this.#db = db;
     this.#leaseSeconds = leaseSeconds(synthesisTimeoutMs);
-    this.#holds = new BalanceHolds(db, 'card', log, metrics);
+    this.#holds = new BalanceHolds(db, 'card', log, metrics, delivery);
   }
 
   /** No account, an unknown one and too small a balance are all refused, with nothing debited (R12). */
-  async authorize(order: Order, accountId: string | undefined): Promise<Authorization<CreditRefusal>> {
+  async authorize(order: Order, accountId: string | undefined, answer: Answer): Promise<Authorization<CreditRefusal>> {
     if (!accountId) return { outcome: 'refused', refusal: { reason: 'no_account', balanceMicroUsd: 0n } };
-    const result = await placeHold(this.#db, accountId, order.priceMicroUsd, this.#leaseSeconds);
+    const result = await this.#holds.place(answer, (processId) =>
+      placeHold(this.#db, accountId, order.priceMicroUsd, this.#leaseSeconds, processId),
+    );
     switch (result.outcome) {
       case 'unknown_account':
         return { outcome: 'refused', refusal: { reason: 'unknown_account', balanceMicroUsd: 0n } };
@@ -38,7 +41,6 @@ export class CardCredits {
           refusal: { reason: 'insufficient_funds', balanceMicroUsd: result.balanceMicroUsd },
         };
       case 'held':
-        this.#holds.placed(result.hold);
         return { outcome: 'held', hold: this.#hold(result.hold) };
     }
   }

@@ -4,8 +4,9 @@ import { isInTime, placeSpend, readWallet, type WalletReading } from '../ledger/
 import type { Metrics } from '../metrics.ts';
 import { testPoint } from '../test-point.ts';
 import type { PrepaidCredential, PrepaidVerifier, SignedRequest } from '../x402/prepaid-credential.ts';
-import { BalanceHolds, leaseSeconds } from './balance-holds.ts';
+import { BalanceHolds, type Delivery, leaseSeconds } from './balance-holds.ts';
 import type { BufferedHold } from './buffered.ts';
+import type { Answer } from './deliveries.ts';
 
 /** What is left in the balance, and what this request has retained of it, in micro-USD. */
 export interface PrepaidReceipt {
@@ -39,11 +40,11 @@ export class PrepaidBalances {
   constructor(
     db: Database,
     verifier: PrepaidVerifier,
-    options: { synthesisTimeoutMs: number; log: FastifyBaseLogger; metrics: Metrics },
+    options: { synthesisTimeoutMs: number; log: FastifyBaseLogger; metrics: Metrics; delivery: Delivery },
   ) {
     this.#db = db;
     this.#verifier = verifier;
-    this.#holds = new BalanceHolds(db, 'prepaid', options.log, options.metrics);
+    this.#holds = new BalanceHolds(db, 'prepaid', options.log, options.metrics, options.delivery);
     this.#leaseSeconds = leaseSeconds(options.synthesisTimeoutMs);
   }
 
@@ -51,17 +52,19 @@ export class PrepaidBalances {
     credential: PrepaidCredential,
     request: SignedRequest,
     priceMicroUsd: bigint,
+    answer: Answer,
   ): Promise<PrepaidAuthorization> {
     if (!this.#verifier.isSignedByAccount(credential, request)) return { outcome: 'unauthorized' };
     const { account: address, nonce, expiry, maxAmountMicroUsd } = credential;
     const isPermitted = priceMicroUsd <= maxAmountMicroUsd;
     const spend = { address, nonce, expiry, amountMicroUsd: priceMicroUsd, isPermitted };
-    const result = await placeSpend(this.#db, spend, this.#leaseSeconds);
+    const result = await this.#holds.place(answer, (processId) =>
+      placeSpend(this.#db, spend, this.#leaseSeconds, processId),
+    );
     testPoint('prepaid debited');
     if (result.outcome === 'insufficient_funds' && !isPermitted) return { ...result, outcome: 'over_max_amount' };
     if (result.outcome !== 'held') return result;
     const { hold } = result;
-    this.#holds.placed(hold);
     let restoredMicroUsd = hold.balanceMicroUsd + hold.amountMicroUsd;
     return {
       outcome: 'held',

@@ -14,6 +14,7 @@ import { lostMail } from './lost-mail.ts';
 import { paymentAudio } from './payment-audio.ts';
 import type { Reconciler } from './reconciler.ts';
 import { topUps } from './top-ups.ts';
+import { undelivered } from './undelivered.ts';
 
 /**
  * The reconcilers of the flows that are on.
@@ -25,7 +26,7 @@ export function createReconcilers(
   store: AudioStore,
   x402?: OpenPayments,
 ): Reconciler[] {
-  const reconcilers = [expiredHolds(db), lostJobs(db), expiredAudio(db, store)];
+  const reconcilers = [expiredHolds(db), undelivered(db), lostJobs(db), expiredAudio(db, store)];
   if (card) {
     // The next turn is the retry.
     const processor = new Processor(card.secretKey, card.apiBase, { retries: 0 });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { sql } from 'kysely';
-import { moneyOf, TTS } from '../support/prepaid.ts';
+import { depositor, HELLO, moneyOf, TTS } from '../support/prepaid.ts';
 import { FUNDS, LEFT, startPrepaidOutage } from '../support/prepaid-outage.ts';
 import { lockRows } from '../support/row-lock.ts';
 import { silentMp3 } from '../support/stub-upstream.ts';
@@ -72,8 +72,9 @@ test('the connection breaks while the capture still runs: its repetition finds i
 
 test('the answer to the debit is lost: no claim about money, no synthesis, and the lease gives it back', async (t) => {
   const { gateway, proxy, call, balance, untilHold, leasePasses, assertEnd } = await startPrepaidOutage(t);
-  const path = '/x402/accounts/0x0000000000000000000000000000000000000001';
-  assert.equal((await gateway.call(path, { headers: call.headers ?? {} })).status, 401, 'the gateway is connected');
+  const stranger = await depositor(gateway, 0n);
+  const refused = await gateway.call(TTS, await stranger.sign(TTS, HELLO));
+  assert.equal(refused.status, 402, 'the gateway is connected, and known to the database as a process');
   proxy.mute();
   const answer = gateway.call(TTS, call);
   await untilHold('pending');

@@ -16,7 +16,7 @@ const LEFT = FUNDS - 198n;
 const POINTS: [point: string, mode: Mode, left: bigint][] = [
   ['prepaid debited', mp3(), FUNDS],
   ['prepaid spoken', mp3(), FUNDS],
-  ['prepaid captured', mp3(), LEFT],
+  ['prepaid captured', mp3(), FUNDS],
   ['prepaid voiding', openAiError(500), FUNDS],
 ];
 

@@ -8,11 +8,13 @@ import { bookSettlement } from '../../src/ledger/book-settlement.ts';
 import { contra } from '../../src/ledger/contra.ts';
 import { creditTopUp } from '../../src/ledger/credit-top-up.ts';
 import { captureHold, placeHold, voidHold } from '../../src/ledger/hold.ts';
+import { reverseCharge } from '../../src/ledger/reversal.ts';
 import { placeSpend, pruneNonces } from '../../src/ledger/wallets.ts';
 import { testDatabase } from '../support/database.ts';
 import { brokenRules, rolledBack } from '../support/rolled-back.ts';
 
-const CARD_TOTAL = "the card accounts' balances are the posted top-ups less the pending and posted charges";
+const CARD_TOTAL =
+  "the card accounts' balances are the posted top-ups less the pending and posted charges that are not reversed";
 const OWN_TRANSFERS = "an account's balance is the sum of its own transfers";
 const NEGATIVE = 'no balance is negative';
 const STRAY = 'both accounts of a transfer exist';
@@ -20,7 +22,9 @@ const SIDES = 'a transfer runs between the accounts that its kind names';
 const SESSION = 'a checkout session is credited at most once, and only as a credited top-up of that amount';
 const HOLD = 'a hold has ended, is within its lease, or is owned by a live job';
 const SETTLEMENT = 'a settled payment has exactly one settlement of its amount, and no other payment has one';
-const WALLET_TOTAL = "the wallets' balances are their deposits less the pending and posted spends";
+const WALLET_TOTAL =
+  "the wallets' balances are their deposits less the pending and posted spends that are not reversed";
+const REVERSAL = 'a reversal gives back one posted charge or spend of a request, whole, once, and with its reason';
 const PAYER = 'a deposit is credited to the account of its payer';
 const NONCE = 'a nonce is spent if and only if a wallet was debited for it';
 const CHAIN = 'a transfer on the chain pays for one payment at most';
@@ -69,7 +73,7 @@ const CORRUPTIONS: [string, (cardAccount: string) => RawBuilder<unknown>[], stri
   [
     'a spend that is booked as card revenue',
     () => [sql`update transfer set credit_account_id = ${contra.cardRevenue} where kind = 'spend'`],
-    [SIDES],
+    [SIDES, REVERSAL],
   ],
   [
     'a deposit that is taken from card money',
@@ -243,6 +247,57 @@ const CORRUPTIONS: [string, (cardAccount: string) => RawBuilder<unknown>[], stri
     ],
     [PAYER],
   ],
+  [
+    'a reversal of more than was charged',
+    () => [
+      sql`update account set balance_micro_usd = balance_micro_usd + 1 where id = ${payer}`,
+      sql`update transfer set amount_micro_usd = amount_micro_usd + 1 where kind = 'reversal'`,
+    ],
+    [REVERSAL],
+  ],
+  [
+    'a reversal for another wallet than was charged',
+    () => [
+      sql`
+      update account set balance_micro_usd = balance_micro_usd + case id when ${other} then 40 else -40 end
+      where kind = 'wallet'`,
+      sql`update transfer set credit_account_id = ${other} where kind = 'reversal'`,
+    ],
+    [REVERSAL],
+  ],
+  [
+    'two reversals of one charge',
+    () => [
+      sql`update account set balance_micro_usd = balance_micro_usd + 40 where id = ${payer}`,
+      sql`
+      insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, ended_at)
+      select kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, ended_at
+      from transfer where kind = 'reversal'`,
+    ],
+    [REVERSAL],
+  ],
+  [
+    'a reversal that is lost',
+    () => [
+      sql`update account set balance_micro_usd = balance_micro_usd - 40 where id = ${payer}`,
+      sql`delete from transfer where kind = 'reversal'`,
+    ],
+    [REVERSAL],
+  ],
+  ['a reversal without a reason', () => [sql`delete from reversal`], [REVERSAL]],
+  [
+    'a reversal of a charge that was void',
+    () => [
+      sql`update account set balance_micro_usd = balance_micro_usd + 40 where id = ${payer}`,
+      sql`update transfer set state = 'voided' where ${spend('reversed')}`,
+    ],
+    [REVERSAL],
+  ],
+  [
+    'a reversal from card money to a wallet',
+    () => [sql`update transfer set debit_account_id = ${contra.cardRevenue} where kind = 'reversal'`],
+    [CARD_TOTAL, SIDES, WALLET_TOTAL, REVERSAL],
+  ],
   ['a deposit that is not settled', () => [unsettle('deposit')], [SETTLEMENT]],
   ['a deposit without a payment', () => [sql`delete from x402_payment where identifier = 'deposit'`], [SETTLEMENT]],
   [
@@ -299,7 +354,7 @@ async function addPayments(db: Database): Promise<void> {
   }
 }
 
-/** A spend of each state: 10 are posted, 20 voided, 30 pending. */
+/** A spend of each state: 10 are posted, 20 voided, 30 pending, 40 posted and reversed. */
 async function addSpends(db: Database): Promise<void> {
   const expiry = BigInt(Math.floor(Date.now() / 1000) + 60);
   const place = async (nonce: string, amountMicroUsd: bigint) => {
@@ -311,6 +366,11 @@ async function addSpends(db: Database): Promise<void> {
   assert.equal(await captureHold(db, await place('posted', 10n)), true);
   assert.equal(await voidHold(db, await place('voided', 20n)), 990n);
   await place('pending', 30n);
+  const reversed = await place('reversed', 40n);
+  assert.equal(await reverseCharge(db, reversed.id, 'process_died'), false, 'pending');
+  assert.equal(await captureHold(db, reversed), true);
+  const reversals = await Promise.all([1, 2, 3].map(() => reverseCharge(db, reversed.id, 'process_died')));
+  assert.deepEqual(reversals.sort(), [false, false, true], 'once');
 }
 
 test('the audit holds on a sound ledger, and each rule can fail', async (t) => {
@@ -353,6 +413,6 @@ test('a nonce that is forgotten when its retention is over breaks no rule', asyn
   await sql`update transfer set created_at = created_at - interval '26 hours' where kind = 'spend'`.execute(db);
   await sql`update prepaid_nonce set spent_at = spent_at - interval '26 hours'`.execute(db);
   assert.deepEqual(await audit(db), []);
-  assert.equal(await pruneNonces(db), 3);
+  assert.equal(await pruneNonces(db), 4);
   assert.deepEqual(await audit(db), []);
 });

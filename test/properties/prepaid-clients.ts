@@ -15,7 +15,7 @@ import {
   wav,
 } from '../support/stub-upstream.ts';
 import { decodeHeader, sign, withPayment } from '../support/x402.ts';
-import type { End, WalletModel } from './prepaid-model.ts';
+import type { Attempt, End, WalletModel } from './prepaid-model.ts';
 import type { Fault, Operation, SpendTerms } from './prepaid-operations.ts';
 
 export interface ClientWallet {
@@ -85,6 +85,8 @@ export class Clients {
   readonly #spends: SpendRequest[] = [];
   readonly #refused: SpendRequest[] = [];
   readonly #deposits: DepositRequest[] = [];
+  /** Charged attempts that their processes may not have told to be delivered. */
+  #recent: { wallet: ClientWallet; attempt: Attempt; process: GatewayProcess; at: number }[] = [];
 
   /** @param processes the living ones, at any time */
   constructor(wallets: readonly ClientWallet[], processes: readonly GatewayProcess[]) {
@@ -138,6 +140,13 @@ export class Clients {
     }
   }
 
+  /** What it delivered last may be given back. */
+  killed(process: GatewayProcess): void {
+    for (const recent of this.#recent.filter(isRecent)) {
+      if (recent.process === process) recent.wallet.model.doubt(recent.attempt);
+    }
+  }
+
   /** Repeats nothing of what was sent so far: signatures expire. */
   forget(): void {
     for (const requests of [this.#spends, this.#refused, this.#deposits]) requests.length = 0;
@@ -156,11 +165,15 @@ export class Clients {
     const { wallet, nonce, price, max, path, call, fault, audio } = request;
     const answered = wallet.model.beginSpend(nonce, price, max);
     this.#spends.push(request);
-    const reply = await this.#send(gateway, path, call);
-    const end = answered(reply);
+    const target = this.#target(gateway);
+    const reply = await this.#sendTo(target, path, call);
+    const { attempt, end } = answered(reply);
     this.tally[end] += 1;
     if (end === 'refused') this.#refused.push(request);
     if (end !== 'charged') return;
+    if (target.isKilled) wallet.model.doubt(attempt);
+    this.#recent = this.#recent.filter(isRecent);
+    this.#recent.push({ wallet, attempt, process: target, at: performance.now() });
     assert.equal(fault, 'fine', 'charged for what the provider did not speak');
     assert.ok(reply?.bytes.equals(audio), 'the audio of another text');
   }
@@ -218,11 +231,19 @@ export class Clients {
     return reply ? decodeHeader(reply.headers.get('payment-required')) : this.#ask(call, gateway);
   }
 
-  /** Undefined when the process died; every other failure is one. */
-  async #send(gateway: number, path: string, call: Call): Promise<Reply | undefined> {
+  #send(gateway: number, path: string, call: Call): Promise<Reply | undefined> {
+    return this.#sendTo(this.#target(gateway), path, call);
+  }
+
+  #target(gateway: number): GatewayProcess {
     const living = this.#processes.filter(({ isKilled }) => !isKilled);
     const target = living[gateway % living.length];
     assert.ok(target, 'no process lives');
+    return target;
+  }
+
+  /** Undefined when the process died; every other failure is one. */
+  async #sendTo(target: GatewayProcess, path: string, call: Call): Promise<Reply | undefined> {
     try {
       return await send(target.url, path, call);
     } catch (error) {
@@ -250,6 +271,10 @@ function makeSpend(wallet: ClientWallet, nonce: string, terms: SpendTerms): Spen
 
 /** The request that was made so many before the latest one. */
 const latest = <T>(requests: readonly T[], back: number): T | undefined => requests.at(-1 - back);
+
+/** A process tells every second what it has delivered; a busy machine takes longer. */
+const RECENT_MS = 5_000;
+const isRecent = ({ at }: { readonly at: number }): boolean => performance.now() - at < RECENT_MS;
 
 const soon = (): bigint => BigInt(Math.floor(Date.now() / 1000) + EXPIRY_SECONDS);
 

@@ -11,7 +11,7 @@ export type End =
   | 'refused'
   /** 409: the nonce was spent by another attempt. */
   | 'replayed'
-  /** The process died: charged the price, or nothing. */
+  /** The process died: charged the price until that is reversed, or nothing. */
   | 'lost';
 
 /** One request to spend. Undefined end: it is running. */
@@ -19,6 +19,8 @@ export interface Attempt {
   readonly price: bigint;
   readonly max: bigint;
   end?: End;
+  /** Charged, but its process was killed soon after it had delivered: the charge may be reversed. */
+  isDoubtful?: boolean;
 }
 
 export interface DepositModel {
@@ -60,7 +62,7 @@ export class WalletModel {
   }
 
   /** @returns takes the reply, undefined when the process died */
-  beginSpend(nonce: string, price: bigint, max: bigint): (reply: Reply | undefined) => End {
+  beginSpend(nonce: string, price: bigint, max: bigint): (reply: Reply | undefined) => { attempt: Attempt; end: End } {
     const attempts = this.attempts.get(nonce) ?? [];
     this.attempts.set(nonce, attempts);
     const others = [...attempts];
@@ -74,7 +76,7 @@ export class WalletModel {
       attempt.end = reply ? this.#endOf(reply, attempt, { rivals, wasSpent, mark }) : 'lost';
       if (attempt.end === 'charged') this.#charged += price;
       else if (attempt.end !== 'lost') this.#freed += price;
-      return attempt.end;
+      return { attempt, end: attempt.end };
     };
   }
 
@@ -185,11 +187,28 @@ export class WalletModel {
     return [low < 0n ? 0n : low, this.#creditable - mark.charged + upper];
   }
 
+  /** The process of a charged attempt was killed soon after: it may be reversed, and the audio be for nothing. */
+  doubt(attempt: Attempt): void {
+    if (attempt.end !== 'charged' || attempt.isDoubtful) return;
+    attempt.isDoubtful = true;
+    this.#charged -= attempt.price;
+  }
+
+  /** The ledger tells whether a doubtful charge was reversed. */
+  settleDoubt(attempt: Attempt, isReversed: boolean): void {
+    attempt.isDoubtful = false;
+    if (isReversed) {
+      attempt.end = 'restored';
+      this.#freed += attempt.price;
+    } else {
+      this.#charged += attempt.price;
+    }
+  }
+
   /** The ledger tells what a lost request came to. */
-  settleLost(attempt: Attempt, end: 'charged' | 'restored' | 'refused'): void {
+  settleLost(attempt: Attempt, end: 'restored' | 'refused'): void {
     attempt.end = end;
-    if (end === 'charged') this.#charged += attempt.price;
-    else this.#freed += attempt.price;
+    this.#freed += attempt.price;
   }
 
   /** The ledger tells what a deposit came to that no answer has told of. */

@@ -41,6 +41,8 @@ const MINE_EVERY_MS = 150;
 const AUDIT_EVERY_MS = 2_000;
 /** Beyond the last lease, for the reconcilers of a busy machine. */
 const SETTLING_MS = 20_000;
+/** A killed process counts as dead after 30 s of silence. */
+const SWEEPING_MS = 60_000;
 /** With fewer of one, the operations would prove too little. */
 const SEEN_AT_LEAST: Partial<Tally> = {
   ...{ charged: 3000, restored: 500, refused: 300, replayed: 1000, unauthorized: 300 },
@@ -167,6 +169,8 @@ async function start(t: TestContext) {
   const mining = setInterval(() => void chain.client.mine({ blocks: 1 }), MINE_EVERY_MS);
   t.after(() => clearInterval(mining));
 
+  const clients = new Clients(wallets, processes);
+
   /** Kills processes at their positions; each is started again, and the next one is killed when both live. */
   const disturbance = (kills: readonly Kill[]) => {
     const queue = [...kills];
@@ -180,7 +184,10 @@ async function start(t: TestContext) {
           if (previous !== restarted) continue;
           queue.shift();
           restarted = sleep(delayMs).then(async () => {
-            await processes[gateway]?.kill();
+            const victim = processes[gateway] as (typeof processes)[number];
+            const killed = victim.kill();
+            clients.killed(victim);
+            await killed;
             processes[gateway] = await startOne();
           });
         }
@@ -188,7 +195,7 @@ async function start(t: TestContext) {
       isOver: () => restarted,
     };
   };
-  return { db, wallets, clients: new Clients(wallets, processes), disturbance };
+  return { db, wallets, clients, disturbance };
 }
 
 /** What the clients know of a wallet is what the ledger holds; what they can't know, the ledger tells them now. */
@@ -213,24 +220,28 @@ async function ledgerAgrees(db: Database, { account, model }: ClientWallet): Pro
   assert.equal((await usesOfAuthorizations(chain.client, account.address)).length, credited.length);
 
   const { rows: spends } = await sql<{ nonce: string; state: string; amount: bigint }>`
-    select reference as nonce, state, amount_micro_usd as amount from transfer
+    select reference as nonce, case when reversal.transfer_id is null then state else 'reversed' end as state,
+           amount_micro_usd as amount
+    from transfer left join reversal on reversal.transfer_id = transfer.id
     where kind = 'spend' and debit_account_id = (select id from account where address = ${address})`.execute(db);
   const spendOf = new Map(spends.map((spend) => [spend.nonce, spend]));
   assert.equal(spendOf.size, spends.length, 'two debits for one nonce');
   assert.ok(spends.every(({ nonce }) => model.attempts.has(nonce)));
   for (const [nonce, attempts] of model.attempts) {
     const spend = spendOf.get(nonce);
-    const is = (attempt: Attempt, end: 'charged' | 'restored') =>
-      spend?.amount === attempt.price && spend.state === (end === 'charged' ? 'posted' : 'voided');
+    const doubtful = attempts.find(({ isDoubtful }) => isDoubtful);
+    if (doubtful) model.settleDoubt(doubtful, spend?.state === 'reversed');
+    const is = (attempt: Attempt, ...states: string[]) =>
+      spend?.amount === attempt.price && states.includes(spend.state);
     const known = attempts.find(({ end }) => end === 'charged' || end === 'restored');
-    if (known)
-      assert.ok(is(known, known.end as 'charged' | 'restored'), `${known.end}: ${spend?.state} ${spend?.amount}`);
+    const told = `${known?.end}: ${spend?.state} ${spend?.amount}`;
+    if (known?.end === 'charged') assert.ok(is(known, 'posted'), told);
+    if (known?.end === 'restored') assert.ok(is(known, 'voided', ...(known === doubtful ? ['reversed'] : [])), told);
     const lost = attempts.filter(({ end }) => end === 'lost');
-    const spender = known ? undefined : lost.find((attempt) => is(attempt, 'charged') || is(attempt, 'restored'));
+    // What was not delivered is not charged, wherever its process was killed.
+    const spender = known ? undefined : lost.find((attempt) => is(attempt, 'voided', 'reversed'));
     assert.ok(!spend || known || spender, `a debit of ${spend?.amount} is ${spend?.state}, and nobody asked for it`);
-    for (const attempt of lost) {
-      model.settleLost(attempt, attempt !== spender ? 'refused' : spend?.state === 'posted' ? 'charged' : 'restored');
-    }
+    for (const attempt of lost) model.settleLost(attempt, attempt === spender ? 'restored' : 'refused');
   }
   const row = await db
     .selectFrom('account')
@@ -242,12 +253,13 @@ async function ledgerAgrees(db: Database, { account, model }: ClientWallet): Pro
   assert.equal(paid, model.deposited);
 }
 
-/** Each hold ends, at the latest with its lease and the reconcilers' next turns. */
+/** Each hold ends, at the latest with its lease, and what the killed processes did not deliver is given back. */
 async function untilNothingIsHeld(db: Database): Promise<void> {
   const { rows } = await sql<{ milliseconds: number }>`
     select coalesce(extract(epoch from max(lease_until) - now()), 0)::float8 * 1000 as milliseconds
     from transfer where state = 'pending'`.execute(db);
   await untilNone(db, sql`select from transfer where state = 'pending'`, (rows[0]?.milliseconds ?? 0) + SETTLING_MS);
+  await untilNone(db, sql`select from gateway_process order by id desc offset 2`, SWEEPING_MS);
 }
 
 /** An authorization that was never sent to the chain can't be used any more once its time is over. */

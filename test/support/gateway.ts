@@ -48,6 +48,12 @@ export interface Gateway {
   balance(accountId: string): Promise<bigint>;
 }
 
+export interface GatewayOptions {
+  readonly databaseUrl?: string;
+  readonly worker?: boolean;
+  readonly adjust?: (config: Config) => Config;
+}
+
 /**
  * A gateway in this process with a database of its own. `env` is what `npm start` would read; settings that are not
  * given are those of a gateway whose flows are on but whose outside parts can't be reached, and whose reconcilers run
@@ -57,7 +63,7 @@ export interface Gateway {
 export async function startGateway(
   t: TestContext,
   env: Record<string, string> = {},
-  options: { databaseUrl?: string; worker?: boolean; adjust?: (config: Config) => Config } = {},
+  options: GatewayOptions = {},
 ): Promise<Gateway> {
   const databaseUrl = options.databaseUrl ?? (await testDatabase(t)).url;
   const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-test-'));

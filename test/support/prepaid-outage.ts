@@ -4,6 +4,7 @@ import { sql } from 'kysely';
 import { openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { testDatabase } from './database.ts';
+import type { GatewayOptions } from './gateway.ts';
 import { depositor, HELLO, moneyOf, startPrepaidGateway, TTS } from './prepaid.ts';
 import { runTurn } from './reconcile.ts';
 import { Drip } from './stub-upstream.ts';
@@ -18,19 +19,19 @@ export const LEFT = FUNDS - 198n;
  * A prepaid request to a gateway whose database can be taken away, with an upstream that answers as the test says.
  * Everything but the gateway reaches the database directly.
  */
-export async function startPrepaidOutage(t: TestContext) {
+export async function startPrepaidOutage(t: TestContext, options: GatewayOptions = {}) {
   const { url } = await testDatabase(t);
   const proxy = await startTcpProxy(t, url);
   const db = openDatabase(url, { maxConnections: 2 });
   t.after(() => db.destroy());
-  const gateway = await startPrepaidGateway(t, {}, { databaseUrl: proxy.url });
+  const gateway = await startPrepaidGateway(t, {}, { ...options, databaseUrl: proxy.url });
   const drip = new Drip();
   gateway.upstream.mode = drip.mode;
   const { sign, balance } = await depositor({ ...gateway, db }, FUNDS);
   const call = await sign(TTS, HELLO);
   const holds = async () => await db.selectFrom('transfer').select('state').where('kind', '=', 'spend').execute();
   return {
-    ...{ url, gateway, proxy, drip, call, balance },
+    ...{ url, db, gateway, proxy, drip, call, balance },
     /** Waits until the ledger has the one debit of this request in this state. */
     untilHold: (state: 'pending' | 'posted') => until(async () => (await holds())[0]?.state === state),
     /** The lease of the hold passes, and the reconcilers have their turn. */

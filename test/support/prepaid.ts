@@ -10,7 +10,7 @@ import { canonicalQuery } from '../../src/x402/canonical-query.ts';
 import { currentPayee } from '../../src/x402/payees.ts';
 import type { PrepaidRequest } from '../../src/x402/prepaid-digest.ts';
 import { PREPAID_TYPES } from '../../src/x402/prepaid-types.ts';
-import { type Call, type Gateway, startGateway } from './gateway.ts';
+import { type Call, type Gateway, type GatewayOptions, startGateway } from './gateway.ts';
 import { type StubUpstream, startStubUpstream } from './stub-upstream.ts';
 
 export const TTS = '/x402/tts';
@@ -93,7 +93,7 @@ export interface Depositor {
 export async function startPrepaidGateway(
   t: TestContext,
   env: Record<string, string> = {},
-  options: { databaseUrl?: string } = {},
+  options: GatewayOptions = {},
 ): Promise<PrepaidGateway> {
   const upstream = await startStubUpstream();
   t.after(() => upstream.close());

@@ -1,0 +1,46 @@
+import { sql } from 'kysely';
+import type { Database } from '../db/database.ts';
+import { type HeldBy, voidHold } from './hold.ts';
+
+/** Why a charge was given back: its caller was told that the request failed, or the process died before the last byte. */
+export type ReversalReason = 'not_delivered' | 'process_died';
+
+/**
+ * Gives a posted charge or spend back, whole and once, by a transfer of its own; the charge stays as it is. One
+ * statement. False when there was nothing to reverse: it isn't posted, or was reversed before. Safe to repeat. The nonce
+ * of a spend stays spent.
+ */
+export async function reverseCharge(db: Database, id: bigint, reason: ReversalReason): Promise<boolean> {
+  const { rows } = await sql`
+    with charge as materialized (
+      select id, debit_account_id, credit_account_id, amount_micro_usd from transfer
+      where id = ${id} and state = 'posted' and kind in ('charge', 'spend')
+    ), mark as (
+      insert into reversal (transfer_id, reason) select id, ${reason} from charge
+      on conflict do nothing
+      returning transfer_id
+    ), refund as (
+      update account set balance_micro_usd = balance_micro_usd + charge.amount_micro_usd
+      from mark join charge on charge.id = mark.transfer_id where account.id = charge.debit_account_id
+      returning account.id
+    ), booked as (
+      insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, ended_at)
+      select 'reversal', 'posted', credit_account_id, debit_account_id, amount_micro_usd, id::text, now()
+      from mark join charge on charge.id = mark.transfer_id
+    )
+    select id from refund`.execute(db);
+  return rows.length > 0;
+}
+
+/** What became of a hold that was given back: `ended` when it had been voided or reversed before. */
+export type GivenBack = 'voided' | 'reversed' | 'ended';
+
+/**
+ * Ends a hold that its owner tried to capture, without knowing whether it did, so that nothing is charged: void while it
+ * is pending, reversed when it is posted. A capture that still runs finds the hold void, or is found posted. Safe to
+ * repeat. For the owner only, and only when nothing was delivered.
+ */
+export async function giveBack(db: Database, hold: HeldBy): Promise<GivenBack> {
+  if ((await voidHold(db, hold)) !== undefined) return 'voided';
+  return (await reverseCharge(db, hold.id, 'not_delivered')) ? 'reversed' : 'ended';
+}

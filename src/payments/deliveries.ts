@@ -1,0 +1,207 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { FastifyBaseLogger } from 'fastify';
+import type { Database } from '../db/database.ts';
+import {
+  type Checkpoint,
+  registerProcess,
+  retireProcess,
+  SURELY_ALIVE_MS,
+  writeCheckpoint,
+} from '../ledger/gateway-process.ts';
+import type { Hold } from '../ledger/hold.ts';
+
+/** The answer that a hold pays for, on its way to the caller. */
+export interface Answer {
+  /** Its last byte was handed to the connection, or the caller has gone. */
+  isOver(): boolean;
+  /** What has not been sent yet is not sent any more. */
+  breakOff(): void;
+}
+
+/** How often a process tells what it has finished: what it delivered since is not known when it dies. */
+const CHECKPOINT_EVERY_MS = 1_000;
+/** How often it does when it has nothing to tell but that it lives. */
+const IDLE_CHECKPOINT_EVERY_MS = 5_000;
+
+/** What the database knows this process as. */
+interface Registration {
+  readonly id: number;
+}
+
+interface OpenHold {
+  readonly registration: Registration;
+  readonly answer: Answer;
+  readonly giveBack: () => void;
+  /** The answer is on its way. */
+  isCaptured: boolean;
+}
+
+/** What became of a hold that was to be placed: it is there, or it was refused. */
+export interface Placed {
+  readonly outcome: string;
+  readonly hold?: Hold;
+}
+
+/** A hold that is being placed: its id will be greater than any that was known when that began. */
+interface Placement {
+  readonly knownBefore: bigint;
+}
+
+/**
+ * Knows which holds of this process are finished, and tells the database about once a second, in one statement for all
+ * of them. When the process dies, the reconcilers give back what it has charged and not delivered by then.
+ */
+export class Deliveries {
+  readonly #db: Database;
+  readonly #log: FastifyBaseLogger;
+  readonly #open = new Map<bigint, OpenHold>();
+  readonly #placements = new Set<Placement>();
+  /** Those that the latest checkpoint could not cover by a bound. */
+  #finished: bigint[] = [];
+  #highestId = 0n;
+  #registration: Registration | undefined;
+  #registering: Promise<Registration> | undefined;
+  /** When the latest heartbeat that arrived was sent; monotonic. */
+  #beatAt = Number.NEGATIVE_INFINITY;
+  #hasNews = false;
+  readonly #stopped = new AbortController();
+  #loop: Promise<void> | undefined;
+
+  constructor(db: Database, log: FastifyBaseLogger) {
+    this.#db = db;
+    this.#log = log;
+  }
+
+  /**
+   * Places a hold in the name of this process, and follows it until it is finished.
+   * @param place gets the process's id
+   * @param giveBack called when the answer had to be broken off after the capture
+   */
+  async follow<R extends Placed>(
+    answer: Answer,
+    place: (processId: number) => Promise<R>,
+    giveBack: (hold: Hold) => void,
+  ): Promise<R> {
+    const registration = this.#isSurelyAlive() ? (this.#registration as Registration) : await this.#register();
+    const placement = { knownBefore: this.#highestId };
+    this.#placements.add(placement);
+    this.#hasNews = true;
+    try {
+      const result = await place(registration.id);
+      const { hold } = result;
+      if (hold) {
+        if (hold.id > this.#highestId) this.#highestId = hold.id;
+        this.#open.set(hold.id, { registration, answer, giveBack: () => giveBack(hold), isCaptured: false });
+      }
+      return result;
+    } finally {
+      this.#placements.delete(placement);
+    }
+  }
+
+  /**
+   * The hold is captured, and is finished with its answer. False when this process may have been declared dead since it
+   * was placed: others may reverse the charge, and nothing may be delivered.
+   */
+  captured(holdId: bigint): boolean {
+    const hold = this.#open.get(holdId);
+    if (!hold || hold.registration !== this.#registration || !this.#isSurelyAlive()) return false;
+    hold.isCaptured = true;
+    return true;
+  }
+
+  /** The hold has ended without a charge. */
+  ended(holdId: bigint): void {
+    if (this.#open.delete(holdId)) this.#finished.push(holdId);
+  }
+
+  /** Tells the database the last state; the process is forgotten when nothing of it is unfinished. */
+  async stop(): Promise<void> {
+    this.#stopped.abort();
+    await this.#loop;
+    if (!this.#registration) return;
+    try {
+      await this.#beat(this.#registration);
+      if (this.#registration && this.#open.size === 0) await retireProcess(this.#db, this.#registration.id);
+    } catch (error) {
+      this.#log.warn({ err: error }, 'what was delivered last could not be told; it may be given back');
+    }
+  }
+
+  #isSurelyAlive(): boolean {
+    return this.#registration !== undefined && performance.now() - this.#beatAt < SURELY_ALIVE_MS;
+  }
+
+  /** A process that was silent for long tells that it lives before it places anything, or comes back under a new id. */
+  async #register(): Promise<Registration> {
+    this.#registering ??= this.#enroll().finally(() => {
+      this.#registering = undefined;
+    });
+    return this.#registering;
+  }
+
+  async #enroll(): Promise<Registration> {
+    if (this.#registration) await this.#beat(this.#registration);
+    if (this.#registration) return this.#registration;
+    const sentAt = performance.now();
+    const { id, firstHoldId } = await registerProcess(this.#db);
+    if (firstHoldId - 1n > this.#highestId) this.#highestId = firstHoldId - 1n;
+    this.#beatAt = sentAt;
+    this.#registration = { id };
+    this.#loop ??= this.#live();
+    return this.#registration;
+  }
+
+  async #live(): Promise<void> {
+    const { signal } = this.#stopped;
+    let isAway = false;
+    while (!signal.aborted) {
+      await sleep(CHECKPOINT_EVERY_MS, undefined, { signal }).catch(() => {});
+      const registration = this.#registration;
+      const isIdle = !this.#hasNews && this.#open.size === 0;
+      if (signal.aborted || !registration) continue;
+      if (isIdle && performance.now() - this.#beatAt < IDLE_CHECKPOINT_EVERY_MS) continue;
+      try {
+        await this.#beat(registration);
+        isAway = false;
+      } catch (error) {
+        if (!isAway) this.#log.warn({ err: error }, 'what is delivered can not be told now');
+        isAway = true;
+        if (!this.#isSurelyAlive()) this.#breakOff(registration);
+      }
+    }
+  }
+
+  async #beat(registration: Registration): Promise<void> {
+    const sentAt = performance.now();
+    const checkpoint = this.#checkpoint();
+    if (await writeCheckpoint(this.#db, registration.id, checkpoint)) {
+      this.#beatAt = Math.max(this.#beatAt, sentAt);
+      return;
+    }
+    if (this.#registration === registration) this.#registration = undefined;
+    this.#log.warn('this process was silent for long and counts as dead; what it has not delivered is given back');
+    this.#breakOff(registration);
+  }
+
+  #checkpoint(): Checkpoint {
+    this.#hasNews = this.#placements.size > 0;
+    for (const [id, { isCaptured, answer }] of this.#open) {
+      if (isCaptured && answer.isOver()) this.ended(id);
+    }
+    let known = this.#highestId;
+    for (const { knownBefore } of this.#placements) if (knownBefore < known) known = knownBefore;
+    this.#finished = this.#finished.filter((id) => id > known);
+    return { finishedBelow: known + 1n, unfinished: [...this.#open.keys()], finished: this.#finished };
+  }
+
+  /** What others may reverse by now is not delivered any further. What is not captured yet finds out when it is. */
+  #breakOff(registration: Registration): void {
+    for (const hold of this.#open.values()) {
+      if (hold.registration !== registration || !hold.isCaptured || hold.answer.isOver()) continue;
+      hold.isCaptured = false;
+      hold.answer.breakOff();
+      hold.giveBack();
+    }
+  }
+}

@@ -1,0 +1,25 @@
+import type { Database } from '../db/database.ts';
+import { deadProcesses, forgetProcess, judgeProcesses, undeliveredCharges } from '../ledger/gateway-process.ts';
+import { reverseCharge } from '../ledger/reversal.ts';
+import type { Reconciler } from './reconciler.ts';
+
+/** Gives back what dead processes have charged and not delivered. Counts charges. */
+export function undelivered(db: Database): Reconciler {
+  return {
+    name: 'undelivered',
+    async run({ signal, done }) {
+      await judgeProcesses(db);
+      for (const process of await deadProcesses(db)) {
+        let charges: bigint[];
+        do {
+          charges = await undeliveredCharges(db, process);
+          for (const id of charges) {
+            if (signal.aborted) return;
+            if (await reverseCharge(db, id, 'process_died')) done(1);
+          }
+        } while (charges.length > 0);
+        if (!process.isHolding) await forgetProcess(db, process.id);
+      }
+    },
+  };
+}
