@@ -4,7 +4,7 @@ import { audit } from '../../src/ledger/audit.ts';
 import { testDatabase } from '../support/database.ts';
 import { send, startGateway } from '../support/gateway.ts';
 import { startGatewayProcess } from '../support/gateway-process.ts';
-import { SHORT_LEASES, startVictim, untilHoldsEnd } from '../support/kill.ts';
+import { SHORT_LEASES, startVictim, untilVictimIsSwept } from '../support/kill.ts';
 import { startStubUpstream } from '../support/stub-upstream.ts';
 
 /** Each point of a synchronous request, and whether the caller has paid once everything has settled. */
@@ -39,7 +39,7 @@ test('kill -9 at each step of a synchronous request: the balance is right two in
         assert.equal(await balance(account), 4_999_802n);
 
         const restarted = await startGatewayProcess(t, env);
-        await untilHoldsEnd(db);
+        await untilVictimIsSwept(db);
         assert.equal(await balance(account), isPaid ? 4_999_802n : 5_000_000n);
         assert.deepEqual(await audit(db), []);
         assert.equal(await restarted.child.stop(), 0);

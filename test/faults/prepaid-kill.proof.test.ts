@@ -4,7 +4,7 @@ import { audit } from '../../src/ledger/audit.ts';
 import { testDatabase } from '../support/database.ts';
 import { send } from '../support/gateway.ts';
 import { startGatewayProcess } from '../support/gateway-process.ts';
-import { SHORT_LEASES, startVictim, untilHoldsEnd } from '../support/kill.ts';
+import { SHORT_LEASES, startVictim, untilVictimIsSwept } from '../support/kill.ts';
 import { depositor, HELLO, moneyOf, startPrepaidGateway, TTS } from '../support/prepaid.ts';
 import { type Mode, mp3, openAiError } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
@@ -53,7 +53,7 @@ test('kill -9 at each step of a prepaid request: the balance is right two interv
           return moneyOf(reply);
         };
         assert.deepEqual(await repeated(), ['0', String(LEFT)]);
-        await untilHoldsEnd(gateway.db);
+        await untilVictimIsSwept(gateway.db);
         assert.equal(await balance(), left);
         assert.deepEqual(await repeated(), ['0', String(left)]);
         assert.deepEqual(await audit(gateway.db), []);

@@ -1,0 +1,60 @@
+import assert from 'node:assert/strict';
+import { connect } from 'node:net';
+import test from 'node:test';
+import { audit } from '../../src/ledger/audit.ts';
+import { testDatabase } from '../support/database.ts';
+import { send, startGateway } from '../support/gateway.ts';
+import { startGatewayProcess } from '../support/gateway-process.ts';
+import { SHORT_LEASES } from '../support/kill.ts';
+import { reversalsIn } from '../support/reversals.ts';
+import { mp3, startStubUpstream } from '../support/stub-upstream.ts';
+import { until } from '../support/until.ts';
+
+test('kill -9 of one of two gateways: the other gives back what it did not deliver, and only that', async (t) => {
+  const { url: databaseUrl } = await testDatabase(t);
+  const upstream = await startStubUpstream();
+  t.after(() => upstream.close());
+  const { db, fund, balance } = await startGateway(t, {}, { databaseUrl });
+  const account = await fund(500);
+  const env = {
+    ...SHORT_LEASES,
+    SPEECH_TIMEOUT_MS: '20000',
+    DATABASE_URL: databaseUrl,
+    SPEECH_BASE_URL: upstream.url,
+    STRIPE_SECRET_KEY: 'sk_test_gateway',
+    STRIPE_API_BASE: 'http://127.0.0.1:1',
+    LOG_LEVEL: 'warn',
+  };
+  const [victim, other] = await Promise.all([startGatewayProcess(t, env), startGatewayProcess(t, env)]);
+  const call = { headers: { 'x-credit-account': account } };
+  for (const { url } of [victim, other]) assert.equal((await send(url, '/tts?text=Hello+world', call)).status, 200);
+  const process = () => db.selectFrom('gateway_process').selectAll().orderBy('id').executeTakeFirst();
+  const lastOfVictim = await db
+    .selectFrom('transfer')
+    .select('id')
+    .where('process_id', '=', (await process())?.id ?? 0)
+    .executeTakeFirstOrThrow();
+  await until(async () => ((await process())?.finished_below ?? 0n) > lastOfVictim.id);
+
+  // A caller who reads nothing: his answer is captured, and can't be delivered.
+  upstream.mode = mp3(1_000_000);
+  const { hostname, port } = new URL(victim.url);
+  const caller = connect(Number(port), hostname).on('error', () => {});
+  t.after(() => caller.destroy());
+  caller.pause().write(`GET /tts?text=Hello+world HTTP/1.1\r\nhost: x\r\nx-credit-account: ${account}\r\n\r\n`);
+  const posted = () => db.selectFrom('transfer').select('id').where('state', '=', 'posted').execute();
+  await until(async () => (await posted()).length === 1 + 3);
+  await victim.kill();
+  assert.equal(await balance(account), 5_000_000n - 3n * 198n);
+
+  // Silent for 20 s, and still 10 s later.
+  const giveUpAt = performance.now() + 60_000;
+  while ((await reversalsIn(db)).length === 0 && performance.now() < giveUpAt)
+    await new Promise((r) => setTimeout(r, 200));
+  assert.deepEqual(await reversalsIn(db), [{ kind: 'charge', amount: 198n, reason: 'process_died' }]);
+  assert.equal(await balance(account), 5_000_000n - 2n * 198n);
+  await until(async () => (await db.selectFrom('gateway_process').select('id').execute()).length === 1);
+  assert.deepEqual(await audit(db), []);
+  assert.equal(await other.child.stop(), 0);
+  assert.deepEqual(await db.selectFrom('gateway_process').select('id').execute(), []);
+});

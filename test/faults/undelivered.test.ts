@@ -1,0 +1,181 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import test, { type TestContext } from 'node:test';
+import { sql } from 'kysely';
+import pg from 'pg';
+import { audit } from '../../src/ledger/audit.ts';
+import { type Gateway, startGateway } from '../support/gateway.ts';
+import { depositor, HELLO, moneyOf, startPrepaidGateway, TTS } from '../support/prepaid.ts';
+import { runTurn } from '../support/reconcile.ts';
+import { reversalsIn } from '../support/reversals.ts';
+import { Drip, mp3, silentMp3, startStubUpstream } from '../support/stub-upstream.ts';
+import { until } from '../support/until.ts';
+
+const PRICE = 198n;
+/** More than the kernel takes from a server for a client who doesn't read. */
+const LARGE = mp3(1_000_000);
+
+async function startCardGateway(t: TestContext) {
+  const upstream = await startStubUpstream();
+  t.after(() => upstream.close());
+  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url });
+  const account = await gateway.fund(500);
+  const speak = () => gateway.call('/tts?text=Hello+world', { headers: { 'x-credit-account': account } });
+  const paid = async () => 5_000_000n - (await gateway.balance(account));
+  /** A caller who reads nothing of his answer. */
+  const speakToNobody = () => {
+    const { hostname, port } = new URL(gateway.url);
+    const socket = connect(Number(port), hostname).on('error', () => {});
+    t.after(() => socket.destroy());
+    socket.pause().write(`GET /tts?text=Hello+world HTTP/1.1\r\nhost: x\r\nx-credit-account: ${account}\r\n\r\n`);
+    return socket;
+  };
+  return { gateway, upstream, speak, speakToNobody, paid };
+}
+
+const charges = ({ db }: Gateway) =>
+  db.selectFrom('transfer').select(['id', 'state']).where('kind', 'in', ['charge', 'spend']).orderBy('id').execute();
+const untilPosted = (gateway: Gateway, count: number) =>
+  until(async () => (await charges(gateway)).filter(({ state }) => state === 'posted').length === count);
+const processes = ({ db }: Gateway) => db.selectFrom('gateway_process').selectAll().orderBy('id').execute();
+/** Its last word is that nothing is open. */
+const untilAllIsTold = (gateway: Gateway) =>
+  until(async () => {
+    const [last] = (await charges(gateway)).slice(-1);
+    const [process] = await processes(gateway);
+    return !!process && !!last && process.finished_below > last.id && process.unfinished.length === 0;
+  });
+/** As if it had been silent for long, with the database there. */
+const declareDead = ({ db }: Gateway) => sql`update gateway_process set is_dead = true`.execute(db);
+const sweep = async (gateway: Gateway) => {
+  const { outcome, count } = await runTurn(gateway, 'undelivered');
+  assert.equal(outcome, 'done');
+  return count;
+};
+
+test('what a process has told to be delivered stays charged when it is dead, also for a caller who left (R55)', async (t) => {
+  const { gateway, upstream, speak, speakToNobody, paid } = await startCardGateway(t);
+  assert.equal((await speak()).status, 200);
+  const drip = new Drip();
+  upstream.mode = drip.mode;
+  const caller = speakToNobody();
+  await drip.opened;
+  caller.destroy();
+  await drip.write(silentMp3(500));
+  drip.end();
+  await untilPosted(gateway, 2);
+  await untilAllIsTold(gateway);
+  await declareDead(gateway);
+  assert.equal(await sweep(gateway), 0);
+  assert.equal(await paid(), 2n * PRICE);
+  assert.deepEqual(await processes(gateway), [], 'forgotten');
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('a dead process: what was not delivered is given back once, by two reconcilers at once, and its answer is broken off', async (t) => {
+  const { gateway, upstream, speak, speakToNobody, paid } = await startCardGateway(t);
+  assert.equal((await speak()).status, 200);
+  await untilAllIsTold(gateway);
+  upstream.mode = LARGE;
+  const caller = speakToNobody();
+  await untilPosted(gateway, 2);
+  await declareDead(gateway);
+  // The process finds out with its next heartbeat, and sends no more.
+  await until(async () => (await reversalsIn(gateway.db)).length === 1);
+  caller.resume();
+  await once(caller, 'close');
+  assert.ok(caller.bytesRead < silentMp3(1_000_000).length);
+  const counts = await Promise.all([sweep(gateway), sweep(gateway)].map((count) => count.catch(() => 0)));
+  assert.deepEqual(counts, [0, 0]);
+  assert.equal(await paid(), PRICE);
+  assert.equal((await reversalsIn(gateway.db)).length, 1);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('a process that was taken for dead while it spoke delivers nothing, and charges nothing (prepaid)', async (t) => {
+  const gateway = await startPrepaidGateway(t);
+  const { sign, balance } = await depositor(gateway, 100_000n);
+  const drip = new Drip();
+  gateway.upstream.mode = drip.mode;
+  const answer = gateway.call(TTS, await sign(TTS, HELLO));
+  await drip.opened;
+  await declareDead(gateway);
+  assert.equal(await sweep(gateway), 0, 'pending: its lease may still be long');
+  assert.equal((await processes(gateway)).length, 1, 'remembered while it may capture');
+  // Each request asks the database whether the process lives; the first after the heartbeat that failed registers again.
+  const stranger = await depositor(gateway, 0n);
+  await until(async () => {
+    assert.equal((await gateway.call(TTS, await stranger.sign(TTS, HELLO))).status, 402);
+    return (await processes(gateway)).length === 2;
+  });
+  await drip.write(silentMp3(500));
+  drip.end();
+  const reply = await answer;
+  assert.deepEqual([reply.status, reply.json.error.code], [503, 'TTS_UNAVAILABLE']);
+  assert.deepEqual(moneyOf(reply), ['0', '100000']);
+  await until(async () => (await balance()) === 100_000n);
+  assert.deepEqual(await reversalsIn(gateway.db), [{ kind: 'spend', amount: PRICE, reason: 'not_delivered' }]);
+  gateway.upstream.mode = mp3();
+  assert.equal((await gateway.call(TTS, await sign(TTS, HELLO))).status, 200, 'under its new id it serves');
+  await sweep(gateway);
+  assert.equal((await processes(gateway)).length, 1);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('a silent process is suspected first, and dead only if it stays silent; one word clears it', async (t) => {
+  const gateway = await startGateway(t);
+  const account = await gateway.fund(500);
+  const add = async (heartbeat: string, suspected: string | null) => {
+    const { rows } = await sql<{ id: number }>`
+      insert into gateway_process (heartbeat_at, suspected_at, finished_below)
+      values (now() - ${heartbeat}::interval, now() - ${suspected}::interval, 1) returning id`.execute(gateway.db);
+    const { id } = rows[0] as { id: number };
+    await sql`
+      with debit as (update account set balance_micro_usd = balance_micro_usd - 1 where id = ${account})
+      insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, ended_at, process_id)
+      values ('charge', 'posted', ${account}, '00000000-0000-4000-8000-000000000002', 1, now(), ${id})`.execute(
+      gateway.db,
+    );
+    return id;
+  };
+  const living = await add('5 seconds', null);
+  const silent = await add('1 hour', null);
+  await add('1 hour', '1 hour');
+  const lately = await add('21 seconds', '5 seconds');
+  await sql`
+    with debit as (update account set balance_micro_usd = balance_micro_usd - 1 where id = ${account})
+    insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, ended_at)
+    values ('charge', 'posted', ${account}, '00000000-0000-4000-8000-000000000002', 1, now())`.execute(gateway.db);
+  assert.equal(await sweep(gateway), 1, 'that of the suspected one alone, and none of no process');
+  const left = await processes(gateway);
+  assert.deepEqual(
+    left.map(({ id, suspected_at, is_dead }) => [id, suspected_at !== null, is_dead]),
+    [
+      [living, false, false],
+      [silent, true, false],
+      [lately, true, false],
+    ],
+  );
+  assert.equal(await sweep(gateway), 0, 'suspected a moment ago');
+  assert.deepEqual(await reversalsIn(gateway.db), [{ kind: 'charge', amount: 1n, reason: 'process_died' }]);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('a process that stops with everything delivered leaves nothing to sweep', async (t) => {
+  const { gateway, speak } = await startCardGateway(t);
+  assert.equal((await speak()).status, 200);
+  await gateway.app.close();
+  assert.deepEqual(await processes(gateway), []);
+});
+
+test('marks of delivery cost a request nothing: one statement holds, one captures, whatever the count', async (t) => {
+  const { speak } = await startCardGateway(t);
+  assert.equal((await speak()).status, 200);
+  const query = t.mock.method(pg.Client.prototype, 'query');
+  for (let count = 0; count < 5; count++) assert.equal((await speak()).status, 200);
+  const texts = query.mock.calls.map(({ arguments: [statement] }) => (statement as { text?: string })?.text ?? '');
+  const about = (table: string) => texts.filter((text) => text.includes(table)).length;
+  assert.deepEqual([about('transfer'), about('rate_window')], [2 * 5, 5]);
+  assert.equal(texts.length - about('gateway_process'), 3 * 5);
+});
