@@ -9,6 +9,7 @@ import {
   writeCheckpoint,
 } from '../ledger/gateway-process.ts';
 import type { Hold } from '../ledger/hold.ts';
+import { within } from '../within.ts';
 
 /** The answer that a hold pays for, on its way to the caller. */
 export interface Answer {
@@ -22,6 +23,7 @@ export interface Answer {
 const CHECKPOINT_EVERY_MS = 1_000;
 /** How often it does when it has nothing to tell but that it lives. */
 const IDLE_CHECKPOINT_EVERY_MS = 5_000;
+const STOP_PATIENCE_MS = 5_000;
 
 /** What the database knows this process as. */
 interface Registration {
@@ -115,10 +117,13 @@ export class Deliveries {
     if (this.#open.delete(holdId)) this.#finished.push(holdId);
   }
 
-  /** Tells the database the last state; the process is forgotten when nothing of it is unfinished. */
+  /** Tells the database the last state, within seconds; the process is forgotten when nothing of it is unfinished. */
   async stop(): Promise<void> {
     this.#stopped.abort();
-    await this.#loop;
+    if (this.#loop) await within(STOP_PATIENCE_MS, this.#loop.then(() => this.#signOff()));
+  }
+
+  async #signOff(): Promise<void> {
     if (!this.#registration) return;
     try {
       await this.#beat(this.#registration);

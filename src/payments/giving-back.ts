@@ -39,16 +39,13 @@ export class GivingBack {
   /** @param known told what became of it */
   add(hold: Hold, known: (outcome: GivenBack) => void): void {
     this.#doubts.push({ hold, known });
-    this.#loop ??= this.#run().finally(() => {
-      this.#loop = undefined;
-    });
+    this.#loop ??= this.#run();
   }
 
   /** Waits some seconds at most for what is still unknown. */
   async stop(): Promise<void> {
     if (this.#loop) await within(STOP_PATIENCE_MS, this.#loop);
     this.#stopping.abort();
-    await this.#loop;
     if (this.count > 0) this.#log.warn({ count: this.count }, 'captures of unknown end are left to other processes');
   }
 
@@ -71,5 +68,6 @@ export class GivingBack {
         retryMs = Math.min(retryMs * 2, LONGEST_RETRY_MS);
       }
     }
+    this.#loop = undefined;
   }
 }
