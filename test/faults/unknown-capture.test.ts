@@ -84,8 +84,12 @@ test('prepaid: the answer to a capture is lost and the database stays away: 503,
   assert.deepEqual(moneyOf(reply), [null, null]);
   assert.doesNotMatch(reply.text, /nothing was charged/i);
   assert.equal(await balance(), LEFT, 'charged while nobody knows');
+  const metrics = async () => (await gateway.app.admin.inject('/metrics')).body;
+  assert.match(await metrics(), /^speechgate_doubtful_captures 1$/m);
   proxy.restore();
   await until(async () => (await balance()) === FUNDS);
+  await until(async () => /^speechgate_doubtful_captures 0$/m.test(await metrics()));
+  assert.match(await metrics(), /^speechgate_holds_total\{flow="prepaid",event="reversed"\} 1$/m);
   assert.deepEqual(await reversalsIn(db), [SPENT]);
   await assertEnd(FUNDS);
 });
