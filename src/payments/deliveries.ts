@@ -120,7 +120,11 @@ export class Deliveries {
   /** Tells the database the last state, within seconds; the process is forgotten when nothing of it is unfinished. */
   async stop(): Promise<void> {
     this.#stopped.abort();
-    if (this.#loop) await within(STOP_PATIENCE_MS, this.#loop.then(() => this.#signOff()));
+    if (this.#loop)
+      await within(
+        STOP_PATIENCE_MS,
+        this.#loop.then(() => this.#signOff()),
+      );
   }
 
   async #signOff(): Promise<void> {
