@@ -13,16 +13,16 @@ import type { Metrics } from '../metrics.ts';
 import type { RunningWork } from '../running-work.ts';
 import { prefersHtml } from './accept.ts';
 import { decodeBody, isPercentEncoded, readContentType, refuseContentType } from './body.ts';
-import { answerClientError, answerExpectations } from './client-errors.ts';
+import { answerClientError, answerConnect, answerExpectations, mayBegin } from './client-errors.ts';
 import type { OperationContext } from './context.ts';
 import { EdgeLimiter } from './edge-limiter.ts';
 import { handleError } from './error-handler.ts';
-import { type ErrorCode, type Failure, failure } from './errors.ts';
+import { type ErrorCode, errorBody, type Failure, failure } from './errors.ts';
 import { EDGE_HEADERS } from './headers.ts';
 import { createNotFoundHandler } from './not-found.ts';
 import { rateLimited, rateLimitHeaders } from './rate-limit.ts';
 import { sendFailure, sendResult } from './reply.ts';
-import { pathAndQuery, queryOf } from './target.ts';
+import { namesPath, pathAndQuery, queryOf } from './target.ts';
 import { violation } from './validation.ts';
 
 declare module 'fastify' {
@@ -37,10 +37,14 @@ declare module 'fastify' {
 
 /** The largest request line with headers: 1500 CJK characters in a query, and a payment beside them (R5). */
 const MAX_HEADER_BYTES = 65_536;
+/** Beyond them Node would leave headers out without a word, X-Forwarded-For among them. */
+const MAX_HEADERS = 200;
 const DEFAULT_BODY_LIMIT = 65_536;
 const HEADERS_TIMEOUT_MS = 20_000;
 const REQUEST_TIMEOUT_MS = 30_000;
 const KEEP_ALIVE_TIMEOUT_MS = 75_000;
+const BROKEN =
+  'What follows this request on its connection is not HTTP. Is content-length right? Nothing was done or charged.';
 const EMPTY = Buffer.alloc(0);
 
 export interface ServerOptions {
@@ -75,13 +79,16 @@ export function createServer(operations: Operations, options: ServerOptions): Fa
     clientErrorHandler: answerClientError,
     frameworkErrors: (error, request, reply) => {
       reply.headers({ ...EDGE_HEADERS, 'x-trace-id': request.id });
+      if (hasTooManyHeaders(request)) return refuseHeaders(reply);
       const slot = takeEdgeSlot(limiter, request);
       return slot
         ? sendFailure(undefined, refuseAtEdge(slot, options.metrics, reply), reply, false)
         : handleError(error, request, reply);
     },
   });
+  app.server.maxHeadersCount = MAX_HEADERS + 1;
   answerExpectations(app.server);
+  answerConnect(app.server);
   app.setErrorHandler(handleError);
   app.setNotFoundHandler(createNotFoundHandler(routes));
   app.removeAllContentTypeParsers();
@@ -120,6 +127,9 @@ function addHooks(app: FastifyInstance, limiter: EdgeLimiter, options: ServerOpt
   app.decorateRequest('overEdgeLimit', null);
   app.addHook('onRequest', async (request, reply) => {
     reply.headers(EDGE_HEADERS).header('x-trace-id', request.id);
+    if (hasTooManyHeaders(request)) return refuseHeaders(reply);
+    // Node's parser drops what came in one packet with a request for an upgrade.
+    if (request.headers.upgrade !== undefined) reply.header('connection', 'close');
     if (!warned && request.headers['x-forwarded-for'] !== undefined) {
       warned = true;
       request.log.warn('X-Forwarded-For arrived, but TRUST_PROXY is unset: every client has the address of the proxy');
@@ -134,6 +144,10 @@ function addHooks(app: FastifyInstance, limiter: EdgeLimiter, options: ServerOpt
     request.overEdgeLimit = overLimit ?? null;
     if (request.raw.httpVersion === '1.1' && request.headers.host === undefined) {
       return refuse(failure('INVALID_REQUEST', 'The host header is missing.', { field: 'host', rule: 'required' }));
+    }
+    if (!namesPath(request.url, request.method)) {
+      const details = { field: 'url', rule: 'path' };
+      return refuse(failure('INVALID_REQUEST', 'The request target must be a path, which starts with /.', details));
     }
     if (request.url.includes('#')) {
       const details = { field: 'url', rule: 'no fragment' };
@@ -164,6 +178,21 @@ function addHooks(app: FastifyInstance, limiter: EdgeLimiter, options: ServerOpt
   });
 }
 
+const hasTooManyHeaders = ({ raw }: FastifyRequest): boolean => raw.rawHeaders.length > 2 * MAX_HEADERS;
+
+/** Whose request it is can't be told, so that nobody is counted for it. */
+const refuseHeaders = (reply: FastifyReply): FastifyReply =>
+  reply
+    .code(431)
+    .header('connection', 'close')
+    .send(
+      errorBody('REQUEST_TOO_LARGE', `A request has at most ${MAX_HEADERS} headers.`, {
+        field: 'headers',
+        rule: 'maxItems',
+        maximum: MAX_HEADERS,
+      }),
+    );
+
 /** Counts the request at the edge; tells the slot that was refused since its client's minute is used up. Preflights are free. */
 function takeEdgeSlot(limiter: EdgeLimiter, request: FastifyRequest): Slot | undefined {
   if (request.method === 'OPTIONS' && request.headers['access-control-request-method'] !== undefined) return undefined;
@@ -193,6 +222,10 @@ async function serve(
 ) {
   const refuse = (refusal: Failure<ErrorCode>) =>
     sendFailure(route, refusal, reply, prefersHtml(request.headers.accept));
+  if (!mayBegin(request.raw, reply.raw)) {
+    reply.header('connection', 'close');
+    return refuse(failure('INVALID_REQUEST', BROKEN, { field: 'body', rule: 'framing' }));
+  }
   const read = readRequest(route, request);
   const result = 'request' in read ? await operation(read.request, contextOf(request, reply, limiter)) : read.failure;
   if (request.overEdgeLimit) return refuse(refuseAtEdge(request.overEdgeLimit, metrics, reply));
