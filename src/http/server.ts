@@ -15,7 +15,7 @@ import { prefersHtml } from './accept.ts';
 import { decodeBody, isPercentEncoded, readContentType, refuseContentType } from './body.ts';
 import { answerClientError, answerConnect, answerExpectations, mayBegin } from './client-errors.ts';
 import type { OperationContext } from './context.ts';
-import { EdgeLimiter } from './edge-limiter.ts';
+import { EdgeLimiter, type Trial } from './edge-limiter.ts';
 import { handleError } from './error-handler.ts';
 import { type ErrorCode, errorBody, type Failure, failure } from './errors.ts';
 import { EDGE_HEADERS } from './headers.ts';
@@ -31,7 +31,7 @@ declare module 'fastify' {
   }
   interface FastifyRequest {
     /** The client's minute was used up when the request came; whether that matters is for the operation to say. */
-    overEdgeLimit: Slot | null;
+    overEdgeLimit: { readonly slot: Slot; readonly trial: Trial } | null;
   }
 }
 
@@ -136,12 +136,16 @@ function addHooks(app: FastifyInstance, limiter: EdgeLimiter, options: ServerOpt
     }
     const route = request.routeOptions.config?.contract;
     const refuse = (refusal: Failure<ErrorCode>) => {
-      const answer = request.overEdgeLimit ? refuseAtEdge(request.overEdgeLimit, options.metrics, reply) : refusal;
+      const answer = request.overEdgeLimit ? refuseAtEdge(request.overEdgeLimit.slot, options.metrics, reply) : refusal;
       return sendFailure(route, answer, reply, prefersHtml(request.headers.accept));
     };
     const overLimit = takeEdgeSlot(limiter, request);
-    if (overLimit && !asksForExemption(route, request)) return refuse(refuseAtEdge(overLimit, options.metrics, reply));
-    request.overEdgeLimit = overLimit ?? null;
+    if (overLimit) {
+      const trial = asksForExemption(route, request) ? limiter.beginTrial(request.ip) : undefined;
+      if (!trial) return refuse(refuseAtEdge(overLimit, options.metrics, reply));
+      request.overEdgeLimit = { slot: overLimit, trial };
+      reply.raw.once('close', () => trial.end('failed'));
+    }
     if (request.raw.httpVersion === '1.1' && request.headers.host === undefined) {
       return refuse(failure('INVALID_REQUEST', 'The host header is missing.', { field: 'host', rule: 'required' }));
     }
@@ -227,8 +231,18 @@ async function serve(
     return refuse(failure('INVALID_REQUEST', BROKEN, { field: 'body', rule: 'framing' }));
   }
   const read = readRequest(route, request);
-  const result = 'request' in read ? await operation(read.request, contextOf(request, reply, limiter)) : read.failure;
-  if (request.overEdgeLimit) return refuse(refuseAtEdge(request.overEdgeLimit, metrics, reply));
+  let result: OperationResult;
+  try {
+    result = 'request' in read ? await operation(read.request, contextOf(request, reply, limiter)) : read.failure;
+  } catch (error) {
+    // What fails inside the service tells nothing of the client.
+    request.overEdgeLimit?.trial.end(undefined);
+    throw error;
+  }
+  if (request.overEdgeLimit) {
+    request.overEdgeLimit.trial.end('failed');
+    return refuse(refuseAtEdge(request.overEdgeLimit.slot, metrics, reply));
+  }
   return 'request' in read ? sendResult(route, result, reply) : refuse(read.failure);
 }
 
@@ -245,9 +259,12 @@ function contextOf(request: FastifyRequest, reply: FastifyReply, limiter: EdgeLi
     setHeader: (name, value) => void reply.header(name, value),
     isOverEdgeLimit: request.overEdgeLimit !== null,
     exemptFromEdgeLimit: () => {
-      if (request.overEdgeLimit) request.overEdgeLimit = null;
-      else limiter.giveBack(request.ip);
+      if (request.overEdgeLimit) {
+        request.overEdgeLimit.trial.end('verified');
+        request.overEdgeLimit = null;
+      } else limiter.giveBack(request.ip);
     },
+    rememberCredential: (shown) => limiter.remember(request.ip, shown),
   };
 }
 
