@@ -141,7 +141,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     },
     { logger: log, trustProxy: config.trustProxy, edgeRateLimitMax: config.edgeRateLimitMax, work, metrics },
   );
-  const admin = createAdminServer(db, metrics);
+  const admin = createAdminServer(db, metrics, config.admin.names);
   addPoolGauges(metrics, pool);
   addHoldGauges(metrics, db);
   addJobGauges(metrics, db);

@@ -94,6 +94,8 @@ export interface Config {
   /** How long a capture is repeated while the database is away; less than a lease outlasts its synthesis. */
   readonly capturePatienceMs: number;
   readonly adminPort: number | undefined;
+  /** Where the operators' listener listens, and the host names that it answers to, in lower case. */
+  readonly admin: { readonly host: string; readonly names: readonly string[] };
   readonly logLevel: string;
 }
 
@@ -110,6 +112,7 @@ const CAPTURE_PATIENCE_MS = 15_000;
 const MIN_SECRET_BYTES = 32;
 const SMTP_EXAMPLE = 'smtp://user:password@mail.example:587';
 const MAIL_SETTINGS = ['SMTP_URL', 'FEEDBACK_FROM', 'FEEDBACK_TO'];
+const HOST_NAME = /^(?!.*\.\d+$)[a-z0-9]([a-z0-9_-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9_-]*[a-z0-9])?)*$/;
 const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'];
 
 /** Reads the environment into one validated object, or names every fault at once (R47). Blank counts as absent. */
@@ -202,6 +205,7 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     reconcileIntervalMs: integer('RECONCILE_INTERVAL_MS', 100, 86_400_000) ?? 15_000,
     capturePatienceMs: CAPTURE_PATIENCE_MS,
     adminPort: integer('ADMIN_PORT', 1, 65535),
+    admin: readAdmin(),
     logLevel,
   };
   return faults.length > 0 ? { faults } : { config };
@@ -347,6 +351,20 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
       audioStore,
       signingSecrets: secrets('JOB_SIGNING_SECRET'),
     };
+  }
+
+  /** The first entry is the address to listen on; if it is a name, the listener answers to it too. */
+  function readAdmin(): Config['admin'] {
+    const [host = '127.0.0.1', ...names] = (text('ADMIN_HOST') ?? '')
+      .split(',')
+      .map((entry) => entry.trim().toLowerCase())
+      .filter(Boolean);
+    const isName = (entry: string) => HOST_NAME.test(entry) && isIP(entry) === 0;
+    if ((isIP(host) === 0 && !isName(host)) || !names.every(isName)) {
+      const fix = 'Set it to the address to listen on, then the host names to answer to: 0.0.0.0,metrics.internal.';
+      fault('ADMIN_HOST', 'holds something that is no address or host name', fix);
+    }
+    return { host, names: isName(host) ? [host, ...names] : names };
   }
 
   function readFeedback(): FeedbackConfig | undefined {

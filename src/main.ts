@@ -32,7 +32,7 @@ closeWithGrace({ delay: (config.speech?.timeoutMs ?? 0) + STOP_RESERVE_MS, logge
   await app.close();
 });
 
-if (config.adminPort !== undefined) await app.admin.listen({ host: '127.0.0.1', port: config.adminPort });
+if (config.adminPort !== undefined) await app.admin.listen({ host: config.admin.host, port: config.adminPort });
 if (role !== 'web') {
   app.worker?.start();
   app.mailer?.start();

@@ -14,7 +14,7 @@ export const document: OpenApiDocument = {
   "info": {
     "title": "Speechgate",
     "version": "2",
-    "description": "Text to speech over HTTP, paid per request.\n\nSend text, get an MP3. A request is paid by exactly one of the service's payment flows; headers and endpoints of\ndifferent flows are never combined.\n\n* **Card credits**: buy credit on the hosted checkout behind `/top-up`, then send the account id in\n  `x-credit-account`. The exact price is debited before synthesis and refunded when synthesis fails.\n* **Direct x402**: one USDC payment per request under x402 version 2, scheme `exact`. Ask `/x402/tts` without payment,\n  sign the challenge of the 402 and repeat the identical request with `payment-signature`. No account is needed.\n* **Prepaid x402**: one USDC deposit at `/x402/deposit`, then each request of `/x402/tts` carries an EIP-712 signature\n  in the x-x402 headers and is paid from the payer's balance. `/docs` explains the signature with test vectors.\n\n**Prices.** A character is one UTF-16 code unit of the trimmed text. A request costs the number of characters times\nthe model's rate, rounded up to a whole micro-USD (0.000001 USD). The rates of `/tts/models` include everything.\n\n**Errors** have the shape `{error: {code, message, details}}`. `details` names the field and the rule that was broken.\n\n**Every response** carries `x-trace-id`; quote it when you ask for help. Statuses that belong to no operation\n(unknown path, unserved method, malformed request) are listed under `x-edge-responses`.\n",
+    "description": "Text to speech over HTTP, paid per request.\n\nSend text, get an MP3. A request is paid by exactly one of the service's payment flows; headers and endpoints of\ndifferent flows are never combined.\n\n* **Card credits**: buy credit on the hosted checkout behind `/top-up`, then send the account id in\n  `x-credit-account`. The exact price is debited before synthesis and refunded when synthesis fails.\n* **Direct x402**: one USDC payment per request under x402 version 2, scheme `exact`. Ask `/x402/tts` without payment,\n  sign the challenge of the 402 and repeat the identical request with `payment-signature`. No account is needed.\n* **Prepaid x402**: one USDC deposit at `/x402/deposit`, then each request of `/x402/tts` carries an EIP-712 signature\n  in the x-x402 headers and is paid from the payer's balance. `/docs` explains the signature with test vectors.\n\n**Prices.** A character is one UTF-16 code unit of the trimmed text. A request costs the number of characters times\nthe model's rate, rounded up to a whole micro-USD (0.000001 USD). The rates of `/tts/models` include everything.\n\n**Errors** have the shape `{error: {code, message, details}}`. `details` names the field and the rule that was broken.\n\n**Every response** carries `x-trace-id`; quote it when you ask for help. Statuses that belong to no operation\n(unknown path, unserved method, malformed request) are listed under `x-edge-responses`. A malformed request is 400 in\nits turn, and ends its connection: requests before it that were begun are answered first, any other is not served.\n",
     "license": {
       "name": "MIT",
       "url": "https://opensource.org/license/mit"
@@ -86,7 +86,7 @@ export const document: OpenApiDocument = {
       "$ref": "#/components/responses/NotFound"
     },
     "405": {
-      "description": "The path exists, but not with this method. `allow` lists the methods that are served.",
+      "description": "The path exists, but not with this method. `allow` lists the methods that are served. CONNECT, which no path has, gets those that some path serves.",
       "headers": {
         "x-trace-id": {
           "$ref": "#/components/headers/TraceId"
@@ -145,7 +145,7 @@ export const document: OpenApiDocument = {
       "$ref": "#/components/responses/RateLimited"
     },
     "431": {
-      "description": "The request's headers, its request line included, are larger than 64 KiB.",
+      "description": "The request's headers, its request line included, are larger than 64 KiB, or they are more than 200. The connection ends with it.",
       "headers": {
         "x-trace-id": {
           "$ref": "#/components/headers/TraceId"
@@ -2827,7 +2827,7 @@ export const document: OpenApiDocument = {
         }
       },
       "X402Conflict": {
-        "description": "PAYMENT_IDENTIFIER_CONFLICT: the identifier, or the authorization, belongs to another request. PAYMENT_REPLAY_PENDING: the first request with this payment is still running; repeat it later. PAYMENT_OUTCOME_UNKNOWN: whether the payment was settled is not known yet; repeating the identical request gets the audio once the chain has told. Make no new payment without the user's approval. PREPAID_NONCE_REPLAYED: the prepaid nonce was spent before.",
+        "description": "PAYMENT_IDENTIFIER_CONFLICT: the identifier, or the authorization, belongs to another request. PAYMENT_REPLAY_PENDING: the first request with this payment is still running; repeat it later. PAYMENT_OUTCOME_UNKNOWN: whether the payment was settled is not known yet; repeating the identical request gets the audio once the chain has told. Make no new payment without the user's approval. PREPAID_NONCE_REPLAYED: the prepaid nonce was spent before. Who repeats the request after that answer is counted by the edge's limit, and is not shown `x-x402-balance` again.",
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"

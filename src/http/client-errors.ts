@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { type Server, type ServerResponse, STATUS_CODES } from 'node:http';
+import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
-import { type ErrorCode, errorBody } from './errors.ts';
-import { EDGE_HEADERS } from './headers.ts';
+import { type ErrorBody, type ErrorCode, errorBody } from './errors.ts';
+import { EDGE_HEADERS, METHODS } from './headers.ts';
 
 const FAULTS: Readonly<Record<string, { status: number; code: ErrorCode; message: string }>> = {
   ERR_HTTP_REQUEST_TIMEOUT: { status: 408, code: 'INVALID_REQUEST', message: 'The request did not arrive in time.' },
@@ -18,24 +18,74 @@ const MALFORMED = {
   message: 'This is not a well-formed HTTP/1.1 request.',
 } as const;
 
+/** How long a connection is still read from after its last answer, so that a reset does not overtake that one. */
+const LINGER_MS = 2000;
+
+/** Connections on which something came that is not HTTP: it is answered in its turn, and no operation begins there. */
+const broken = new WeakSet<Socket>();
+/** Answers of operations that began before their requests had been read to the end. */
+const begun = new WeakSet<ServerResponse>();
+
+/**
+ * Tells whether the operation of a request may begin: not when bytes that are no HTTP followed it, for then its caller
+ * is told 400, and nothing may be charged. An operation that has begun is answered before such bytes are.
+ */
+export function mayBegin(request: IncomingMessage, response: ServerResponse): boolean {
+  if (broken.has(request.socket)) return false;
+  if (!request.complete) begun.add(response);
+  return true;
+}
+
 /** Answers what Node's HTTP parser refuses, before there is a request, in the shape of every other error (R10). */
 export function answerClientError(error: NodeJS.ErrnoException, socket: Socket): void {
-  const response = (socket as { _httpMessage?: ServerResponse })._httpMessage;
-  if (error.code === 'ECONNRESET' || !socket.writable || response?.headersSent) {
+  if (broken.has(socket)) return;
+  if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy();
     return;
   }
+  broken.add(socket);
   const { status, code, message } = FAULTS[error.code ?? ''] ?? MALFORMED;
-  const body = JSON.stringify(errorBody(code, message));
+  inTurn(socket, () => endWith(socket, status, errorBody(code, message)));
+}
+
+/** Answers CONNECT, which no path has (R9), and for which Node has no response, only the connection. */
+export function answerConnect(server: Server): void {
+  server.on('connect', (_request: IncomingMessage, socket: Socket) => {
+    // Node has taken its own listeners off the connection; what is still being answered there needs these.
+    socket.on('error', () => socket.destroy());
+    socket.on('drain', () => responseOn(socket)?.emit('drain'));
+    const details = { field: 'method', rule: 'enum', allowed: [...METHODS] };
+    const body = errorBody('INVALID_REQUEST', `CONNECT is not served here; ${METHODS.join(', ')} are.`, details);
+    inTurn(socket, () => endWith(socket, 405, body, { allow: METHODS.join(', ') }));
+  });
+}
+
+/** The answer that is being written to a connection, or is to be written next. */
+const responseOn = (socket: Socket) => (socket as { _httpMessage?: ServerResponse })._httpMessage;
+
+/** Waits for the answers to what came before on a connection; one to a request that never ended and never began is none. */
+function inTurn(socket: Socket, answer: () => void): void {
+  const response = responseOn(socket);
+  if (response && (response.req.complete || response.headersSent || begun.has(response))) {
+    response.once('close', () => inTurn(socket, answer));
+  } else if (socket.writable) answer();
+}
+
+/** Writes the last answer of a connection. */
+function endWith(socket: Socket, status: number, body: ErrorBody, more: Record<string, string> = {}): void {
+  const text = JSON.stringify(body);
   const headers = {
     ...EDGE_HEADERS,
+    ...more,
     'x-trace-id': randomUUID(),
     'content-type': 'application/json; charset=utf-8',
-    'content-length': String(Buffer.byteLength(body)),
+    'content-length': String(Buffer.byteLength(text)),
     connection: 'close',
   };
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
-  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('\r\n')}\r\n\r\n${body}`);
+  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('\r\n')}\r\n\r\n${text}`);
+  socket.resume();
+  setTimeout(() => socket.destroy(), LINGER_MS).unref();
 }
 
 /** Answers `expect` headers other than 100-continue, which Node would refuse with an empty body. */

@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Readable } from 'node:stream';
 import type { FastifyBaseLogger } from 'fastify';
+import type { Credential } from './edge-limiter.ts';
 
 /** A binary body: whole, or as it is being produced. */
 export type AudioBody = Uint8Array | Readable;
@@ -37,4 +38,6 @@ export interface OperationContext {
   readonly isOverEdgeLimit: boolean;
   /** Takes the request from the edge's limit, also when that was used up; for requests that no limit counts (R48). */
   exemptFromEdgeLimit(): void;
+  /** Beyond the edge's limit, the client may show another credential as long as its last one did not fail. */
+  rememberCredential(shown: Credential): void;
 }

@@ -6,9 +6,24 @@ const WINDOW_MS = WINDOW_SECONDS * 1000;
 /** Beyond this many clients within a minute the oldest count is dropped: some 20 MB. */
 const MAX_CLIENTS = 100_000;
 
+/** Beyond its limit, how many requests of a client may show a credential at a time while none has verified. */
+const MAX_TRIALS = 4;
+
+/** What the last credential that a client has shown within its minute turned out to be. */
+export type Credential = 'verified' | 'failed';
+
 interface Count {
   taken: number;
   readonly endsAt: number;
+  shown?: Credential;
+  /** Requests beyond the limit whose credential is being looked at. */
+  trials: number;
+}
+
+/** A request beyond the limit that may show a credential. Whoever gets it ends it, once its end is known. */
+export interface Trial {
+  /** Only the first end counts. Undefined when the credential could not be judged. */
+  end(shown: Credential | undefined): void;
 }
 
 /**
@@ -50,15 +65,43 @@ export class EdgeLimiter {
     };
   }
 
-  /** Takes back the count of a request that turned out not to be counted. */
+  /** Takes back the count of a request whose credential verified. */
   giveBack(address: string): void {
     const count = this.#counts.get(addressKey(address));
-    if (count && count.taken > 0) count.taken -= 1;
+    if (!count) return;
+    if (count.taken > 0) count.taken -= 1;
+    count.shown = 'verified';
+  }
+
+  /** Remembers for the rest of the client's minute what its credential turned out to be. */
+  remember(address: string, shown: Credential): void {
+    const count = this.#counts.get(addressKey(address));
+    if (count) count.shown = shown;
+  }
+
+  /**
+   * Lets a client beyond its limit show a credential that may take the request from it, so far as the client's last one
+   * did not fail: looking at one costs more than refusing. Undefined when it may not.
+   */
+  beginTrial(address: string): Trial | undefined {
+    const count = this.#counts.get(addressKey(address));
+    if (!count || count.shown === 'failed') return undefined;
+    if (count.shown === undefined && count.trials >= MAX_TRIALS) return undefined;
+    count.trials += 1;
+    let isOver = false;
+    return {
+      end: (shown) => {
+        if (isOver) return;
+        isOver = true;
+        count.trials -= 1;
+        if (shown) count.shown = shown;
+      },
+    };
   }
 
   #begin(key: string, now: number): Count {
     if (this.#counts.size >= this.#maxClients) this.#forgetOldest();
-    const count = { taken: 0, endsAt: now + WINDOW_MS };
+    const count: Count = { taken: 0, endsAt: now + WINDOW_MS, trials: 0 };
     this.#counts.set(key, count);
     return count;
   }

@@ -60,8 +60,11 @@ export const EDGE_HEADERS: Readonly<Record<string, string>> = {
   'access-control-expose-headers': RESPONSE_HEADERS.join(', '),
 };
 
+/** Methods that some path serves. */
+export const METHODS = ['GET', 'HEAD', 'POST', 'OPTIONS'] as const;
+
 export const PREFLIGHT_HEADERS: Readonly<Record<string, string>> = {
-  'access-control-allow-methods': 'GET, HEAD, POST, OPTIONS',
+  'access-control-allow-methods': METHODS.join(', '),
   'access-control-allow-headers': REQUEST_HEADERS.join(', '),
   'access-control-max-age': '86400',
 };

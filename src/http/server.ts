@@ -14,16 +14,16 @@ import type { RunningWork } from '../running-work.ts';
 import { prefersHtml } from './accept.ts';
 import { answerOn } from './answer.ts';
 import { decodeBody, isPercentEncoded, readContentType, refuseContentType } from './body.ts';
-import { answerClientError, answerExpectations } from './client-errors.ts';
+import { answerClientError, answerConnect, answerExpectations, mayBegin } from './client-errors.ts';
 import type { OperationContext } from './context.ts';
-import { EdgeLimiter } from './edge-limiter.ts';
+import { EdgeLimiter, type Trial } from './edge-limiter.ts';
 import { handleError } from './error-handler.ts';
-import { type ErrorCode, type Failure, failure } from './errors.ts';
+import { type ErrorCode, errorBody, type Failure, failure } from './errors.ts';
 import { EDGE_HEADERS } from './headers.ts';
 import { createNotFoundHandler } from './not-found.ts';
 import { rateLimited, rateLimitHeaders } from './rate-limit.ts';
 import { sendFailure, sendResult } from './reply.ts';
-import { pathAndQuery, queryOf } from './target.ts';
+import { namesPath, pathAndQuery, queryOf } from './target.ts';
 import { violation } from './validation.ts';
 
 declare module 'fastify' {
@@ -32,16 +32,20 @@ declare module 'fastify' {
   }
   interface FastifyRequest {
     /** The client's minute was used up when the request came; whether that matters is for the operation to say. */
-    overEdgeLimit: Slot | null;
+    overEdgeLimit: { readonly slot: Slot; readonly trial: Trial } | null;
   }
 }
 
 /** The largest request line with headers: 1500 CJK characters in a query, and a payment beside them (R5). */
 const MAX_HEADER_BYTES = 65_536;
+/** Beyond them Node would leave headers out without a word, X-Forwarded-For among them. */
+const MAX_HEADERS = 200;
 const DEFAULT_BODY_LIMIT = 65_536;
 const HEADERS_TIMEOUT_MS = 20_000;
 const REQUEST_TIMEOUT_MS = 30_000;
 const KEEP_ALIVE_TIMEOUT_MS = 75_000;
+const BROKEN =
+  'What follows this request on its connection is not HTTP. Is content-length right? Nothing was done or charged.';
 const EMPTY = Buffer.alloc(0);
 
 export interface ServerOptions {
@@ -76,13 +80,16 @@ export function createServer(operations: Operations, options: ServerOptions): Fa
     clientErrorHandler: answerClientError,
     frameworkErrors: (error, request, reply) => {
       reply.headers({ ...EDGE_HEADERS, 'x-trace-id': request.id });
+      if (hasTooManyHeaders(request)) return refuseHeaders(reply);
       const slot = takeEdgeSlot(limiter, request);
       return slot
         ? sendFailure(undefined, refuseAtEdge(slot, options.metrics, reply), reply, false)
         : handleError(error, request, reply);
     },
   });
+  app.server.maxHeadersCount = MAX_HEADERS + 1;
   answerExpectations(app.server);
+  answerConnect(app.server);
   app.setErrorHandler(handleError);
   app.setNotFoundHandler(createNotFoundHandler(routes));
   app.removeAllContentTypeParsers();
@@ -121,20 +128,31 @@ function addHooks(app: FastifyInstance, limiter: EdgeLimiter, options: ServerOpt
   app.decorateRequest('overEdgeLimit', null);
   app.addHook('onRequest', async (request, reply) => {
     reply.headers(EDGE_HEADERS).header('x-trace-id', request.id);
+    if (hasTooManyHeaders(request)) return refuseHeaders(reply);
+    // Node's parser drops what came in one packet with a request for an upgrade.
+    if (request.headers.upgrade !== undefined) reply.header('connection', 'close');
     if (!warned && request.headers['x-forwarded-for'] !== undefined) {
       warned = true;
       request.log.warn('X-Forwarded-For arrived, but TRUST_PROXY is unset: every client has the address of the proxy');
     }
     const route = request.routeOptions.config?.contract;
     const refuse = (refusal: Failure<ErrorCode>) => {
-      const answer = request.overEdgeLimit ? refuseAtEdge(request.overEdgeLimit, options.metrics, reply) : refusal;
+      const answer = request.overEdgeLimit ? refuseAtEdge(request.overEdgeLimit.slot, options.metrics, reply) : refusal;
       return sendFailure(route, answer, reply, prefersHtml(request.headers.accept));
     };
     const overLimit = takeEdgeSlot(limiter, request);
-    if (overLimit && !asksForExemption(route, request)) return refuse(refuseAtEdge(overLimit, options.metrics, reply));
-    request.overEdgeLimit = overLimit ?? null;
+    if (overLimit) {
+      const trial = asksForExemption(route, request) ? limiter.beginTrial(request.ip) : undefined;
+      if (!trial) return refuse(refuseAtEdge(overLimit, options.metrics, reply));
+      request.overEdgeLimit = { slot: overLimit, trial };
+      reply.raw.once('close', () => trial.end('failed'));
+    }
     if (request.raw.httpVersion === '1.1' && request.headers.host === undefined) {
       return refuse(failure('INVALID_REQUEST', 'The host header is missing.', { field: 'host', rule: 'required' }));
+    }
+    if (!namesPath(request.url, request.method)) {
+      const details = { field: 'url', rule: 'path' };
+      return refuse(failure('INVALID_REQUEST', 'The request target must be a path, which starts with /.', details));
     }
     if (request.url.includes('#')) {
       const details = { field: 'url', rule: 'no fragment' };
@@ -165,6 +183,21 @@ function addHooks(app: FastifyInstance, limiter: EdgeLimiter, options: ServerOpt
   });
 }
 
+const hasTooManyHeaders = ({ raw }: FastifyRequest): boolean => raw.rawHeaders.length > 2 * MAX_HEADERS;
+
+/** Whose request it is can't be told, so that nobody is counted for it. */
+const refuseHeaders = (reply: FastifyReply): FastifyReply =>
+  reply
+    .code(431)
+    .header('connection', 'close')
+    .send(
+      errorBody('REQUEST_TOO_LARGE', `A request has at most ${MAX_HEADERS} headers.`, {
+        field: 'headers',
+        rule: 'maxItems',
+        maximum: MAX_HEADERS,
+      }),
+    );
+
 /** Counts the request at the edge; tells the slot that was refused since its client's minute is used up. Preflights are free. */
 function takeEdgeSlot(limiter: EdgeLimiter, request: FastifyRequest): Slot | undefined {
   if (request.method === 'OPTIONS' && request.headers['access-control-request-method'] !== undefined) return undefined;
@@ -194,9 +227,23 @@ async function serve(
 ) {
   const refuse = (refusal: Failure<ErrorCode>) =>
     sendFailure(route, refusal, reply, prefersHtml(request.headers.accept));
+  if (!mayBegin(request.raw, reply.raw)) {
+    reply.header('connection', 'close');
+    return refuse(failure('INVALID_REQUEST', BROKEN, { field: 'body', rule: 'framing' }));
+  }
   const read = readRequest(route, request);
-  const result = 'request' in read ? await operation(read.request, contextOf(request, reply, limiter)) : read.failure;
-  if (request.overEdgeLimit) return refuse(refuseAtEdge(request.overEdgeLimit, metrics, reply));
+  let result: OperationResult;
+  try {
+    result = 'request' in read ? await operation(read.request, contextOf(request, reply, limiter)) : read.failure;
+  } catch (error) {
+    // What fails inside the service tells nothing of the client.
+    request.overEdgeLimit?.trial.end(undefined);
+    throw error;
+  }
+  if (request.overEdgeLimit) {
+    request.overEdgeLimit.trial.end('failed');
+    return refuse(refuseAtEdge(request.overEdgeLimit.slot, metrics, reply));
+  }
   return 'request' in read ? sendResult(route, result, reply) : refuse(read.failure);
 }
 
@@ -214,9 +261,12 @@ function contextOf(request: FastifyRequest, reply: FastifyReply, limiter: EdgeLi
     setHeader: (name, value) => void reply.header(name, value),
     isOverEdgeLimit: request.overEdgeLimit !== null,
     exemptFromEdgeLimit: () => {
-      if (request.overEdgeLimit) request.overEdgeLimit = null;
-      else limiter.giveBack(request.ip);
+      if (request.overEdgeLimit) {
+        request.overEdgeLimit.trial.end('verified');
+        request.overEdgeLimit = null;
+      } else limiter.giveBack(request.ip);
     },
+    rememberCredential: (shown) => limiter.remember(request.ip, shown),
   };
 }
 

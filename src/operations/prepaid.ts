@@ -9,12 +9,7 @@ import { speakBuffered } from '../payments/buffered.ts';
 import type { PrepaidBalances } from '../payments/prepaid.ts';
 import { SpeechError, type SpeechProvider } from '../speech/provider.ts';
 import { PREPAID } from '../x402/prepaid.ts';
-import {
-  type PrepaidCredential,
-  readCredential,
-  signedBalanceRead,
-  signedRequestOf,
-} from '../x402/prepaid-credential.ts';
+import { type PrepaidCredential, readCredential, signedBalanceRead } from '../x402/prepaid-credential.ts';
 import { refuseForeignHeaders, refuseIncompletePrepaid } from './flows.ts';
 import { type Purchase, quoteExpired, textMissing, utteranceOf } from './purchase.ts';
 import { addressBucket, meter } from './rate-limit.ts';
@@ -43,6 +38,11 @@ const EXPIRY = failure(
   { field: 'x-x402-expiry', rule: 'lifetime', maximumSeconds: PREPAID.signatureTtlSeconds },
 );
 
+const REPLAYED = failure('PREPAID_NONCE_REPLAYED', 'This nonce was spent before. Sign the request with a new one.', {
+  field: 'x-x402-nonce',
+  rule: 'unique',
+});
+
 /** Speaks what the caller's prepaid balance pays for. All five prepaid headers are there. */
 export async function speakPrepaid(
   parts: PrepaidParts,
@@ -56,7 +56,7 @@ export async function speakPrepaid(
   if (hasExpired) return quoteExpired();
   if (order.text === undefined) return textMissing();
   const { priceMicroUsd } = order;
-  const authorization = await balances.authorize(credential, signedRequestOf(context), priceMicroUsd, context.answer);
+  const authorization = await balances.authorize(credential, context, priceMicroUsd, context.answer);
   switch (authorization.outcome) {
     case 'unauthorized':
     case 'expiry':
@@ -67,6 +67,10 @@ export async function speakPrepaid(
       if (!context.isOverEdgeLimit) showMoney(context, 0n, 0n);
       return tooLittle('never_deposited', 'This address has no prepaid balance. Deposit first.', 0n);
     }
+    case 'repeated':
+      // It takes no slot of its address's window, but is counted at the edge; the balance is not known here.
+      context.setHeader('x-x402-charged', '0');
+      return REPLAYED;
     case 'held':
       break;
     default: {
@@ -75,10 +79,7 @@ export async function speakPrepaid(
       showMoney(context, balanceMicroUsd, 0n);
       switch (outcome) {
         case 'replayed':
-          return failure('PREPAID_NONCE_REPLAYED', 'This nonce was spent before. Sign the request with a new one.', {
-            field: 'x-x402-nonce',
-            rule: 'unique',
-          });
+          return REPLAYED;
         case 'over_max_amount':
           return tooLittle(outcome, 'The price is above x-x402-max-amount.', balanceMicroUsd);
         case 'insufficient_funds':
@@ -141,6 +142,7 @@ export async function readPrepaidAccount(
         })
       );
     case 'read':
+      context.rememberCredential('verified');
       return {
         status: 200,
         headers: { 'cache-control': PRIVATE },
@@ -157,8 +159,10 @@ async function refuseCredential(parts: PrepaidParts, credential: PrepaidCredenti
 }
 
 /** A failed credential costs its address a slot (R48), and nothing more where the edge is going to refuse it. */
-const meterCredential = async ({ limits }: PrepaidParts, context: OperationContext) =>
-  context.isOverEdgeLimit ? undefined : meter(context, limits.take(addressBucket(context)));
+async function meterCredential({ limits }: PrepaidParts, context: OperationContext) {
+  context.rememberCredential('failed');
+  return context.isOverEdgeLimit ? undefined : meter(context, limits.take(addressBucket(context)));
+}
 
 /** @param address in lower case */
 export const walletBody = (address: string, balanceMicroUsd: bigint) => ({

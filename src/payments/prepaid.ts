@@ -3,7 +3,14 @@ import type { Database } from '../db/database.ts';
 import { isInTime, placeSpend, readWallet, type WalletReading } from '../ledger/wallets.ts';
 import type { Metrics } from '../metrics.ts';
 import { testPoint } from '../test-point.ts';
-import type { PrepaidCredential, PrepaidVerifier, SignedRequest } from '../x402/prepaid-credential.ts';
+import {
+  type PrepaidCredential,
+  type PrepaidVerifier,
+  type RawRequest,
+  type SignedRequest,
+  signedRequestOf,
+} from '../x402/prepaid-credential.ts';
+import { Replays } from '../x402/replays.ts';
 import { BalanceHolds, type Delivery, leaseSeconds } from './balance-holds.ts';
 import type { BufferedHold } from './buffered.ts';
 import type { Answer } from './deliveries.ts';
@@ -22,7 +29,8 @@ export interface PrepaidHold extends BufferedHold<PrepaidReceipt> {
 
 export type PrepaidAuthorization =
   | { readonly outcome: 'held'; readonly hold: PrepaidHold }
-  | { readonly outcome: 'unauthorized' | 'expiry' | 'unknown_account' }
+  /** `repeated` when exactly this request was told before that its nonce is spent: nothing was looked up for it. */
+  | { readonly outcome: 'unauthorized' | 'expiry' | 'unknown_account' | 'repeated' }
   | {
       readonly outcome: 'replayed' | 'insufficient_funds' | 'over_max_amount';
       readonly balanceMicroUsd: bigint;
@@ -36,6 +44,7 @@ export class PrepaidBalances {
   readonly #verifier: PrepaidVerifier;
   readonly #holds: BalanceHolds;
   readonly #leaseSeconds: number;
+  readonly #replays = new Replays();
 
   constructor(
     db: Database,
@@ -50,11 +59,12 @@ export class PrepaidBalances {
 
   async authorize(
     credential: PrepaidCredential,
-    request: SignedRequest,
+    request: RawRequest,
     priceMicroUsd: bigint,
     answer: Answer,
   ): Promise<PrepaidAuthorization> {
-    if (!this.#verifier.isSignedByAccount(credential, request)) return { outcome: 'unauthorized' };
+    if (this.#replays.has(credential, request)) return { outcome: 'repeated' };
+    if (!this.#verifier.isSignedByAccount(credential, signedRequestOf(request))) return { outcome: 'unauthorized' };
     const { account: address, nonce, expiry, maxAmountMicroUsd } = credential;
     const isPermitted = priceMicroUsd <= maxAmountMicroUsd;
     const spend = { address, nonce, expiry, amountMicroUsd: priceMicroUsd, isPermitted };
@@ -62,6 +72,7 @@ export class PrepaidBalances {
       placeSpend(this.#db, spend, this.#leaseSeconds, processId),
     );
     testPoint('prepaid debited');
+    if (result.outcome === 'replayed') this.#replays.add(credential, request);
     if (result.outcome === 'insufficient_funds' && !isPermitted) return { ...result, outcome: 'over_max_amount' };
     if (result.outcome !== 'held') return result;
     const { hold } = result;

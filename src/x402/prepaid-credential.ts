@@ -49,12 +49,22 @@ export function readCredential(headers: IncomingHttpHeaders): PrepaidCredential 
   };
 }
 
-/** What is signed of a request: the exact body of a POST, the canonical query of a GET (R49). */
-export function signedRequestOf(request: { method: string; url: string; bytes: Uint8Array }): SignedRequest {
-  const { method, url, bytes } = request;
-  const signed = method === 'POST' ? bytes : Buffer.from(canonicalQuery(url));
-  return { method, path: pathOf(url), bodyHash: keccak256(signed, 'bytes') };
+/** A request as it was sent; the URL is path and query. */
+export interface RawRequest {
+  readonly method: string;
+  readonly url: string;
+  readonly bytes: Uint8Array;
 }
+
+/** What is signed of a request: the exact body of a POST, the canonical query of a GET (R49). */
+export const signedBytes = ({ method, url, bytes }: RawRequest): Uint8Array =>
+  method === 'POST' ? bytes : Buffer.from(canonicalQuery(url));
+
+export const signedRequestOf = (request: RawRequest): SignedRequest => ({
+  method: request.method,
+  path: pathOf(request.url),
+  bodyHash: keccak256(signedBytes(request), 'bytes'),
+});
 
 /** What is signed to read a balance: an empty query, whatever was sent (R31). */
 export const signedBalanceRead = ({ url }: { url: string }): SignedRequest => ({
@@ -63,7 +73,8 @@ export const signedBalanceRead = ({ url }: { url: string }): SignedRequest => ({
   bodyHash: keccak256(new Uint8Array(), 'bytes'),
 });
 
-const pathOf = (url: string): string => url.split('?', 1)[0] as string;
+/** Without the query (R31). */
+export const pathOf = (url: string): string => url.split('?', 1)[0] as string;
 
 /** Tells whether a credential was signed by its account for a request to this service. */
 export class PrepaidVerifier {

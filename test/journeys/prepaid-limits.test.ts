@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import type { Reply } from '../support/gateway.ts';
+import type { Call, Reply } from '../support/gateway.ts';
 import { depositor, HELLO, startPrepaidGateway, TTS, withCredential, withHeaders } from '../support/prepaid.ts';
 import { openAiError } from '../support/stub-upstream.ts';
 
@@ -52,38 +52,46 @@ test('R48: a failed credential costs its address a slot, at each endpoint, and t
 });
 
 test('the edge counts neither verified prepaid requests nor refuses them; failed and malformed ones it does', async (t) => {
-  const gateway = await startPrepaidGateway(t, { EDGE_RATE_LIMIT_MAX: '3' });
+  const gateway = await startPrepaidGateway(t, { EDGE_RATE_LIMIT_MAX: '3', TRUST_PROXY: '127.0.0.0/8' });
   const { wallet, sign } = await depositor(gateway, 10_000n);
   const stranger = await depositor(gateway, 0n);
-  for (let count = 0; count < 10; count += 1) {
-    assert.equal((await gateway.call(TTS, await sign(TTS, HELLO))).status, 200);
-  }
-  for (const path of ['/', '/tts/models', '/docs']) assert.equal((await gateway.call(path)).status, 200, path);
   const own = `/x402/accounts/${wallet.address}`;
   const get = `${TTS}?text=Hello`;
-  const edge = async (path: string, call: Parameters<typeof gateway.call>[1]) => {
-    const { status, headers } = await gateway.call(path, call);
+  let clients = 0;
+  /** Sends as a new client that has used up its minute. */
+  const beyond = async (path: string, call: Call) => {
+    const address = { 'x-forwarded-for': `192.0.2.${++clients}` };
+    for (const used of ['/', '/tts/models', '/docs']) {
+      assert.equal((await gateway.call(used, { headers: address })).status, 200, used);
+    }
+    const { status, headers } = await gateway.call(path, withHeaders(call, address));
     return [status, headers.get('x-ratelimit-scope')];
   };
   const refused = [429, 'edge'];
-  assert.deepEqual(await edge('/', {}), refused);
-  assert.deepEqual(await edge(own, await sign(own)), refused, 'balance reads meet the edge (R48)');
-  assert.deepEqual(await edge(TTS, HELLO), refused);
+  assert.deepEqual(await beyond('/', {}), refused);
+  assert.deepEqual(await beyond(own, await sign(own)), refused, 'balance reads meet the edge (R48)');
+  assert.deepEqual(await beyond(TTS, HELLO), refused);
   assert.deepEqual(
-    await edge(TTS, await withCredential(wallet, { ...gateway.domain, chainId: 1 }, TTS, HELLO)),
+    await beyond(TTS, await withCredential(wallet, { ...gateway.domain, chainId: 1 }, TTS, HELLO)),
     refused,
   );
-  assert.deepEqual(await edge(TTS, await stranger.sign(TTS, HELLO)), refused);
-  assert.deepEqual(await edge(TTS, withHeaders(await sign(TTS, HELLO), { 'x-x402-nonce': undefined })), refused);
-  assert.deepEqual(await edge(TTS, { ...(await sign(TTS, HELLO)), json: { text: '' } }), refused);
-  assert.deepEqual(await edge(TTS, withHeaders(await sign(TTS, HELLO), { 'content-type': 'text/plain' })), refused);
-  assert.deepEqual(await edge(get, withHeaders(await sign(get), { 'payment-signature': 'e30=' })), refused);
+  assert.deepEqual(await beyond(TTS, await stranger.sign(TTS, HELLO)), refused);
+  assert.deepEqual(await beyond(TTS, withHeaders(await sign(TTS, HELLO), { 'x-x402-nonce': undefined })), refused);
+  assert.deepEqual(await beyond(TTS, { ...(await sign(TTS, HELLO)), json: { text: '' } }), refused);
+  assert.deepEqual(await beyond(TTS, withHeaders(await sign(TTS, HELLO), { 'content-type': 'text/plain' })), refused);
+  assert.deepEqual(await beyond(get, withHeaders(await sign(get), { 'payment-signature': 'e30=' })), refused);
   const windows = await gateway.db.selectFrom('rate_window').select('key').execute();
   assert.deepEqual(windows, [], 'what the edge refuses takes no slot of its address');
-  assert.equal((await gateway.call(TTS, await sign(TTS, HELLO))).status, 200, 'a verified one is served all the same');
+  assert.deepEqual(await beyond(TTS, await sign(TTS, HELLO)), [200, null], 'a verified one is served all the same');
+
+  for (let count = 0; count < 10; count += 1) {
+    assert.equal((await gateway.call(TTS, await sign(TTS, HELLO))).status, 200, 'none of these is counted');
+  }
+  for (const path of ['/', '/tts/models', '/docs']) assert.equal((await gateway.call(path)).status, 200, path);
+  assert.equal((await gateway.call('/')).status, 429);
   const repeated = await sign(get);
-  assert.deepEqual(
-    [(await gateway.call(get, repeated)).status, (await gateway.call(get, repeated)).status],
-    [200, 409],
-  );
+  const statuses = [];
+  for (let count = 0; count < 3; count += 1) statuses.push((await gateway.call(get, repeated)).status);
+  assert.deepEqual(statuses, [200, 409, 429], 'a replay that was told so is counted, and refused, as any other');
+  assert.equal((await gateway.call(TTS, await sign(TTS, HELLO))).status, 429, 'and nothing more is looked at');
 });

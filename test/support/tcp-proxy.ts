@@ -5,6 +5,8 @@ import type { TestContext } from 'node:test';
 export interface TcpProxy {
   /** The URL of the target, led through the proxy. */
   readonly url: string;
+  /** Chunks that the clients have sent: one or more for each statement of a database's client. */
+  readonly sent: number;
   /** Breaks all connections and accepts no new ones. */
   cut(): void;
   /** Keeps all connections, and lets nothing through any more. */
@@ -19,6 +21,7 @@ export interface TcpProxy {
 export async function startTcpProxy(t: TestContext, target: string): Promise<TcpProxy> {
   const { hostname, port } = new URL(target);
   const sockets = new Set<Socket>();
+  let sent = 0;
   let state: 'open' | 'cut' | 'frozen' | 'muted' = 'open';
   const server = createServer((client) => {
     if (state === 'cut') return void client.destroy();
@@ -29,7 +32,10 @@ export async function startTcpProxy(t: TestContext, target: string): Promise<Tcp
     ] as const) {
       sockets.add(from);
       const isLetThrough = () => state === 'open' || (state === 'muted' && from === client);
-      from.on('data', (chunk) => isLetThrough() && to.write(chunk));
+      from.on('data', (chunk) => {
+        if (from === client) sent += 1;
+        if (isLetThrough()) to.write(chunk);
+      });
       from.on('close', () => {
         sockets.delete(from);
         to.destroy();
@@ -49,6 +55,9 @@ export async function startTcpProxy(t: TestContext, target: string): Promise<Tcp
   url.host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
   return {
     url: url.href,
+    get sent() {
+      return sent;
+    },
     cut: () => {
       state = 'cut';
       destroyAll();
