@@ -4,6 +4,7 @@ import { type Hold, placeHold } from '../ledger/hold.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Order } from '../speech/order.ts';
 import { BalanceHolds, leaseSeconds } from './balance-holds.ts';
+import { paidFor } from './paid-for.ts';
 import type { Authorization } from './strategy.ts';
 
 /** Why a card request was not authorized. */
@@ -26,9 +27,10 @@ export class CardCredits {
   }
 
   /** No account, an unknown one and too small a balance are all refused, with nothing debited (R12). */
-  async authorize(order: Order, accountId: string | undefined): Promise<Authorization<CreditRefusal>> {
+  async authorize(order: Order, accountId: string | undefined, traceId: string): Promise<Authorization<CreditRefusal>> {
     if (!accountId) return { outcome: 'refused', refusal: { reason: 'no_account', balanceMicroUsd: 0n } };
-    const result = await placeHold(this.#db, accountId, order.priceMicroUsd, this.#leaseSeconds);
+    const bought = paidFor(order, traceId);
+    const result = await placeHold(this.#db, accountId, order.priceMicroUsd, this.#leaseSeconds, bought);
     switch (result.outcome) {
       case 'unknown_account':
         return { outcome: 'refused', refusal: { reason: 'unknown_account', balanceMicroUsd: 0n } };

@@ -1,5 +1,6 @@
 import type { FastifyBaseLogger } from 'fastify';
 import type { Database } from '../db/database.ts';
+import type { PaidFor } from '../ledger/paid-for.ts';
 import { isInTime, placeSpend, readWallet, type WalletReading } from '../ledger/wallets.ts';
 import type { Metrics } from '../metrics.ts';
 import { testPoint } from '../test-point.ts';
@@ -51,12 +52,13 @@ export class PrepaidBalances {
     credential: PrepaidCredential,
     request: SignedRequest,
     priceMicroUsd: bigint,
+    paidFor: PaidFor,
   ): Promise<PrepaidAuthorization> {
     if (!this.#verifier.isSignedByAccount(credential, request)) return { outcome: 'unauthorized' };
     const { account: address, nonce, expiry, maxAmountMicroUsd } = credential;
     const isPermitted = priceMicroUsd <= maxAmountMicroUsd;
     const spend = { address, nonce, expiry, amountMicroUsd: priceMicroUsd, isPermitted };
-    const result = await placeSpend(this.#db, spend, this.#leaseSeconds);
+    const result = await placeSpend(this.#db, spend, this.#leaseSeconds, paidFor);
     testPoint('prepaid debited');
     if (result.outcome === 'insufficient_funds' && !isPermitted) return { ...result, outcome: 'over_max_amount' };
     if (result.outcome !== 'held') return result;
