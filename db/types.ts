@@ -145,6 +145,7 @@ export interface TopUp {
 
 export interface Transfer {
   amount_micro_usd: bigint;
+  characters: number | null;
   created_at: Generated<Timestamp>;
   credit_account_id: string;
   debit_account_id: string;
@@ -154,8 +155,10 @@ export interface Transfer {
   kind: string;
   lease_until: Timestamp | null;
   process_id: number | null;
+  rate_pico_usd: bigint | null;
   reference: string | null;
   state: string;
+  trace_id: string | null;
 }
 
 export interface Worker {

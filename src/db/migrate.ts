@@ -2,13 +2,17 @@ import { readdir, readFile } from 'node:fs/promises';
 import { Logger, runMigrations } from 'graphile-worker';
 import { type Kysely, type Migration, type MigrationProvider, Migrator, sql } from 'kysely';
 import type { DB } from '../../db/types.ts';
+import { grantApplicationRole } from './application-role.ts';
 import { openDatabase } from './database.ts';
 import { openQueuePool } from './queue-pool.ts';
+import { validateConstraints } from './validate-constraints.ts';
 
 const MIGRATIONS = new URL('../../db/migrations/', import.meta.url);
 
 /** Any number that nothing else in this database locks. */
 const QUEUE_MIGRATION_LOCK = 7_300_003;
+/** The role that gets the application's rights where no other one is named. */
+export const APPLICATION_ROLE = 'speechgate_app';
 const silentLogger = new Logger(() => () => {});
 
 const provider: MigrationProvider = {
@@ -34,18 +38,31 @@ const migrator = <T>(db: Kysely<T>) =>
     migrationLockTableName: 'schema_migration_lock',
   });
 
+export interface Migrated {
+  /** The migrations that this call applied. */
+  readonly applied: readonly string[];
+  /** Constraints that rows of earlier releases break. */
+  readonly notValid: readonly string[];
+  /** True when the role exists, is another one than the owner, and has its rights now. */
+  readonly hasGranted: boolean;
+}
+
 /**
- * Brings the database to the current schema and tells the names of the migrations that this call applied. Several
+ * Brings the database to the current schema, and gives the application's role its rights where there is one. Several
  * processes may call it at once: they take turns. The queue's own schema comes first, so that ours being current
  * means that both are.
  */
-export async function migrate(databaseUrl: string): Promise<string[]> {
+export async function migrate(databaseUrl: string, applicationRole = APPLICATION_ROLE): Promise<Migrated> {
   const db = openDatabase(databaseUrl, { maxConnections: 2, statementTimeoutMs: 0 });
   try {
     await migrateQueue(db, databaseUrl);
     const { error, results } = await migrator(db).migrateToLatest();
     if (error) throw error;
-    return (results ?? []).map((result) => result.migrationName);
+    return {
+      applied: (results ?? []).map((result) => result.migrationName),
+      notValid: await validateConstraints(db),
+      hasGranted: await grantApplicationRole(db, applicationRole),
+    };
   } finally {
     await db.destroy();
   }

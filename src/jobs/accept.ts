@@ -1,6 +1,7 @@
 import type { Database } from '../db/database.ts';
 import { findCardAccount } from '../ledger/accounts.ts';
 import { placeHold } from '../ledger/hold.ts';
+import type { PaidFor } from '../ledger/paid-for.ts';
 import type { CreditRefusal } from '../payments/card-credits.ts';
 import type { Utterance } from '../speech/provider.ts';
 import { testPoint } from '../test-point.ts';
@@ -14,6 +15,7 @@ export interface JobRequest {
   readonly accountId: string | undefined;
   readonly utterance: Utterance;
   readonly priceMicroUsd: bigint;
+  readonly paidFor: PaidFor;
   readonly storeAudio: boolean;
   readonly idempotencyKey: string | undefined;
   readonly traceId: string;
@@ -44,7 +46,7 @@ export async function acceptJob(db: Database, request: JobRequest): Promise<Acce
       const earlier = await findRepeated(trx, accountId, repeated);
       if (earlier) return earlier;
     }
-    const held = await placeHold(trx, accountId, request.priceMicroUsd, null);
+    const held = await placeHold(trx, accountId, request.priceMicroUsd, null, request.paidFor);
     if (held.outcome === 'unknown_account') return refuse('unknown_account');
     if (held.outcome === 'insufficient_funds') return refuse('insufficient_funds', held.balanceMicroUsd);
     const { hold } = held;

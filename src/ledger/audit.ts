@@ -1,14 +1,12 @@
-import { type RawBuilder, sql } from 'kysely';
+import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
+import { chargeInvariants } from './audit/charges.ts';
+import { guardInvariants } from './audit/guards.ts';
+import type { Invariant } from './audit/invariant.ts';
+import { purchaseInvariants } from './audit/purchases.ts';
+import { timeInvariants } from './audit/times.ts';
 import { contra } from './contra.ts';
 import { NONCE_RETENTION_HOURS } from './wallets.ts';
-
-export interface Invariant {
-  /** The rule, as a sentence that holds for a sound ledger. */
-  readonly rule: string;
-  /** Selects the rows that break the rule. */
-  readonly breaches: RawBuilder<Record<string, unknown>>;
-}
 
 /** A dead process's hold is voided by the reconciler some time after its lease has passed; later than this is a breach. */
 const RECONCILER_GRACE_SECONDS = 120;
@@ -178,6 +176,10 @@ export const invariants: readonly Invariant[] = [
       where state in ('reserved', 'settling')
         and lease_until < now() - make_interval(secs => ${RECONCILER_GRACE_SECONDS})`,
   },
+  ...purchaseInvariants,
+  ...chargeInvariants,
+  ...timeInvariants,
+  ...guardInvariants,
 ];
 
 export interface AuditFinding {

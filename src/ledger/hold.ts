@@ -2,6 +2,7 @@ import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import { isAccountId } from './accounts.ts';
 import { contra } from './contra.ts';
+import type { PaidFor } from './paid-for.ts';
 
 /**
  * A pending transfer: its amount has left the user's balance, and exactly one of capture and void ends it.
@@ -35,6 +36,7 @@ export type HoldResult =
  * may be older, and too small.
  * @param leaseSeconds how long the hold stands when nobody ends it, by the database's clock; it must outlast the
  *   deadline of the synthesis. Null for a hold that is owned by a job and has no lease.
+ * @param paidFor what the amount is the price of; the service always tells it
  * @param processId of the process that delivers what the hold pays for; null for a job's
  */
 export async function placeHold(
@@ -42,6 +44,7 @@ export async function placeHold(
   accountId: string,
   amountMicroUsd: bigint,
   leaseSeconds: number | null,
+  paidFor?: PaidFor,
   processId: number | null = null,
 ): Promise<HoldResult> {
   if (!isAccountId(accountId)) return { outcome: 'unknown_account' };
@@ -53,9 +56,11 @@ export async function placeHold(
       from payer where account.id = payer.id and payer.balance_micro_usd >= ${amountMicroUsd}
       returning account.id, account.balance_micro_usd
     ), hold as (
-      insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, lease_until, process_id)
+      insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, lease_until,
+                            characters, rate_pico_usd, trace_id, process_id)
       select 'charge', 'pending', id, ${contra.cardRevenue}, ${amountMicroUsd},
-             now() + make_interval(secs => ${leaseSeconds}::double precision), ${processId}::integer
+             now() + make_interval(secs => ${leaseSeconds}::double precision), ${paidFor?.characters}::integer,
+             ${paidFor?.ratePicoUsd}::bigint, ${paidFor?.traceId}::uuid, ${processId}::integer
       from debit
       returning id, fence
     )

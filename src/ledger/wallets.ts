@@ -2,6 +2,7 @@ import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import { contra } from './contra.ts';
 import type { Hold } from './hold.ts';
+import type { PaidFor } from './paid-for.ts';
 
 /** How far ahead a signature may expire: its lifetime, and leeway for the client's clock (R30). */
 const MAX_EXPIRY_SECONDS = 125;
@@ -30,12 +31,14 @@ export type SpendResult =
  * together or not at all, and a balance that is too small burns no nonce (R32). It is the locked balance that is
  * lowered: that of the statement's snapshot may be older, and too small.
  * @param leaseSeconds how long the hold stands when nobody ends it, by the database's clock
+ * @param paidFor what the amount is the price of; the service always tells it
  * @param processId of the process that delivers what the hold pays for
  */
 export async function placeSpend(
   db: Database,
   spend: Spend,
   leaseSeconds: number,
+  paidFor?: PaidFor,
   processId: number | null = null,
 ): Promise<SpendResult> {
   const { address, nonce, expiry, amountMicroUsd, isPermitted } = spend;
@@ -64,9 +67,10 @@ export async function placeSpend(
       returning account.id, account.balance_micro_usd
     ), hold as (
       insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, lease_until,
-                            process_id)
+                            characters, rate_pico_usd, trace_id, process_id)
       select 'spend', 'pending', id, ${contra.prepaidRevenue}, ${amountMicroUsd}, ${nonce},
-             now() + make_interval(secs => ${leaseSeconds}::double precision), ${processId}::integer
+             now() + make_interval(secs => ${leaseSeconds}::double precision), ${paidFor?.characters}::integer,
+             ${paidFor?.ratePicoUsd}::bigint, ${paidFor?.traceId}::uuid, ${processId}::integer
       from debit
       returning id, fence
     )

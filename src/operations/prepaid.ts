@@ -6,6 +6,7 @@ import { PRIVATE } from '../http/headers.ts';
 import type { RollingWindow } from '../limits/rolling-window.ts';
 import { formatUsd } from '../money.ts';
 import { speakBuffered } from '../payments/buffered.ts';
+import { paidFor } from '../payments/paid-for.ts';
 import type { PrepaidBalances } from '../payments/prepaid.ts';
 import { SpeechError, type SpeechProvider } from '../speech/provider.ts';
 import { PREPAID } from '../x402/prepaid.ts';
@@ -56,7 +57,8 @@ export async function speakPrepaid(
   if (hasExpired) return quoteExpired();
   if (order.text === undefined) return textMissing();
   const { priceMicroUsd } = order;
-  const authorization = await balances.authorize(credential, context, priceMicroUsd, context.answer);
+  const bought = paidFor({ ...order, text: order.text }, context.traceId);
+  const authorization = await balances.authorize(credential, context, priceMicroUsd, bought, context.answer);
   switch (authorization.outcome) {
     case 'unauthorized':
     case 'expiry':

@@ -16,6 +16,7 @@ import type { RollingWindow } from '../limits/rolling-window.ts';
 import type { Metrics } from '../metrics.ts';
 import type { CardCredits } from '../payments/card-credits.ts';
 import { creditChallenge } from '../payments/credit-challenge.ts';
+import { paidFor } from '../payments/paid-for.ts';
 import { streamSpeech } from '../payments/streamed.ts';
 import type { RunningWork } from '../running-work.ts';
 import type { Catalog } from '../speech/catalog.ts';
@@ -73,7 +74,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations {
     if (limited) return limited;
     if (isAsynchronous(wishes.asynchronous, order.characters)) return speakLater(order, wishes, context);
 
-    const authorization = await cardCredits.authorize(order, accountId, context.answer);
+    const authorization = await cardCredits.authorize(order, accountId, context.traceId, context.answer);
     if (authorization.outcome === 'refused') {
       return creditChallenge(baseUrl, serviceName, order.priceMicroUsd, authorization.refusal);
     }
@@ -103,7 +104,10 @@ export function speechOperations(options: SpeechOptions): SpeechOperations {
     const { accountId, storeAudio, idempotencyKey } = wishes;
     const { priceMicroUsd } = order;
     const utterance = utteranceOf(order);
-    const accepted = await acceptJob(db, { accountId, utterance, priceMicroUsd, storeAudio, idempotencyKey, traceId });
+    const accepted = await acceptJob(db, {
+      ...{ accountId, utterance, priceMicroUsd, storeAudio, idempotencyKey, traceId },
+      paidFor: paidFor(order, traceId),
+    });
     switch (accepted.outcome) {
       case 'refused':
         return creditChallenge(baseUrl, serviceName, priceMicroUsd, accepted.refusal);

@@ -5,6 +5,7 @@ import type { Metrics } from '../metrics.ts';
 import type { Order } from '../speech/order.ts';
 import { BalanceHolds, type Delivery, leaseSeconds } from './balance-holds.ts';
 import type { Answer } from './deliveries.ts';
+import { paidFor } from './paid-for.ts';
 import type { Authorization } from './strategy.ts';
 
 /** Why a card request was not authorized. */
@@ -27,10 +28,16 @@ export class CardCredits {
   }
 
   /** No account, an unknown one and too small a balance are all refused, with nothing debited (R12). */
-  async authorize(order: Order, accountId: string | undefined, answer: Answer): Promise<Authorization<CreditRefusal>> {
+  async authorize(
+    order: Order,
+    accountId: string | undefined,
+    traceId: string,
+    answer: Answer,
+  ): Promise<Authorization<CreditRefusal>> {
     if (!accountId) return { outcome: 'refused', refusal: { reason: 'no_account', balanceMicroUsd: 0n } };
+    const bought = paidFor(order, traceId);
     const result = await this.#holds.place(answer, (processId) =>
-      placeHold(this.#db, accountId, order.priceMicroUsd, this.#leaseSeconds, processId),
+      placeHold(this.#db, accountId, order.priceMicroUsd, this.#leaseSeconds, bought, processId),
     );
     switch (result.outcome) {
       case 'unknown_account':

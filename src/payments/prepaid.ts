@@ -1,5 +1,6 @@
 import type { FastifyBaseLogger } from 'fastify';
 import type { Database } from '../db/database.ts';
+import type { PaidFor } from '../ledger/paid-for.ts';
 import { isInTime, placeSpend, readWallet, type WalletReading } from '../ledger/wallets.ts';
 import type { Metrics } from '../metrics.ts';
 import { testPoint } from '../test-point.ts';
@@ -61,6 +62,7 @@ export class PrepaidBalances {
     credential: PrepaidCredential,
     request: RawRequest,
     priceMicroUsd: bigint,
+    paidFor: PaidFor,
     answer: Answer,
   ): Promise<PrepaidAuthorization> {
     if (this.#replays.has(credential, request)) return { outcome: 'repeated' };
@@ -69,7 +71,7 @@ export class PrepaidBalances {
     const isPermitted = priceMicroUsd <= maxAmountMicroUsd;
     const spend = { address, nonce, expiry, amountMicroUsd: priceMicroUsd, isPermitted };
     const result = await this.#holds.place(answer, (processId) =>
-      placeSpend(this.#db, spend, this.#leaseSeconds, processId),
+      placeSpend(this.#db, spend, this.#leaseSeconds, paidFor, processId),
     );
     testPoint('prepaid debited');
     if (result.outcome === 'replayed') this.#replays.add(credential, request);

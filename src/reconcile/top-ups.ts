@@ -100,7 +100,7 @@ async function claimDue(db: Database, begin: string): Promise<OpenPurchase | und
       when age < ${SESSION_SECONDS} then
         least(now() + make_interval(secs => age / 4),
               created_at + make_interval(secs => ${SESSION_SECONDS + MARGIN_SECONDS}))
-      else now() + make_interval(secs => age / 4)
+      else now() + make_interval(secs => least(age, ${GIVE_UP_SECONDS}) / 4)
     end
     from due where top_up.id = due.id
     returning top_up.id, session_id, age as age_seconds`.execute(db);

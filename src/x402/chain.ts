@@ -120,6 +120,11 @@ export class Chain {
     return ended && !(await this.#isUsed(claim, deep)) ? { outcome: 'unused' } : { outcome: 'open' };
   }
 
+  /** Whether the authorization can be used no more: it was used for its transfer or another one, or cancelled. */
+  async isSpent(claim: TransferClaim): Promise<boolean> {
+    return this.#isUsed(claim, await this.#readHead());
+  }
+
   /** The proof within a transaction; undefined when it is not known yet, failed, or doesn't hold the transfer. */
   async prove(claim: TransferClaim, transaction: Hex): Promise<TransferProof | undefined> {
     const receipt = await this.#receipt(transaction);
@@ -237,7 +242,7 @@ function proofIn(receipt: Receipt, asset: Address, claim: TransferClaim): Transf
     BigInt(transfer.data) === claim.amount;
   if (!isExact) return undefined;
   return {
-    transaction: receipt.transactionHash as Hex,
+    transaction: receipt.transactionHash.toLowerCase() as Hex,
     logIndex: Number(transfer.logIndex),
     block: BigInt(receipt.blockNumber),
   };

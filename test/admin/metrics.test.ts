@@ -5,6 +5,7 @@ import { placeHold } from '../../src/ledger/hold.ts';
 import { Metrics } from '../../src/metrics.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
 import { cutChunked, openAiError, startStubUpstream } from '../support/stub-upstream.ts';
+import { unguarded } from '../support/unguarded.ts';
 
 const FAMILIES = [
   'speechgate_http_request_duration_seconds',
@@ -103,11 +104,13 @@ test('a pending hold and its age are read from the database when they are scrape
   const account = await gateway.fund(500);
   const held = await placeHold(gateway.db, account, 100n, 60);
   assert.equal(held.outcome, 'held');
-  await gateway.db
-    .updateTable('transfer')
-    .set({ created_at: new Date(Date.now() - 90_000) })
-    .where('state', '=', 'pending')
-    .execute();
+  await unguarded(gateway.db, (db) =>
+    db
+      .updateTable('transfer')
+      .set({ created_at: new Date(Date.now() - 90_000) })
+      .where('state', '=', 'pending')
+      .execute(),
+  );
   const text = await scrape(gateway);
   assert.equal(sample(text, 'speechgate_pending_holds'), 1);
   const age = sample(text, 'speechgate_oldest_pending_hold_seconds') ?? 0;

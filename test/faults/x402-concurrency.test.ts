@@ -113,7 +113,7 @@ test('R21b: a payment that has left the wallet, and is not recorded yet, is not 
   await sql`update x402_payment set state = 'settling', lease_until = now() + interval '1 hour'`.execute(gateway.db);
   const paid = payFor(gateway, payer);
   await until(() => gateway.facilitator.calls.length > 0);
-  await bookSettlement(gateway.db, earlier, { transaction: '0x01', logIndex: 0 }, 'receipt');
+  await bookSettlement(gateway.db, earlier, { transaction: `0x${'1'.repeat(64)}`, logIndex: 0 }, 'receipt');
   assert.equal((await paid).reply.status, 200);
 });
 

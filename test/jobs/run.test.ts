@@ -17,6 +17,7 @@ import {
   tooManyRequests,
   wav,
 } from '../support/stub-upstream.ts';
+import { unguarded } from '../support/unguarded.ts';
 import { until } from '../support/until.ts';
 
 const PRICE = 198n;
@@ -330,7 +331,12 @@ test('a job that waits longer than any lease keeps its hold', async (t) => {
   const { gateway, account } = await start(t, {}, { worker: false });
   const { voidExpiredHolds } = await import('../../src/ledger/hold.ts');
   const { jobId } = (await later(gateway, account)).json;
-  await sql`update transfer set created_at = now() - interval '30 days' where state = 'pending'`.execute(gateway.db);
+  await unguarded(gateway.db, (db) =>
+    sql`
+      update transfer set created_at = created_at - interval '30 days', ended_at = ended_at - interval '30 days'`.execute(
+      db,
+    ),
+  );
   await sql`update job set created_at = now() - interval '30 days', run_at = now() - interval '30 days'`.execute(
     gateway.db,
   );

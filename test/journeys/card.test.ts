@@ -77,7 +77,6 @@ test('GET and text/plain speak as JSON does', async (t) => {
 test('R12: no account, an unknown account and too little balance are all 402, and charge nothing', async (t) => {
   const { gateway, upstream } = await bench(t);
   const account = await gateway.fund(500);
-  await gateway.db.deleteFrom('transfer').execute();
   await gateway.db.updateTable('account').set({ balance_micro_usd: 197n }).where('id', '=', account).execute();
   const cases: [string | undefined, string][] = [
     [undefined, 'no_account'],

@@ -8,6 +8,7 @@ import type { Call } from '../support/gateway.ts';
 import { depositor, HELLO, moneyOf, noncesOf, startPrepaidGateway, TTS } from '../support/prepaid.ts';
 import * as upstreamModes from '../support/stub-upstream.ts';
 import { Drip, type Mode, openAiError, silentMp3, wav } from '../support/stub-upstream.ts';
+import { unguarded } from '../support/unguarded.ts';
 import { until } from '../support/until.ts';
 
 const PRICE = 198n;
@@ -223,13 +224,15 @@ test('R34: a spent nonce is kept for 24 hours at least, and forgotten after that
   const gateway = await startPrepaidGateway(t, { RECONCILE_INTERVAL_MS: '100' });
   const { sign } = await depositor(gateway, 1000n);
   for (const nonce of ['kept', 'old']) await gateway.call(TTS, await sign(TTS, HELLO, { nonce }));
-  const age = async (nonce: string, interval: string) => {
-    const { db } = gateway;
-    await sql`update prepaid_nonce set spent_at = spent_at - ${interval}::interval where nonce = ${nonce}`.execute(db);
-    await sql`update transfer set created_at = created_at - ${interval}::interval where reference = ${nonce}`.execute(
-      db,
-    );
-  };
+  const age = (nonce: string, interval: string) =>
+    unguarded(gateway.db, async (db) => {
+      await sql`update prepaid_nonce set spent_at = spent_at - ${interval}::interval where nonce = ${nonce}`.execute(
+        db,
+      );
+      await sql`update transfer set created_at = created_at - ${interval}::interval where reference = ${nonce}`.execute(
+        db,
+      );
+    });
   await age('kept', '24 hours');
   await age('old', '26 hours');
   await until(async () => (await noncesOf(gateway)).length === 1);

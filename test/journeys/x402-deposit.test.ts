@@ -18,6 +18,7 @@ import {
   withTerms,
 } from '../support/deposit.ts';
 import { BASE_URL } from '../support/gateway.ts';
+import { unguarded } from '../support/unguarded.ts';
 import {
   challengeOf,
   decodeHeader,
@@ -96,7 +97,7 @@ test('deposits add up; the repeat of one is its receipt, the balance of now and 
   assert.deepEqual([second.reply.json.creditedMicroUsd, second.reply.json.balanceMicroUsd], [150_000, 250_000]);
   const calls = gateway.facilitator.calls.length;
   // Long after the replay window of speech: a deposit's repeat stays the repeat of a credited deposit.
-  await sql`update x402_payment set settled_at = now() - interval '10 days'`.execute(gateway.db);
+  await unguarded(gateway.db, (db) => sql`update x402_payment set settled_at = now() - interval '10 days'`.execute(db));
   const repeat = await gateway.call(DEPOSIT_PATH, first.paid);
   assert.deepEqual(told(repeat), [200, 0, true]);
   assert.equal(repeat.json.balanceMicroUsd, 250_000);

@@ -55,7 +55,7 @@ test('a settlement that is booked again while the first booking still runs is bo
   const { url, db } = await start(t);
   const id = await addDepositPayment(db, PAYER, 1000n);
   const rows = sql`select from x402_payment where id = ${id} for update`;
-  const book = () => bookSettlement(db, id, { transaction: '0x01', logIndex: 0 }, 'receipt');
+  const book = () => bookSettlement(db, id, { transaction: `0x${'1'.repeat(64)}`, logIndex: 0 }, 'receipt');
   const bookings = await twice(t, url, rows, book);
   assert.deepEqual(
     bookings.map((booking) => booking?.receipt),

@@ -7,6 +7,7 @@ import { refused, settlementPending } from '../../src/sandbox/facilitator/faults
 import { paymentAudioKey } from '../../src/x402/payment-audio.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
+import { unguarded } from '../support/unguarded.ts';
 import {
   challengeOf,
   HELLO,
@@ -71,10 +72,12 @@ test('R26: the reservation of a dead process is freed with its audio, for any pa
   const { reply } = await payFor(gateway, await wallet(chain.client, PRICE));
   assert.equal(reply.status, 200);
   // Back to before its settlement, whose process died then.
-  await sql`delete from transfer`.execute(gateway.db);
-  await sql`
-    update x402_payment set state = 'reserved', settling_at = null, settled_at = null, transaction_hash = null,
-      log_index = null, receipt = null, lease_until = now() - interval '1 hour'`.execute(gateway.db);
+  await unguarded(gateway.db, async (db) => {
+    await sql`delete from transfer`.execute(db);
+    await sql`
+      update x402_payment set state = 'reserved', settling_at = null, settled_at = null, transaction_hash = null,
+        log_index = null, receipt = null, lease_until = now() - interval '1 hour'`.execute(db);
+  });
   const findings = await audit(gateway.db);
   assert.deepEqual(
     findings.map(({ rule }) => rule),
@@ -97,7 +100,7 @@ test('a refused settlement is watched, and its end is failure once its time is o
   assert.deepEqual(await turn(gateway), {});
   assert.equal(await stateOf(gateway), 'refused');
   // As if its authorization had ended long ago, instead of leading the chain's clock away.
-  await sql`update x402_payment set valid_before = 1`.execute(gateway.db);
+  await unguarded(gateway.db, (db) => sql`update x402_payment set valid_before = 1`.execute(db));
   await chain.client.mine({ blocks: 2 });
   assert.equal((await turn(gateway)).doubtful_payments, 1);
   assert.equal(await stateOf(gateway), 'failed');
@@ -113,7 +116,9 @@ test('after the replay window the audio is deleted, and the payment buys nothing
   const payer = await wallet(chain.client, 10n * PRICE);
   const { paid, payload } = await payFor(gateway, payer);
   assert.deepEqual(await turn(gateway), {});
-  await sql`update x402_payment set settled_at = now() - interval '86401 seconds'`.execute(gateway.db);
+  await unguarded(gateway.db, (db) =>
+    sql`update x402_payment set settled_at = now() - interval '86401 seconds'`.execute(db),
+  );
   assert.deepEqual(await turn(gateway), { payment_audio: 1 });
   assert.equal(await isStored(gateway), false);
   const fresh = await sign(payer, await challengeOf(gateway, '/x402/tts', HELLO));

@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto';
+import { randomBytes, randomUUID } from 'node:crypto';
 import type { TestContext } from 'node:test';
 import { sql } from 'kysely';
 import { type Address, type Hex, hashTypedData, keccak256, type LocalAccount } from 'viem';
@@ -121,7 +121,7 @@ export async function depositor(
 /** Books a deposit as if the chain had proved it. @param payer in lower case */
 export async function bookDeposit(db: Database, payer: string, microUsd: bigint): Promise<void> {
   const id = await addDepositPayment(db, payer, microUsd);
-  await bookSettlement(db, id, { transaction: randomUUID(), logIndex: 0 }, 'receipt');
+  await bookSettlement(db, id, { transaction: `0x${randomBytes(32).toString('hex')}`, logIndex: 0 }, 'receipt');
 }
 
 /** A deposit whose end only the chain can tell. @param payer in lower case */

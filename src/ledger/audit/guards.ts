@@ -1,0 +1,72 @@
+import { createHash } from 'node:crypto';
+import { type RawBuilder, sql } from 'kysely';
+import { contra } from '../contra.ts';
+import type { Invariant } from './invariant.ts';
+
+/** What forbids changes of the books, by table: db/migrations/0010_sealed_books.sql. */
+const TRIGGERS: Readonly<Record<string, readonly string[]>> = {
+  transfer: ['begun', 'lease', 'terms', 'ended', 'kept', 'kept_all'],
+  account: ['terms', 'kept', 'kept_all'],
+  top_up: ['terms', 'credited', 'check', 'kept', 'kept_all'],
+  checkout_sweep: ['read'],
+  x402_payment: ['terms', 'settled', 'sent', 'lease', 'kept', 'kept_all'],
+  prepaid_nonce: ['terms', 'kept', 'kept_all'],
+  job: ['terms', 'due', 'kept'],
+};
+
+/** Constraints and unique indexes without which an entry could be made twice, or with any amount. */
+const CONSTRAINTS = [
+  'account_balance_micro_usd_check',
+  'transfer_amount_micro_usd_check',
+  'transfer_price',
+  'top_up_session_id_key',
+  'x402_payment_amount_micro_usd_check',
+  'x402_payment_transaction_hash',
+  'x402_payment_lower_case',
+  'x402_payment_network_transaction_hash_log_index_key',
+  'prepaid_nonce_pkey',
+];
+const INDEXES = ['transfer_top_up', 'transfer_settlement', 'transfer_deposit'];
+
+/** The body of refuse_change(), as the migration has it. */
+const REFUSE_CHANGE = `
+begin
+  raise exception '%', tg_argv[0] using errcode = 'integrity_constraint_violation', table = tg_table_name;
+end `;
+
+const list = (values: readonly unknown[]): RawBuilder<unknown> => sql`array[${sql.join(values)}]::text[]`;
+
+const triggers = Object.entries(TRIGGERS).flatMap(([table, names]) => names.map((name) => `${table}_${name}`));
+const snakeCase = (name: string): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+const contraAccounts = Object.entries(contra).map(([name, id]) => `${id} ${snakeCase(name)}`);
+
+/** That the database still refuses what it is to refuse. */
+export const guardInvariants: readonly Invariant[] = [
+  {
+    rule: 'the triggers and constraints that guard the books are in place',
+    breaches: sql`
+      select 'trigger' as what, name from unnest(${list(triggers)}) name
+      where not exists (
+        select from pg_trigger join pg_proc on pg_proc.oid = tgfoid join pg_class on pg_class.oid = tgrelid
+        where tgname = name and starts_with(name, relname || '_') and tgenabled in ('O', 'A')
+          and relnamespace = current_schema()::regnamespace and proname = 'refuse_change'
+          and encode(sha256(convert_to(prosrc, 'UTF8')), 'hex') = ${createHash('sha256').update(REFUSE_CHANGE).digest('hex')})
+      union all
+      select 'constraint', name from unnest(${list(CONSTRAINTS)}) name
+      where not exists (
+        select from pg_constraint where conname = name and connamespace = current_schema()::regnamespace)
+      union all
+      select 'unique index', name from unnest(${list(INDEXES)}) name
+      where not exists (
+        select from pg_index join pg_class on pg_class.oid = indexrelid
+        where relname = name and indisunique and indisvalid and relnamespace = current_schema()::regnamespace)`,
+  },
+  {
+    rule: 'the other sides of entries are the accounts that the service names',
+    breaches: sql`
+      select coalesce(found.name, expected.name) as account, found.name is not null as found
+      from (select id || ' ' || contra_name as name from account where kind = 'contra') found
+      full join unnest(${list(contraAccounts)}) expected (name) on expected.name = found.name
+      where found.name is null or expected.name is null`,
+  },
+];

@@ -1,0 +1,28 @@
+import { sql } from 'kysely';
+import type { Invariant } from './invariant.ts';
+
+/** Purchases of credit, and payments by authorization, beside their transfers. */
+export const purchaseInvariants: readonly Invariant[] = [
+  {
+    rule: 'a purchase is credited to the account that it is for',
+    breaches: sql`
+      select transfer.id, top_up.id as purchase, top_up.account_id as account, transfer.credit_account_id as credited
+      from transfer join top_up on top_up.session_id = transfer.reference
+      where transfer.kind = 'top_up' and transfer.credit_account_id <> top_up.account_id`,
+  },
+  {
+    rule: 'money that came in is posted at once',
+    breaches: sql`
+      select id, kind, state, amount_micro_usd as amount from transfer
+      where kind in ('top_up', 'deposit', 'settlement')
+        and (state <> 'posted' or ended_at <> created_at or lease_until is not null)`,
+  },
+  {
+    rule: 'hash and addresses of a payment are written in their one form',
+    breaches: sql`
+      select id, network, transaction_hash, asset, payer, pay_to from x402_payment
+      where transaction_hash !~ '^0x[0-9a-f]{64}$'
+         or (network, asset, payer, pay_to, nonce)
+            <> (lower(network), lower(asset), lower(payer), lower(pay_to), lower(nonce))`,
+  },
+];

@@ -1,0 +1,125 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { sql } from 'kysely';
+import { testChain, wallet } from '../support/chain.ts';
+import { testCheckout } from '../support/checkout.ts';
+import { unguarded } from '../support/unguarded.ts';
+import { PRICE, payFor, startX402Gateway } from '../support/x402.ts';
+
+const { chain, skip } = await testChain();
+const PROGRAM = fileURLToPath(new URL('../../src/cli/audit.ts', import.meta.url));
+const RECONCILE = fileURLToPath(new URL('../../src/cli/reconcile.ts', import.meta.url));
+
+function run(
+  program: string,
+  env: Record<string, string>,
+  ...args: string[]
+): Promise<{ code: number; output: string }> {
+  const { PATH = '', HOME = '' } = process.env;
+  return new Promise((resolve) => {
+    execFile(
+      process.execPath,
+      ['--import', 'tsx', program, ...args],
+      { env: { PATH, HOME, ...env } },
+      (error, stdout, stderr) => resolve({ code: error ? Number(error.code) : 0, output: stdout + stderr }),
+    );
+  });
+}
+
+test('audit --external finds what was paid outside and is not credited, and npm run reconcile credits it', {
+  skip,
+}, async (t) => {
+  const checkout = await testCheckout(t);
+  const gateway = await startX402Gateway(t, chain, checkout.env);
+  const { db, config } = gateway;
+  assert.ok(config.x402?.rpcUrl);
+  const env = {
+    ...checkout.env,
+    DATABASE_URL: gateway.databaseUrl,
+    X402_PAY_TO: gateway.payTo,
+    X402_FACILITATOR_URL: gateway.facilitator.url,
+    X402_RPC_URL: config.x402.rpcUrl,
+  };
+  const payer = await wallet(chain.client, 10n * PRICE);
+  assert.equal((await payFor(gateway, payer)).reply.status, 200);
+  const { headers } = await gateway.call('/top-up', {
+    method: 'POST',
+    headers: { 'content-type': 'application/x-www-form-urlencoded' },
+    body: 'amount=700',
+  });
+  await checkout.pay(headers.get('location') ?? '');
+  const sound = await run(PROGRAM, env, '--external');
+  assert.deepEqual([sound.code, sound.output.match(/BROKEN|NOT ASKED/g)], [0, null], sound.output);
+
+  // Ended as if nothing had been paid; the sweep's mark has passed by.
+  await sql`update top_up set state = 'expired'`.execute(db);
+  await sql`update checkout_sweep set read_until = now()`.execute(db);
+  await unguarded(db, async (trx) => {
+    await sql`delete from transfer where kind = 'settlement'`.execute(trx);
+    await sql`
+      update x402_payment set state = 'failed', settled_at = null, transaction_hash = null, log_index = null,
+                              receipt = null, failed_at = now()`.execute(trx);
+  });
+  assert.equal((await run(PROGRAM, env)).code, 0, 'inside nothing shows');
+  const broken = await run(PROGRAM, env, '--external');
+  assert.equal(broken.code, 1, broken.output);
+  assert.match(broken.output, /^BROKEN {2}a paid session of this instance is a credited purchase/m);
+  assert.match(broken.output, /^BROKEN {2}a payment that was refused or failed has not used its authorization/m);
+  assert.match(broken.output, /paid by 0x[0-9a-f]{64}/);
+  assert.doesNotMatch(broken.output, /cs_test_/, 'a session shows an account to whoever holds it');
+
+  // As docs/operations.md says.
+  await sql`update checkout_sweep set read_until = now() - interval '1 day'`.execute(db);
+  await sql`update x402_payment set state = 'unknown', failed_at = null where state = 'failed'`.execute(db);
+  const mended = await run(RECONCILE, env);
+  assert.match(mended.output, /^checkout_sweep +1 done$/m);
+  assert.match(mended.output, /^doubtful_payments +1 done$/m);
+  assert.equal((await run(PROGRAM, env, '--external')).code, 0);
+});
+
+test('audit --external exits 2 when the outside gives no answer, and nothing else is broken', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  assert.equal((await payFor(gateway, await wallet(chain.client, PRICE))).reply.status, 200);
+  await gateway.fund(500);
+  const off = await run(PROGRAM, { DATABASE_URL: gateway.databaseUrl }, '--external');
+  assert.equal(off.code, 2, off.output);
+  assert.match(off.output, /NOT ASKED: there are purchases, and STRIPE_SECRET_KEY is unset/);
+  assert.match(off.output, /NOT ASKED: there are payments in USDC/);
+  const away = await run(
+    PROGRAM,
+    {
+      DATABASE_URL: gateway.databaseUrl,
+      ...{ STRIPE_SECRET_KEY: 'sk_test_x', STRIPE_API_BASE: 'http://127.0.0.1:1' },
+      ...{ X402_PAY_TO: gateway.payTo, X402_FACILITATOR_URL: 'http://127.0.0.1:1', X402_RPC_URL: 'http://127.0.0.1:1' },
+    },
+    '--external',
+  );
+  assert.equal(away.code, 2, away.output);
+  assert.match(away.output, /NOT ASKED: the call to the card processor failed/);
+  assert.match(away.output, /NOT ASKED: The chain's node gave no answer/);
+  assert.equal((await run(PROGRAM, {}, '--external')).code, 78);
+});
+
+test('audit --seal prints a seal, which --verify-seal holds the transfers against', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const env = { DATABASE_URL: gateway.databaseUrl };
+  assert.match((await run(PROGRAM, env, '--seal')).output, /^There is no transfer to seal yet\.$/m);
+  await gateway.fund(500);
+  const age = (db: typeof gateway.db) =>
+    sql`update transfer set created_at = created_at - interval '1 hour', ended_at = ended_at - interval '1 hour'`.execute(
+      db,
+    );
+  await unguarded(gateway.db, age);
+  const { code, output } = await run(PROGRAM, env, '--seal');
+  assert.equal(code, 0, output);
+  const [, id, hash] = /^seal (\d+) ([0-9a-f]{64})$/m.exec(output) ?? [];
+  const verify = () => run(PROGRAM, env, `--verify-seal=${id}:${hash}`);
+  assert.equal((await verify()).code, 0);
+  await unguarded(gateway.db, age);
+  const broken = await verify();
+  assert.equal(broken.code, 1);
+  assert.match(broken.output, /^BROKEN {2}the transfers up to 1 are those that were sealed$/m);
+  assert.equal((await run(PROGRAM, env, '--verify-seal=nonsense')).code, 78);
+});

@@ -1,0 +1,98 @@
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import test, { type TestContext } from 'node:test';
+import { sql } from 'kysely';
+import { type Database, openDatabase } from '../../src/db/database.ts';
+import { migrate } from '../../src/db/migrate.ts';
+import { audit } from '../../src/ledger/audit.ts';
+import { testDatabase } from '../support/database.ts';
+import { later, untilJob } from '../support/jobs.ts';
+import { depositor, HELLO, startPrepaidGateway, TTS } from '../support/prepaid.ts';
+
+/** A role that only this test has, and a database that was migrated for it. */
+async function withRole(t: TestContext): Promise<{ owner: Database; role: string; ownerUrl: string; url: string }> {
+  const { url: ownerUrl } = await testDatabase(t);
+  const role = `speechgate_app_${randomBytes(6).toString('hex')}`;
+  const owner = openDatabase(ownerUrl, { maxConnections: 1 });
+  await sql`create role ${sql.ref(role)} login password 'secret'`.execute(owner);
+  t.after(async () => {
+    await sql`drop owned by ${sql.ref(role)}`.execute(owner);
+    await sql`drop role ${sql.ref(role)}`.execute(owner);
+    await owner.destroy();
+  });
+  const url = new URL(ownerUrl);
+  url.username = role;
+  url.password = 'secret';
+  return { owner, role, ownerUrl, url: url.href };
+}
+
+test('the application works with a role of its own, which can neither delete nor rewrite what was booked', async (t) => {
+  const { owner, role, ownerUrl, url } = await withRole(t);
+  assert.equal((await migrate(ownerUrl, role)).hasGranted, true);
+  // Twice, by replicas at the same time.
+  await Promise.all([migrate(ownerUrl, role), migrate(ownerUrl, role)]);
+
+  const gateway = await startPrepaidGateway(t, {}, { databaseUrl: url });
+  const account = await gateway.fund(500);
+  const card = await gateway.call('/tts', { ...HELLO, headers: { 'x-credit-account': account } });
+  assert.equal(card.status, 200);
+  const { sign } = await depositor(gateway, 1000n);
+  assert.equal((await gateway.call(TTS, await sign(TTS, HELLO))).status, 200);
+  const { jobId } = (await later(gateway, account)).json;
+  gateway.app.worker?.start();
+  assert.equal((await untilJob(gateway, jobId, 'completed', 'failed')).json.status, 'completed');
+  for (const { name, outcome } of await gateway.app.reconcilers.turn()) {
+    if (!['top_ups', 'checkout_sweep'].includes(name)) assert.equal(outcome, 'done', name);
+  }
+  assert.deepEqual(await audit(gateway.db), []);
+
+  for (const statement of [
+    sql`delete from transfer`,
+    sql`truncate transfer`,
+    sql`update transfer set amount_micro_usd = 1`,
+    sql`update transfer set debit_account_id = credit_account_id`,
+    sql`delete from account`,
+    sql`update account set kind = 'card'`,
+    sql`delete from job`,
+    sql`update job set hold_id = 1`,
+    sql`update prepaid_nonce set spent_at = now()`,
+    sql`update instance set id = gen_random_uuid()`,
+    sql`delete from schema_migration`,
+    sql`alter table transfer disable trigger user`,
+    sql`create or replace function refuse_change() returns trigger language plpgsql as 'begin return new; end'`,
+  ]) {
+    await assert.rejects(statement.execute(gateway.db), { code: '42501' });
+  }
+  await assert.rejects(sql`delete from top_up`.execute(gateway.db), { code: '23000' });
+  await assert.rejects(sql`delete from x402_payment`.execute(gateway.db), { code: '23000' });
+  assert.deepEqual(await audit(owner), []);
+});
+
+test('a database with one role only is migrated as ever, and the owner is no application role', async (t) => {
+  const { owner, ownerUrl } = await withRole(t);
+  assert.equal((await migrate(ownerUrl, 'no_such_role')).hasGranted, false);
+  const { rows } = await sql<{ name: string }>`select current_user as name`.execute(owner);
+  assert.equal((await migrate(ownerUrl, rows[0]?.name)).hasGranted, false);
+});
+
+test('a constraint that rows of an earlier release break fails no migration, and the audit shows them', async (t) => {
+  const { owner, ownerUrl } = await withRole(t);
+  const drop = sql`alter table x402_payment drop constraint x402_payment_lower_case`;
+  await drop.execute(owner);
+  await sql`
+    insert into x402_payment (identifier, request_hash, network, asset, payer, nonce, pay_to, amount_micro_usd,
+                              valid_before, head_block, lease_until)
+    values ('old', '', 'eip155:8453', '0xA', '0xB', '0xC', '0xD', 1, 0, 0, now() + interval '1 hour')`.execute(owner);
+  await sql`
+    alter table x402_payment add constraint x402_payment_lower_case check (asset = lower(asset)) not valid`.execute(
+    owner,
+  );
+  assert.deepEqual((await migrate(ownerUrl, '')).notValid, ['x402_payment_lower_case']);
+  assert.deepEqual(
+    (await audit(owner)).map(({ rule }) => rule),
+    ['hash and addresses of a payment are written in their one form'],
+  );
+  await sql`delete from x402_payment`.execute(owner);
+  assert.deepEqual((await migrate(ownerUrl, '')).notValid, []);
+  assert.deepEqual(await audit(owner), []);
+});
