@@ -8,7 +8,7 @@ import type { Metrics } from '../metrics.ts';
  * whether it can serve (database reachable, schema current), `/metrics` what Prometheus collects.
  */
 export function createAdminServer(db: Database, metrics: Metrics): FastifyInstance {
-  const admin = Fastify({ logger: false });
+  const admin = Fastify({ logger: false, forceCloseConnections: true });
 
   admin.get('/livez', async () => ({ status: 'ok' }));
 

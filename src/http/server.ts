@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { createServer as createHttpServer } from 'node:http';
 import Fastify, {
   type FastifyBaseLogger,
   type FastifyInstance,
@@ -14,6 +15,7 @@ import type { RunningWork } from '../running-work.ts';
 import { prefersHtml } from './accept.ts';
 import { decodeBody, isPercentEncoded, readContentType, refuseContentType } from './body.ts';
 import { answerClientError, answerExpectations } from './client-errors.ts';
+import { Connections } from './connections.ts';
 import type { OperationContext } from './context.ts';
 import { EdgeLimiter } from './edge-limiter.ts';
 import { handleError } from './error-handler.ts';
@@ -49,6 +51,11 @@ export interface ServerOptions {
   readonly trustProxy: readonly string[];
   /** Requests per client and minute. */
   readonly edgeRateLimitMax: number;
+  /** Connections that are open at a time; what is over it is closed at once. */
+  readonly maxConnections: number;
+  /** How long a client may read nothing while there are bytes for it. */
+  readonly clientStallMs: number;
+  readonly longestOperationMs: number;
   /** Every operation that runs is added to it. */
   readonly work: RunningWork;
   readonly metrics: Metrics;
@@ -59,6 +66,7 @@ type Operation = (request: unknown, context: OperationContext) => Promise<Operat
 /** The HTTP edge: serves each operation of the contract, and refuses everything else with a declared answer. */
 export function createServer(operations: Operations, options: ServerOptions): FastifyInstance {
   const limiter = new EdgeLimiter(options.edgeRateLimitMax);
+  const connections = new Connections({ ...options, stallMs: options.clientStallMs });
   const app = Fastify({
     loggerInstance: options.logger,
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'traceId' }),
@@ -67,12 +75,24 @@ export function createServer(operations: Operations, options: ServerOptions): Fa
     trustProxy: options.trustProxy.length > 0 ? [...options.trustProxy] : false,
     bodyLimit: DEFAULT_BODY_LIMIT,
     routerOptions: { maxParamLength: MAX_HEADER_BYTES },
-    http: { maxHeaderSize: MAX_HEADER_BYTES, requireHostHeader: false, headersTimeout: HEADERS_TIMEOUT_MS },
-    requestTimeout: REQUEST_TIMEOUT_MS,
-    keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
-    forceCloseConnections: 'idle',
+    serverFactory: (onRequest) => {
+      const server = createHttpServer(
+        {
+          maxHeaderSize: MAX_HEADER_BYTES,
+          requireHostHeader: false,
+          headersTimeout: HEADERS_TIMEOUT_MS,
+          requestTimeout: REQUEST_TIMEOUT_MS,
+          keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
+        },
+        onRequest,
+      );
+      answerExpectations(server);
+      connections.watch(server, answerClientError);
+      return server;
+    },
     return503OnClosing: false,
-    clientErrorHandler: answerClientError,
+    // `connections` hands on what is an error.
+    clientErrorHandler: () => {},
     frameworkErrors: (error, request, reply) => {
       reply.headers({ ...EDGE_HEADERS, 'x-trace-id': request.id });
       const slot = takeEdgeSlot(limiter, request);
@@ -81,14 +101,15 @@ export function createServer(operations: Operations, options: ServerOptions): Fa
         : handleError(error, request, reply);
     },
   });
-  answerExpectations(app.server);
   app.setErrorHandler(handleError);
   app.setNotFoundHandler(createNotFoundHandler(routes));
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
 
   addHooks(app, limiter, options);
-  closeWhatBecomesIdle(app);
+  connections.start();
+  app.addHook('preClose', async () => connections.stop());
+  app.addHook('onClose', async () => connections.close());
   for (const route of routes) {
     const group = operations[route.tag as keyof Operations] as unknown as Record<string, Operation>;
     const operation = group[route.operationId]?.bind(group) as Operation;
@@ -102,17 +123,6 @@ export function createServer(operations: Operations, options: ServerOptions): Fa
     });
   }
   return app;
-}
-
-/** `forceCloseConnections` closes what is idle when the server stops; this, what is once its last answer was sent. */
-function closeWhatBecomesIdle(app: FastifyInstance): void {
-  let stopping = false;
-  app.addHook('preClose', async () => {
-    stopping = true;
-  });
-  app.addHook('onResponse', async () => {
-    if (stopping) app.server.closeIdleConnections();
-  });
 }
 
 function addHooks(app: FastifyInstance, limiter: EdgeLimiter, options: ServerOptions): void {
