@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { createServer, type RequestListener } from 'node:http';
+import { createServer, type RequestListener, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import test, { type TestContext } from 'node:test';
 import { MAX_UNSENT_BYTES } from '../../src/http/connection.ts';
@@ -8,12 +8,17 @@ import { CLIENT_STALL_MS, Connections } from '../../src/http/connections.ts';
 import { fixedBody, payloadOf } from '../../src/http/fixed-body.ts';
 import { createLogger } from '../../src/logger.ts';
 import { RunningWork } from '../../src/running-work.ts';
-import { startGateway } from '../support/gateway.ts';
 import { until } from '../support/until.ts';
 
 /** More than the kernel takes for a client that does not read. */
 const LARGE = Buffer.alloc(32 * 1024 * 1024);
 const REQUEST = 'GET / HTTP/1.1\r\nhost: a\r\n\r\n';
+
+/** Both ends of a connection; the client does not read until it is resumed. */
+interface Ends {
+  readonly client: Socket;
+  readonly served: Socket;
+}
 
 /** A server whose sweeps are called by the test, with times of its own. */
 async function startServer(t: TestContext, onRequest: RequestListener, maxHeldBytes?: number) {
@@ -22,7 +27,7 @@ async function startServer(t: TestContext, onRequest: RequestListener, maxHeldBy
     maxConnections: 100,
     stallMs: CLIENT_STALL_MS,
     work: new RunningWork(),
-    longestOperationMs: 0,
+    longestOperationMs: 3_600_000,
     ...(maxHeldBytes !== undefined && { maxHeldBytes }),
   });
   const sockets: Socket[] = [];
@@ -36,19 +41,28 @@ async function startServer(t: TestContext, onRequest: RequestListener, maxHeldBy
   const { port } = server.address() as AddressInfo;
   return {
     connections,
-    /** Connects, asks, and does not read; with the server's end of the connection, once an answer is stuck in it. */
-    async unread(request = REQUEST): Promise<{ client: Socket; served: Socket }> {
-      const client = connect(port, '127.0.0.1').pause();
-      client.on('error', () => {});
-      t.after(() => client.destroy());
-      await once(client, 'connect');
-      client.write(request);
-      const isServed = ({ remotePort }: Socket) => remotePort === client.localPort;
-      await until(() => (sockets.find(isServed)?.writableLength ?? 0) > 0);
-      const served = sockets.find(isServed) as Socket;
-      return { client, served };
+    open,
+    /** Connects, asks, and does not read; with an answer that is stuck. */
+    async unread(request = REQUEST): Promise<Ends> {
+      const ends = await open(request);
+      await until(() => ends.served.writableLength > 0);
+      return ends;
     },
   };
+
+  /** Connects and sends. */
+  async function open(bytes: string): Promise<Ends> {
+    const client = connect(port, '127.0.0.1').pause();
+    client.on('error', () => {});
+    t.after(() => client.destroy());
+    await once(client, 'connect');
+    if (bytes) client.write(bytes);
+    const isServed = ({ remotePort }: Socket) => remotePort === client.localPort;
+    await until(() => sockets.some(isServed));
+    const served = sockets.find(isServed) as Socket;
+    await until(() => served.bytesRead > 0 || bytes === '');
+    return { client, served };
+  }
 }
 
 test('a client that takes nothing for 30 s is cut', async (t) => {
@@ -72,7 +86,8 @@ test('a slow client is not cut as long as it goes on reading, however large the 
   let now = 0;
   while (read < LARGE.length) {
     await untilKernelIsFull(served);
-    connections.sweep((now += CLIENT_STALL_MS - 1));
+    now += CLIENT_STALL_MS - 1;
+    connections.sweep(now);
     assert.equal(served.destroyed, false);
     const before = read;
     client.resume();
@@ -82,21 +97,14 @@ test('a slow client is not cut as long as it goes on reading, however large the 
 });
 
 test('a client for which there is nothing is not cut, however long its request takes', async (t) => {
-  let answer = () => {};
-  const { connections, unread } = await startServer(t, (_request, response) => {
-    response.writeProcessing();
-    answer = () => void response.end('done');
-    response.socket?.cork();
-  });
-  const { client, served } = await unread();
-  served.uncork();
-  await until(() => served.writableLength === 0);
+  const waiting: ServerResponse[] = [];
+  const { connections, open } = await startServer(t, (_request, response) => waiting.push(response));
+  const { client, served } = await open(REQUEST);
+  await until(() => waiting.length === 1);
   for (let hour = 0; hour < 3; hour += 1) connections.sweep(hour * 3_600_000);
   assert.equal(served.destroyed, false);
-  answer();
-  client.resume();
-  const [bytes] = await once(client, 'data');
-  assert.ok(bytes.length > 0);
+  waiting[0]?.end('done');
+  assert.match(String((await once(client.resume(), 'data'))[0]), /200 OK/);
 });
 
 test('while unread answers occupy too much, who took nothing is cut first, and of those who holds the most', async (t) => {
@@ -126,6 +134,76 @@ test('while unread answers occupy too much, who took nothing is cut first, and o
   assert.equal(large.served.destroyed, false, 'and nobody when it is enough');
 });
 
+test('of one connection 16 requests are begun, each further one after an answer, and none is lost', async (t) => {
+  const waiting: ServerResponse[] = [];
+  const { open } = await startServer(t, (request, response) => {
+    let size = 0;
+    request.on('data', (chunk) => (size += chunk.length));
+    request.on('end', () => response.setHeader('x-request', `${request.url} ${size}`) && waiting.push(response));
+  });
+  const sizes = Array.from({ length: 3000 }, (_, index) => (index % 3 === 0 ? (index * index) % 3001 : 0));
+  const requests = sizes.map(
+    (size, index) => `POST /${index} HTTP/1.1\r\nhost: a\r\ncontent-length: ${size}\r\n\r\n${'b'.repeat(size)}`,
+  );
+  const { client } = await open(requests.join(''));
+  const chunks: Buffer[] = [];
+  client.on('data', (chunk) => chunks.push(chunk)).resume();
+  for (let answered = 0; answered < sizes.length; ) {
+    const expected = Math.min(16, sizes.length - answered);
+    await until(() => waiting.length >= expected);
+    assert.equal(waiting.length, expected);
+    answered += waiting.length;
+    for (const response of waiting.splice(0)) response.end();
+  }
+  const answers = () => [...Buffer.concat(chunks).toString().matchAll(/^x-request: (.*)\r/gm)].map(([, text]) => text);
+  await until(() => answers().length === sizes.length);
+  assert.deepEqual(
+    answers(),
+    sizes.map((size, index) => `/${index} ${size}`),
+  );
+});
+
+test('a stop closes at once what waits for nothing, soon what arrives, and the rest after its answer', async (t) => {
+  const waiting: ServerResponse[] = [];
+  const { connections, open } = await startServer(t, (request, response) => {
+    request.resume().on('end', () => waiting.push(response));
+  });
+  const nothing = await open('');
+  const halfHeader = await open(REQUEST.slice(0, -5));
+  const halfBody = await open('POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nhalf');
+  const running = await open(REQUEST);
+  await until(() => waiting.length === 1);
+  const begunAt = performance.now();
+  connections.stop(begunAt);
+  assert.equal(nothing.served.destroyed, true);
+  connections.sweep(begunAt + 2_999);
+  assert.equal(halfHeader.served.destroyed, false);
+  assert.equal(halfBody.served.destroyed, false);
+  connections.sweep(begunAt + 3_000);
+  assert.equal(halfHeader.served.destroyed, true);
+  assert.equal(halfBody.served.destroyed, true);
+  assert.equal(running.served.destroyed, false);
+  waiting[0]?.end('done');
+  const [answer] = await once(running.client.resume(), 'data');
+  assert.match(String(answer), /connection: close/i);
+  await until(() => running.served.destroyed);
+  connections.close();
+});
+
+test('a stop cuts who reads nothing of its answer for 3 s', async (t) => {
+  const { connections, unread } = await startServer(t, (_request, response) => response.end(LARGE));
+  const { served } = await unread();
+  await untilKernelIsFull(served);
+  const begunAt = performance.now();
+  connections.stop(begunAt);
+  connections.sweep(begunAt);
+  connections.sweep(begunAt + 2_999);
+  assert.equal(served.destroyed, false);
+  connections.sweep(begunAt + 3_000);
+  assert.equal(served.destroyed, true);
+  connections.close();
+});
+
 test('a body that is fixed is serialized once, and any other each time', () => {
   let count = 0;
   const serialize = (body: unknown) => {
@@ -140,37 +218,6 @@ test('a body that is fixed is serialized once, and any other each time', () => {
   payloadOf({ a: 1 }, serialize);
   payloadOf({ a: 1 }, serialize);
   assert.equal(count, 3);
-});
-
-test('GET /openapi.json, /docs and / answer the same each time, and HEAD with their length', async (t) => {
-  const { call } = await startGateway(t);
-  for (const path of ['/openapi.json', '/docs', '/']) {
-    const [first, second] = [await call(path), await call(path)];
-    assert.equal(first.status, 200);
-    assert.deepEqual(second.bytes, first.bytes);
-    const head = await call(path, { method: 'HEAD' });
-    assert.equal(head.headers.get('content-length'), String(first.bytes.length));
-  }
-});
-
-test('MAX_CONNECTIONS: what is over it is closed at once, and a place that is left is free again', async (t) => {
-  const { url } = await startGateway(t, { MAX_CONNECTIONS: '2' });
-  const open = () => {
-    const socket = connect(Number(new URL(url).port), '127.0.0.1');
-    socket.on('error', () => {});
-    t.after(() => socket.destroy());
-    return socket;
-  };
-  const answers = async (socket: Socket): Promise<boolean> => {
-    socket.write(REQUEST);
-    return Promise.race([once(socket, 'data').then(() => true), once(socket, 'close').then(() => false)]);
-  };
-  const [first, second, third] = [open(), open(), open()];
-  assert.equal(await answers(first), true);
-  assert.equal(await answers(second), true);
-  assert.equal(await answers(third), false);
-  first.destroy();
-  await until(() => answers(open()));
 });
 
 test('the next request of a connection is not begun while its answers wait for the client', async (t) => {
