@@ -155,7 +155,12 @@ test('of one connection 16 requests are begun, each further one after an answer,
     answered += waiting.length;
     for (const response of waiting.splice(0)) response.end();
   }
-  const answers = () => [...Buffer.concat(chunks).toString().matchAll(/^x-request: (.*)\r/gm)].map(([, text]) => text);
+  const answers = () =>
+    [
+      ...Buffer.concat(chunks)
+        .toString()
+        .matchAll(/^x-request: (.*)\r/gm),
+    ].map(([, text]) => text);
   await until(() => answers().length === sizes.length);
   assert.deepEqual(
     answers(),
