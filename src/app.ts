@@ -139,7 +139,16 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
             : undefined,
       }),
     },
-    { logger: log, trustProxy: config.trustProxy, edgeRateLimitMax: config.edgeRateLimitMax, work, metrics },
+    {
+      logger: log,
+      trustProxy: config.trustProxy,
+      edgeRateLimitMax: config.edgeRateLimitMax,
+      maxConnections: config.maxConnections,
+      clientStallMs: config.clientStallMs,
+      longestOperationMs: config.speech?.timeoutMs ?? 0,
+      work,
+      metrics,
+    },
   );
   const admin = createAdminServer(db, metrics, config.admin.names);
   addPoolGauges(metrics, pool);

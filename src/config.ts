@@ -4,6 +4,7 @@ import { join, resolve } from 'node:path';
 import { getAddress } from 'viem';
 import { parseAudioStoreSetting } from './audio/setting.ts';
 import { type Mailbox, readMailboxes } from './feedback/mailbox.ts';
+import { CLIENT_STALL_MS } from './http/connections.ts';
 import { type Catalog, CatalogError, loadCatalog } from './speech/catalog.ts';
 import { type Asset, DEFAULT_ASSET, DEFAULT_NETWORK } from './x402/network.ts';
 import { type Payee, PayeeError, parsePayees } from './x402/payees.ts';
@@ -90,6 +91,9 @@ export interface Config {
   readonly rateLimit: { readonly max: number; readonly windowSeconds: number };
   /** Requests per client and minute that the edge lets through. */
   readonly edgeRateLimitMax: number;
+  readonly maxConnections: number;
+  /** How long a client may read nothing while there are bytes for it. */
+  readonly clientStallMs: number;
   readonly reconcileIntervalMs: number;
   /** How long a capture is repeated while the database is away; less than a lease outlasts its synthesis. */
   readonly capturePatienceMs: number;
@@ -202,6 +206,8 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
       windowSeconds: integer('RATE_LIMIT_WINDOW_SECONDS', 1, 86_400) ?? 60,
     },
     edgeRateLimitMax: integer('EDGE_RATE_LIMIT_MAX', 1, 1_000_000_000) ?? 600,
+    maxConnections: integer('MAX_CONNECTIONS', 1, 1_000_000) ?? 10_000,
+    clientStallMs: CLIENT_STALL_MS,
     reconcileIntervalMs: integer('RECONCILE_INTERVAL_MS', 100, 86_400_000) ?? 15_000,
     capturePatienceMs: CAPTURE_PATIENCE_MS,
     adminPort: integer('ADMIN_PORT', 1, 65535),

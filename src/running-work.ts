@@ -2,6 +2,11 @@
 export class RunningWork {
   readonly #running = new Set<Promise<unknown>>();
 
+  /** Works that run now. */
+  get size(): number {
+    return this.#running.size;
+  }
+
   add<T>(work: Promise<T>): Promise<T> {
     this.#running.add(work);
     const forget = () => this.#running.delete(work);

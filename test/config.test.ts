@@ -319,6 +319,12 @@ const settings: { readonly [name: string]: Setting } = {
     accepted: { '1': 1, '1000000000': 1_000_000_000 },
     refused: ['0', '1000000001', ...NO_WHOLE_NUMBER],
   },
+  MAX_CONNECTIONS: {
+    read: (config) => config.maxConnections,
+    absent: 10_000,
+    accepted: { '1': 1, '1000000': 1_000_000 },
+    refused: ['0', '1000001', ...NO_WHOLE_NUMBER],
+  },
   RECONCILE_INTERVAL_MS: {
     read: (config) => config.reconcileIntervalMs,
     absent: 15_000,

@@ -11,7 +11,7 @@ import type { Metrics } from '../metrics.ts';
  * @param names host names that it answers to, in lower case, besides addresses and localhost
  */
 export function createAdminServer(db: Database, metrics: Metrics, names: readonly string[]): FastifyInstance {
-  const admin = Fastify({ logger: false });
+  const admin = Fastify({ logger: false, forceCloseConnections: true });
 
   admin.addHook('onRequest', async (request, reply) => {
     if (isOwnHost(request.headers.host, names)) return;

@@ -3,6 +3,7 @@ import type { FastifyReply } from 'fastify';
 import type { OperationResult } from '../contract/operations.ts';
 import type { Route } from '../contract/routes.ts';
 import type { ErrorCode, Failure } from './errors.ts';
+import { payloadOf } from './fixed-body.ts';
 import { pageContentSecurityPolicy, renderErrorPage } from './page.ts';
 
 const JSON_TYPE = 'application/json; charset=utf-8';
@@ -24,7 +25,7 @@ export function sendResult(route: Route, result: OperationResult, reply: Fastify
   }
   if (type !== 'application/json') return reply.type(type).send(result.body as Uint8Array | Readable);
   const serialize = route.serialize[result.status] ?? JSON.stringify;
-  return reply.type(JSON_TYPE).send(serialize(result.body));
+  return reply.type(JSON_TYPE).send(payloadOf(result.body as object, serialize));
 }
 
 /**

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { createServer as createHttpServer } from 'node:http';
 import Fastify, {
   type FastifyBaseLogger,
   type FastifyInstance,
@@ -15,6 +16,7 @@ import { prefersHtml } from './accept.ts';
 import { answerOn } from './answer.ts';
 import { decodeBody, isPercentEncoded, readContentType, refuseContentType } from './body.ts';
 import { answerClientError, answerConnect, answerExpectations, mayBegin } from './client-errors.ts';
+import { Connections } from './connections.ts';
 import type { OperationContext } from './context.ts';
 import { EdgeLimiter, type Trial } from './edge-limiter.ts';
 import { handleError } from './error-handler.ts';
@@ -54,6 +56,11 @@ export interface ServerOptions {
   readonly trustProxy: readonly string[];
   /** Requests per client and minute. */
   readonly edgeRateLimitMax: number;
+  /** Connections that are open at a time; what is over it is closed at once. */
+  readonly maxConnections: number;
+  /** How long a client may read nothing while there are bytes for it. */
+  readonly clientStallMs: number;
+  readonly longestOperationMs: number;
   /** Every operation that runs is added to it. */
   readonly work: RunningWork;
   readonly metrics: Metrics;
@@ -64,6 +71,7 @@ type Operation = (request: unknown, context: OperationContext) => Promise<Operat
 /** The HTTP edge: serves each operation of the contract, and refuses everything else with a declared answer. */
 export function createServer(operations: Operations, options: ServerOptions): FastifyInstance {
   const limiter = new EdgeLimiter(options.edgeRateLimitMax);
+  const connections = new Connections({ ...options, stallMs: options.clientStallMs });
   const app = Fastify({
     loggerInstance: options.logger,
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'traceId' }),
@@ -72,12 +80,26 @@ export function createServer(operations: Operations, options: ServerOptions): Fa
     trustProxy: options.trustProxy.length > 0 ? [...options.trustProxy] : false,
     bodyLimit: DEFAULT_BODY_LIMIT,
     routerOptions: { maxParamLength: MAX_HEADER_BYTES },
-    http: { maxHeaderSize: MAX_HEADER_BYTES, requireHostHeader: false, headersTimeout: HEADERS_TIMEOUT_MS },
-    requestTimeout: REQUEST_TIMEOUT_MS,
-    keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
-    forceCloseConnections: 'idle',
+    serverFactory: (onRequest) => {
+      const server = createHttpServer(
+        {
+          maxHeaderSize: MAX_HEADER_BYTES,
+          requireHostHeader: false,
+          headersTimeout: HEADERS_TIMEOUT_MS,
+          requestTimeout: REQUEST_TIMEOUT_MS,
+          keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
+        },
+        onRequest,
+      );
+      server.maxHeadersCount = MAX_HEADERS + 1;
+      answerExpectations(server);
+      answerConnect(server);
+      connections.watch(server, answerClientError);
+      return server;
+    },
     return503OnClosing: false,
-    clientErrorHandler: answerClientError,
+    // `connections` hands on what is an error.
+    clientErrorHandler: () => {},
     frameworkErrors: (error, request, reply) => {
       reply.headers({ ...EDGE_HEADERS, 'x-trace-id': request.id });
       if (hasTooManyHeaders(request)) return refuseHeaders(reply);
@@ -87,16 +109,15 @@ export function createServer(operations: Operations, options: ServerOptions): Fa
         : handleError(error, request, reply);
     },
   });
-  app.server.maxHeadersCount = MAX_HEADERS + 1;
-  answerExpectations(app.server);
-  answerConnect(app.server);
   app.setErrorHandler(handleError);
   app.setNotFoundHandler(createNotFoundHandler(routes));
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
 
   addHooks(app, limiter, options);
-  closeWhatBecomesIdle(app);
+  connections.start();
+  app.addHook('preClose', async () => connections.stop());
+  app.addHook('onClose', async () => connections.close());
   for (const route of routes) {
     const group = operations[route.tag as keyof Operations] as unknown as Record<string, Operation>;
     const operation = group[route.operationId]?.bind(group) as Operation;
@@ -110,17 +131,6 @@ export function createServer(operations: Operations, options: ServerOptions): Fa
     });
   }
   return app;
-}
-
-/** `forceCloseConnections` closes what is idle when the server stops; this, what is once its last answer was sent. */
-function closeWhatBecomesIdle(app: FastifyInstance): void {
-  let stopping = false;
-  app.addHook('preClose', async () => {
-    stopping = true;
-  });
-  app.addHook('onResponse', async () => {
-    if (stopping) app.server.closeIdleConnections();
-  });
 }
 
 function addHooks(app: FastifyInstance, limiter: EdgeLimiter, options: ServerOptions): void {

@@ -1,6 +1,7 @@
 import { document } from '../contract/document.ts';
 import type { ServiceOperations } from '../contract/operations.ts';
 import { routes } from '../contract/routes.ts';
+import { fixedBody } from '../http/fixed-body.ts';
 import { guide } from './guide.ts';
 
 export interface ServiceOptions {
@@ -10,15 +11,15 @@ export interface ServiceOptions {
 
 /** The service's own pages: health, guide and contract. All of them are fixed for the life of the process. */
 export function serviceOperations(options: ServiceOptions): ServiceOperations {
-  const health = {
+  const health = fixedBody({
     service: options.serviceName,
     status: 'ok' as const,
     documentation: '/docs' as const,
     openapi: '/openapi.json' as const,
     endpoints: listedEndpoints(),
-  };
-  const contract = { ...document, servers: [{ url: options.baseUrl }] };
-  const guideBody = guide(options);
+  });
+  const contract = fixedBody({ ...document, servers: [{ url: options.baseUrl }] });
+  const guideBody = fixedBody(guide(options));
   return {
     getHealth: async () => ({ status: 200, body: health }),
     getGuide: async () => ({ status: 200, body: guideBody }),

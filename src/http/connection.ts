@@ -1,0 +1,160 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+
+/** Requests of one connection that are worked on, or whose answers are not sent yet, at a time. */
+export const MAX_UNANSWERED = 16;
+/** The next request of a connection is not begun while it has more than these bytes of answers to take. */
+export const MAX_UNSENT_BYTES = 256 * 1024;
+/** What a request and its answer occupy beside the answer's bytes. */
+const ANSWER_OVERHEAD_BYTES = 8 * 1024;
+/** What the callback of Node's parser returns to make it stop at that byte: HPE_PAUSED of llhttp. */
+const PAUSE = 21;
+/** Lets a parser that stopped behind the headers of a request tell that it has no body. */
+const NO_BYTES = Buffer.alloc(1).subarray(0, 0);
+/** Fastify begins their operations before a body is there. */
+const BODILESS = new Set(['GET', 'HEAD']);
+
+/** A socket of Node's HTTP server, with the parts that it keeps to itself. */
+interface HttpSocket extends Socket {
+  readonly parser: {
+    /** Begins a request whose headers have arrived. */
+    onIncoming(request: IncomingMessage, keepAlive: boolean): number;
+    resume(): void;
+    execute(bytes: Buffer): unknown;
+  };
+  /** Node itself has paused the connection, and resumes it once answers have been sent. */
+  readonly _paused: boolean;
+  readonly _handle: { readonly bytesWritten: number; readonly writeQueueSize: number } | null;
+}
+
+/** What a stop finds: nothing to wait for, a request that is still arriving, or one that is being answered. */
+export type ConnectionState = 'idle' | 'arriving' | 'answering';
+
+/**
+ * A client's connection, whose requests wait for its answers: when too much is unanswered or unsent, the next request is
+ * held as it is, and what follows it is not even parsed, since one read can bring thousands of requests.
+ *
+ *     headers of a request -> begun, answered, sent
+ *     too many are unanswered -> held: the parser stops behind those headers, the rest stays bytes, reading pauses
+ *     an answer was sent      -> the held request is begun, the parser goes on with the rest
+ */
+export class Connection {
+  readonly socket: Socket;
+  /** Answers of begun requests that are not sent wholly, in their order. */
+  readonly #unanswered: ServerResponse[] = [];
+  #begin: HttpSocket['parser']['onIncoming'];
+  #held: { readonly request: IncomingMessage; readonly keepAlive: boolean } | undefined;
+  #isUnconsumed = false;
+  #isEnding = false;
+  /** Bytes that had been read when the last answer was sent. */
+  #readWhenAnswered = 0;
+  #accepted = 0;
+  #acceptedAt = 0;
+
+  constructor(socket: Socket) {
+    this.socket = socket;
+    const { parser } = socket as HttpSocket;
+    this.#begin = parser.onIncoming;
+    parser.onIncoming = (request, keepAlive) =>
+      this.#isFull() ? this.#hold(request, keepAlive) : this.#begin(request, keepAlive);
+  }
+
+  /** A request waits for answers to be sent. */
+  get isHolding(): boolean {
+    return this.#held !== undefined;
+  }
+
+  /** Bytes of answers that the operating system has not taken. */
+  get unsentBytes(): number {
+    if (this.#unanswered.length === 0) return this.socket.writableLength;
+    return this.#unanswered.reduce((sum, response) => sum + response.writableLength, 0);
+  }
+
+  /** An estimate of the memory that the client occupies by not reading. */
+  get heldBytes(): number {
+    const bytes = this.unsentBytes + this.socket.readableLength;
+    return bytes === 0 ? 0 : bytes + this.#unanswered.length * ANSWER_OVERHEAD_BYTES;
+  }
+
+  get state(): ConnectionState {
+    const [oldest] = this.#unanswered;
+    if (!oldest) return this.socket.bytesRead > this.#readWhenAnswered ? 'arriving' : 'idle';
+    const { req: request, headersSent } = oldest;
+    return request.complete || headersSent || BODILESS.has(request.method ?? '') ? 'answering' : 'arriving';
+  }
+
+  /** Takes note of a request that has begun. */
+  begun(response: ServerResponse): void {
+    this.#unanswered.push(response);
+  }
+
+  /** Takes note that the oldest answer was sent, and goes on with what has waited for it. */
+  answered(): void {
+    this.#unanswered.shift();
+    this.#readWhenAnswered = this.socket.bytesRead;
+    if (this.#held !== undefined && !this.socket.destroyed && !this.#isFull()) this.#release(this.#held);
+    if (this.#isEnding && this.#unanswered.length === 0) this.socket.destroySoon();
+  }
+
+  /** Begins no further request: the connection closes after the answers of those that have begun. */
+  end(): void {
+    const last = this.#unanswered.at(-1);
+    if (!last) return;
+    this.#isEnding = true;
+    if (!last.headersSent) last.shouldKeepAlive = false;
+  }
+
+  /** Keeps what the parser has left over when a request was held. */
+  keep(unparsed: Buffer): void {
+    const { socket } = this;
+    if (!this.#isUnconsumed) {
+      this.#isUnconsumed = true;
+      // From now on Node reads into the socket's buffer, which waits, and no longer into the parser, which can't.
+      socket.on('data', () => {});
+      // Ends the read that the parser had taken over, so that the stream can begin its own.
+      socket.push('');
+    }
+    socket.pause();
+    socket.unshift(unparsed);
+    // Node resumes a connection whenever a body was read or an answer sent.
+    socket.resume = () => socket;
+  }
+
+  /**
+   * For how many milliseconds the operating system has taken no byte of what there is for the client; 0 while there is
+   * nothing. Counts from call to call. @param now monotonic milliseconds
+   */
+  stalledMs(now: number): number {
+    const { writableLength, _handle: handle } = this.socket as HttpSocket;
+    if (writableLength > 0 && handle) {
+      const accepted = handle.bytesWritten - handle.writeQueueSize;
+      if (accepted === this.#accepted) return now - this.#acceptedAt;
+      this.#accepted = accepted;
+    }
+    this.#acceptedAt = now;
+    return 0;
+  }
+
+  #isFull(): boolean {
+    if (this.#isEnding) return true;
+    const unanswered = this.#unanswered.length;
+    return unanswered > 0 && (unanswered >= MAX_UNANSWERED || this.unsentBytes > MAX_UNSENT_BYTES);
+  }
+
+  #hold(request: IncomingMessage, keepAlive: boolean): number {
+    // The parser doesn't tell where it stopped when a request asks for another protocol.
+    if ((request as { upgrade?: boolean }).upgrade) this.socket.destroy();
+    this.#held = { request, keepAlive };
+    return PAUSE;
+  }
+
+  #release({ request, keepAlive }: { request: IncomingMessage; keepAlive: boolean }): void {
+    const socket = this.socket as HttpSocket;
+    this.#held = undefined;
+    Reflect.deleteProperty(socket, 'resume');
+    this.#begin(request, keepAlive);
+    socket.parser.resume();
+    socket.parser.execute(NO_BYTES);
+    if (!socket._paused) socket.resume();
+  }
+}

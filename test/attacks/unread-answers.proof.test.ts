@@ -1,0 +1,62 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import test, { type TestContext } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { CLIENT_STALL_MS } from '../../src/http/connections.ts';
+import { testDatabase } from '../support/database.ts';
+import { send } from '../support/gateway.ts';
+import { startGatewayProcess } from '../support/gateway-process.ts';
+
+const MEBIBYTE = 1024 * 1024;
+const BOUND_BYTES = 150 * MEBIBYTE;
+/** A sweep, and what a busy machine adds. */
+const PATIENCE_MS = 30_000;
+const POLL_MS = 250;
+
+/** Connections, what each sends and never reads an answer to, and whether the answers are more than the kernel takes. */
+const ATTACKS: [number, string, number, boolean][] = [
+  [40, 'GET /openapi.json HTTP/1.1\r\nhost: a\r\n\r\n', 600, true],
+  [350, 'GET / HTTP/1.1\r\nhost: a\r\n\r\n', 1700, false],
+];
+
+for (const [connections, request, repeats, isCut] of ATTACKS) {
+  const [line] = request.split(' HTTP');
+  test(`${connections} connections that pipeline ${repeats} times ${line} and never read cost less than 150 MiB`, async (t) => {
+    const { url, residentBytes } = await start(t);
+    await send(url, '/openapi.json');
+    const before = residentBytes();
+    const clients = await Promise.all(Array.from({ length: connections }, () => open(t, url)));
+    for (const client of clients) client.write(request.repeat(repeats));
+
+    let most = 0;
+    const giveUpAt = performance.now() + CLIENT_STALL_MS + PATIENCE_MS;
+    do {
+      await sleep(POLL_MS);
+      most = Math.max(most, residentBytes() - before);
+      // The edge limit counts one address; whoever it refuses is answered all the same.
+      assert.ok([200, 429].includes((await send(url, '/')).status));
+    } while (performance.now() < giveUpAt);
+    assert.ok(most < BOUND_BYTES, `${Math.round(most / MEBIBYTE)} MiB more`);
+    for (const client of clients) client.resume();
+    if (isCut) await Promise.all(clients.map((client) => client.closed || once(client, 'close')));
+    assert.ok([200, 429].includes((await send(url, '/')).status));
+  });
+}
+
+async function start(t: TestContext) {
+  const { url: databaseUrl } = await testDatabase(t);
+  const { url, child } = await startGatewayProcess(t, { DATABASE_URL: databaseUrl, LOG_LEVEL: 'silent' });
+  const pid = String(child.process.pid);
+  return { url, residentBytes: () => Number(execFileSync('ps', ['-o', 'rss=', '-p', pid]).toString()) * 1024 };
+}
+
+/** A client that does not read. */
+async function open(t: TestContext, url: string): Promise<Socket> {
+  const client = connect(Number(new URL(url).port), '127.0.0.1').pause();
+  client.on('error', () => {});
+  t.after(() => client.destroy());
+  await once(client, 'connect');
+  return client;
+}

@@ -1,0 +1,255 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer, type RequestListener, type ServerResponse } from 'node:http';
+import { type AddressInfo, connect, type Socket } from 'node:net';
+import test, { type TestContext } from 'node:test';
+import { MAX_UNSENT_BYTES } from '../../src/http/connection.ts';
+import { CLIENT_STALL_MS, Connections } from '../../src/http/connections.ts';
+import { fixedBody, payloadOf } from '../../src/http/fixed-body.ts';
+import { createLogger } from '../../src/logger.ts';
+import { RunningWork } from '../../src/running-work.ts';
+import { until } from '../support/until.ts';
+
+/** More than the kernel takes for a client that does not read. */
+const LARGE = Buffer.alloc(32 * 1024 * 1024);
+const REQUEST = 'GET / HTTP/1.1\r\nhost: a\r\n\r\n';
+
+/** Both ends of a connection; the client does not read until it is resumed. */
+interface Ends {
+  readonly client: Socket;
+  readonly served: Socket;
+}
+
+/** A server whose sweeps are called by the test, with times of its own. */
+async function startServer(t: TestContext, onRequest: RequestListener, maxHeldBytes?: number) {
+  const connections = new Connections({
+    logger: createLogger('silent'),
+    maxConnections: 100,
+    stallMs: CLIENT_STALL_MS,
+    work: new RunningWork(),
+    longestOperationMs: 3_600_000,
+    ...(maxHeldBytes !== undefined && { maxHeldBytes }),
+  });
+  const sockets: Socket[] = [];
+  const server = createServer(onRequest);
+  connections.watch(server, (error) => assert.fail(error));
+  server.on('connection', (socket: Socket) => sockets.push(socket));
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.after(() => server.closeAllConnections());
+  t.after(() => void server.close());
+  const { port } = server.address() as AddressInfo;
+  return {
+    connections,
+    open,
+    /** Connects, asks, and does not read; with an answer that is stuck. */
+    async unread(request = REQUEST): Promise<Ends> {
+      const ends = await open(request);
+      await until(() => ends.served.writableLength > 0);
+      return ends;
+    },
+  };
+
+  /** Connects and sends. */
+  async function open(bytes: string): Promise<Ends> {
+    const client = connect(port, '127.0.0.1').pause();
+    client.on('error', () => {});
+    t.after(() => client.destroy());
+    await once(client, 'connect');
+    if (bytes) client.write(bytes);
+    const isServed = ({ remotePort }: Socket) => remotePort === client.localPort;
+    await until(() => sockets.some(isServed));
+    const served = sockets.find(isServed) as Socket;
+    await until(() => served.bytesRead > 0 || bytes === '');
+    return { client, served };
+  }
+}
+
+test('a client that takes nothing for 30 s is cut', async (t) => {
+  const { connections, unread } = await startServer(t, (_request, response) => response.end(LARGE));
+  const { client, served } = await unread();
+  await untilKernelIsFull(served);
+  connections.sweep(0);
+  connections.sweep(CLIENT_STALL_MS - 1);
+  assert.equal(served.destroyed, false);
+  connections.sweep(CLIENT_STALL_MS);
+  assert.equal(served.destroyed, true);
+  client.resume();
+  await once(client, 'close');
+});
+
+test('a slow client is not cut as long as it goes on reading, however large the answer is', async (t) => {
+  const { connections, unread } = await startServer(t, (_request, response) => response.end(LARGE));
+  const { client, served } = await unread();
+  let read = 0;
+  client.on('data', (chunk) => (read += chunk.length)).pause();
+  let now = 0;
+  while (read < LARGE.length) {
+    await untilKernelIsFull(served);
+    now += CLIENT_STALL_MS - 1;
+    connections.sweep(now);
+    assert.equal(served.destroyed, false);
+    const before = read;
+    client.resume();
+    await until(() => read >= Math.min(before + 8 * 1024 * 1024, LARGE.length));
+    client.pause();
+  }
+});
+
+test('a client for which there is nothing is not cut, however long its request takes', async (t) => {
+  const waiting: ServerResponse[] = [];
+  const { connections, open } = await startServer(t, (_request, response) => waiting.push(response));
+  const { client, served } = await open(REQUEST);
+  await until(() => waiting.length === 1);
+  for (let hour = 0; hour < 3; hour += 1) connections.sweep(hour * 3_600_000);
+  assert.equal(served.destroyed, false);
+  waiting[0]?.end('done');
+  assert.match(String((await once(client.resume(), 'data'))[0]), /200 OK/);
+});
+
+test('while unread answers occupy too much, who took nothing is cut first, and of those who holds the most', async (t) => {
+  const { connections, unread } = await startServer(
+    t,
+    (request, response) => response.end(Buffer.alloc(Number(request.url?.slice(1)) * 1024 * 1024)),
+    80 * 1024 * 1024,
+  );
+  const megabytes = (count: number) => unread(`GET /${count} HTTP/1.1\r\nhost: a\r\n\r\n`);
+  const [small, reading] = [await megabytes(16), await megabytes(48)];
+  for (const { served } of [small, reading]) await untilKernelIsFull(served);
+  connections.sweep(0);
+  const large = await megabytes(40);
+  await untilKernelIsFull(large.served);
+  // From here on `reading` is known to take something, and `small` not to.
+  const before = queued(reading.served);
+  reading.client.once('data', () => reading.client.pause());
+  reading.client.resume();
+  await until(() => {
+    if (queued(reading.served) === before) reading.client.resume();
+    return queued(reading.served) < before;
+  });
+  reading.client.pause();
+  connections.sweep(1000);
+  assert.equal(small.served.destroyed, true, 'who took nothing goes first');
+  assert.equal(reading.served.destroyed, true, 'then who holds the most');
+  assert.equal(large.served.destroyed, false, 'and nobody when it is enough');
+});
+
+test('of one connection 16 requests are begun, each further one after an answer, and none is lost', async (t) => {
+  const waiting: ServerResponse[] = [];
+  const { open } = await startServer(t, (request, response) => {
+    let size = 0;
+    request.on('data', (chunk) => (size += chunk.length));
+    request.on('end', () => response.setHeader('x-request', `${request.url} ${size}`) && waiting.push(response));
+  });
+  const sizes = Array.from({ length: 3000 }, (_, index) => (index % 3 === 0 ? (index * index) % 3001 : 0));
+  const requests = sizes.map(
+    (size, index) => `POST /${index} HTTP/1.1\r\nhost: a\r\ncontent-length: ${size}\r\n\r\n${'b'.repeat(size)}`,
+  );
+  const { client } = await open(requests.join(''));
+  const chunks: Buffer[] = [];
+  client.on('data', (chunk) => chunks.push(chunk)).resume();
+  for (let answered = 0; answered < sizes.length; ) {
+    const expected = Math.min(16, sizes.length - answered);
+    await until(() => waiting.length >= expected);
+    assert.equal(waiting.length, expected);
+    answered += waiting.length;
+    for (const response of waiting.splice(0)) response.end();
+  }
+  const answers = () =>
+    [
+      ...Buffer.concat(chunks)
+        .toString()
+        .matchAll(/^x-request: (.*)\r/gm),
+    ].map(([, text]) => text);
+  await until(() => answers().length === sizes.length);
+  assert.deepEqual(
+    answers(),
+    sizes.map((size, index) => `/${index} ${size}`),
+  );
+});
+
+test('a stop closes at once what waits for nothing, soon what arrives, and the rest after its answer', async (t) => {
+  const waiting: ServerResponse[] = [];
+  const { connections, open } = await startServer(t, (request, response) => {
+    request.resume().on('end', () => waiting.push(response));
+  });
+  const nothing = await open('');
+  const halfHeader = await open(REQUEST.slice(0, -5));
+  const halfBody = await open('POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nhalf');
+  const running = await open(REQUEST);
+  await until(() => waiting.length === 1);
+  const begunAt = performance.now();
+  connections.stop(begunAt);
+  assert.equal(nothing.served.destroyed, true);
+  connections.sweep(begunAt + 2_999);
+  assert.equal(halfHeader.served.destroyed, false);
+  assert.equal(halfBody.served.destroyed, false);
+  connections.sweep(begunAt + 3_000);
+  assert.equal(halfHeader.served.destroyed, true);
+  assert.equal(halfBody.served.destroyed, true);
+  assert.equal(running.served.destroyed, false);
+  waiting[0]?.end('done');
+  const [answer] = await once(running.client.resume(), 'data');
+  assert.match(String(answer), /connection: close/i);
+  await until(() => running.served.destroyed);
+  connections.close();
+});
+
+test('a stop cuts who reads nothing of its answer for 3 s', async (t) => {
+  const { connections, unread } = await startServer(t, (_request, response) => response.end(LARGE));
+  const { served } = await unread();
+  await untilKernelIsFull(served);
+  const begunAt = performance.now();
+  connections.stop(begunAt);
+  connections.sweep(begunAt);
+  connections.sweep(begunAt + 2_999);
+  assert.equal(served.destroyed, false);
+  connections.sweep(begunAt + 3_000);
+  assert.equal(served.destroyed, true);
+  connections.close();
+});
+
+test('a body that is fixed is serialized once, and any other each time', () => {
+  let count = 0;
+  const serialize = (body: unknown) => {
+    count += 1;
+    return JSON.stringify(body).padEnd(20_000);
+  };
+  const fixed = fixedBody({ a: 1 });
+  const payload = payloadOf(fixed, serialize);
+  assert.ok(Buffer.isBuffer(payload));
+  assert.equal(payloadOf(fixed, serialize), payload);
+  assert.equal(count, 1);
+  payloadOf({ a: 1 }, serialize);
+  payloadOf({ a: 1 }, serialize);
+  assert.equal(count, 3);
+});
+
+test('the next request of a connection is not begun while its answers wait for the client', async (t) => {
+  let begun = 0;
+  const { unread } = await startServer(t, (_request, response) => {
+    begun += 1;
+    response.end(LARGE);
+  });
+  const { client, served } = await unread();
+  assert.ok(served.writableLength > MAX_UNSENT_BYTES);
+  client.write(REQUEST);
+  await until(() => served.bytesRead >= 2 * REQUEST.length);
+  assert.equal(begun, 1);
+  client.resume();
+  await until(() => begun === 2);
+});
+
+/** Waits until the kernel takes no more for this client. */
+async function untilKernelIsFull(socket: Socket): Promise<void> {
+  let last = -1;
+  await until(() => {
+    const isSame = queued(socket) === last;
+    last = queued(socket);
+    return isSame;
+  });
+}
+
+/** Bytes that the kernel has not taken. */
+const queued = (socket: Socket): number =>
+  (socket as unknown as { _handle: { writeQueueSize: number } })._handle.writeQueueSize;
