@@ -82,7 +82,8 @@ test('R48: over the edge limit, an address whose last credential failed is refus
       for (const repeated of [call, honest, honest]) {
         assert.ok(isRefusal(await gateway.call(path, from(address, repeated))), what);
       }
-      const { socket } = await connectRaw(gateway.url);
+      const { socket, answers } = await connectRaw(gateway.url);
+      answers.catch(() => undefined);
       const [head] = requestBytes(TTS, from(address, honest)).split('\r\n\r\n');
       socket.write(`${head}\r\n\r\n`);
       const [answer] = (await once(socket, 'data')) as [Buffer];
@@ -119,11 +120,11 @@ test('what failed within the limit counts beyond it, until a credential of the a
   );
 });
 
-test('of 500 first tries at once over the edge limit, a handful is looked at', async (t) => {
+test('of 100 first tries at once over the edge limit, a handful is looked at', async (t) => {
   const { gateway, from, useUp, sentWhile } = await startCounting(t);
   await useUp('192.0.2.1');
   const terms = { nonce: 'n', expiry: BigInt(Math.floor(Date.now() / 1000) + 100), max: 1000n };
-  const calls = Array.from({ length: 500 }, () => {
+  const calls = Array.from({ length: 100 }, () => {
     const key = generatePrivateKey();
     const sign = prepaidSigner(privateKeyToAccount(key).address, key, gateway.domain);
     return from('192.0.2.1', sign(`${TTS}?text=Hello`, {}, terms));
@@ -132,16 +133,16 @@ test('of 500 first tries at once over the edge limit, a handful is looked at', a
     const replies = await Promise.all(calls.map((call) => gateway.call(`${TTS}?text=Hello`, call)));
     assert.ok(replies.every(isRefusal));
   });
-  assert.ok(sent > 0 && sent < 50, `${sent} messages to the database`);
+  assert.ok(sent > 0 && sent < 40, `${sent} messages to the database`);
 });
 
 test('an address over the edge limit whose credentials verify is served without a bound', async (t) => {
   const { gateway, from, useUp } = await startCounting(t);
-  const { sign, balance } = await depositor(gateway, 198n * 41n);
+  const { sign, balance } = await depositor(gateway, 198n * 11n);
   await useUp('192.0.2.1');
   const speak = async () => gateway.call(TTS, from('192.0.2.1', await sign(TTS, HELLO)));
   assert.equal((await speak()).status, 200);
-  const replies = await Promise.all(Array.from({ length: 40 }, speak));
+  const replies = await Promise.all(Array.from({ length: 10 }, speak));
   assert.deepEqual([...new Set(replies.map(({ status }) => status))], [200]);
   assert.equal(await balance(), 0n);
 });

@@ -5,7 +5,7 @@ import type { TestContext } from 'node:test';
 export interface TcpProxy {
   /** The URL of the target, led through the proxy. */
   readonly url: string;
-  /** Chunks that the clients have sent: one or more for each statement of a database's client. */
+  /** Chunks that the clients of a database have sent, without their farewells: one or more for each statement. */
   readonly sent: number;
   /** Breaks all connections and accepts no new ones. */
   cut(): void;
@@ -16,6 +16,9 @@ export interface TcpProxy {
   /** Lets everything through again. */
   restore(): void;
 }
+
+/** The message of PostgreSQL's protocol with which a client leaves, such as an idle one of a pool. */
+const TERMINATE = 'X'.charCodeAt(0);
 
 /** Stands between a client and a server, to take the server away and give it back. */
 export async function startTcpProxy(t: TestContext, target: string): Promise<TcpProxy> {
@@ -33,7 +36,7 @@ export async function startTcpProxy(t: TestContext, target: string): Promise<Tcp
       sockets.add(from);
       const isLetThrough = () => state === 'open' || (state === 'muted' && from === client);
       from.on('data', (chunk) => {
-        if (from === client) sent += 1;
+        if (from === client && chunk[0] !== TERMINATE) sent += 1;
         if (isLetThrough()) to.write(chunk);
       });
       from.on('close', () => {
