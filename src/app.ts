@@ -180,7 +180,7 @@ function openDirect(db: Database, x402: X402Config, rpcUrl: string, store: Audio
   const opened = openPayments(db, x402.asset, rpcUrl);
   const facilitator = new Facilitator(x402.facilitatorUrl, x402.facilitatorToken);
   const settlement = new Settlement({ ...opened, facilitator, log });
-  const intake = new PaymentIntake({ ...opened, facilitator, log });
+  const intake = new PaymentIntake({ ...opened, asset: x402.asset, facilitator, log });
   const unsettledWork = new UnsettledWork();
   return {
     ...opened,

@@ -4,10 +4,9 @@ import { findWallet } from '../ledger/wallets.ts';
 import { testPoint } from '../test-point.ts';
 import type { Chain } from '../x402/chain.ts';
 import type { Hex } from '../x402/envelope.ts';
-import type { FacilitatorPayment } from '../x402/facilitator.ts';
 import type { Payment, Payments } from '../x402/payment.ts';
 import type { Settlement } from '../x402/settlement.ts';
-import type { PaymentIntake, PaymentRequest, Standing } from './intake.ts';
+import type { PaymentIntake, PaymentRequest, Reserved, Standing } from './intake.ts';
 import { type PaymentRefusalCode, type Refused, refused } from './refusal.ts';
 
 type DepositRefusalCode = Exclude<PaymentRefusalCode, 'REPLAY_CACHE_UNAVAILABLE' | 'TTS_UNAVAILABLE'>;
@@ -63,7 +62,7 @@ export class Deposits {
         return this.#answerKnown(begun.payment, begun.standing);
       case 'reserved':
         testPoint('deposit reserved');
-        return this.#settle(begun.payment, begun.verifiable);
+        return this.#settle(begun);
     }
   }
 
@@ -72,13 +71,14 @@ export class Deposits {
     this.#stopping.abort();
   }
 
-  async #settle(payment: Payment, request: FacilitatorPayment): Promise<DepositResult> {
+  async #settle(reserved: Reserved): Promise<DepositResult> {
+    const { payment, verifiable } = reserved;
     const endLease = this.#payments.keepLease(payment);
     try {
-      const refusal = await this.#intake.admit(payment, request);
+      const refusal = await this.#intake.admit(reserved);
       if (refusal) return refusal;
       let awaited: Hex | undefined;
-      const settled = await this.#settlement.settle(payment, request, async (claim, transaction) => {
+      const settled = await this.#settlement.settle(payment, verifiable, async (claim, transaction) => {
         await this.#payments.markAwaited(payment, transaction);
         awaited = transaction;
         testPoint('deposit awaited');

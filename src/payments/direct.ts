@@ -79,7 +79,7 @@ export class DirectPayment {
     testPoint('x402 reserved');
     const endLease = this.#payments.keepLease(payment);
     try {
-      const refusal = await this.#intake.admit(payment, verifiable);
+      const refusal = await this.#intake.admit(begun);
       if (!refusal) return { outcome: 'held', hold: this.#hold(payment, verifiable, request, endLease) };
       endLease();
       return refusal;

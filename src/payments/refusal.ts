@@ -39,6 +39,9 @@ const MESSAGES: Record<PaymentRefusalCode, string> = {
 
 /** What is told for a reason that the code's message does not fit. */
 const SPECIAL: Record<string, string> = {
+  invalid_signature:
+    "The payment is refused: its signature is not the one of its payer's key, and the payer is no contract. Sign the " +
+    'challenge in PAYMENT-REQUIRED with the key of authorization.from, and send it with a new identifier.',
   replay_window_over: `This payment was used, and its replay window of ${REPLAY_WINDOW_SECONDS} seconds is over.`,
   not_confirmed_yet: 'The transfer is not confirmed yet. It is credited without you; repeat the request to see it.',
 };
