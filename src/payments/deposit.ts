@@ -53,16 +53,18 @@ export class Deposits {
     this.#confirmationTimeoutMs = parts.confirmationTimeoutMs;
   }
 
-  async deposit(request: PaymentRequest): Promise<DepositResult> {
+  /** @param onAdmitted the payment is known from before, or is about to be settled: nothing more is to be verified */
+  async deposit(request: PaymentRequest, onAdmitted: () => void): Promise<DepositResult> {
     const begun = await this.#intake.begin('deposit', request);
     switch (begun.outcome) {
       case 'refused':
         return begun;
       case 'known':
+        if (!isConflict(begun.standing)) onAdmitted();
         return this.#answerKnown(begun.payment, begun.standing);
       case 'reserved':
         testPoint('deposit reserved');
-        return this.#settle(begun);
+        return this.#settle(begun, onAdmitted);
     }
   }
 
@@ -71,12 +73,13 @@ export class Deposits {
     this.#stopping.abort();
   }
 
-  async #settle(reserved: Reserved): Promise<DepositResult> {
+  async #settle(reserved: Reserved, onAdmitted: () => void): Promise<DepositResult> {
     const { payment, verifiable } = reserved;
     const endLease = this.#payments.keepLease(payment);
     try {
       const refusal = await this.#intake.admit(reserved);
       if (refusal) return refusal;
+      onAdmitted();
       let awaited: Hex | undefined;
       const settled = await this.#settlement.settle(payment, verifiable, async (claim, transaction) => {
         await this.#payments.markAwaited(payment, transaction);
@@ -119,6 +122,10 @@ export class Deposits {
     return { outcome: 'credited', receipt, address: claim.payer, balanceMicroUsd, creditedMicroUsd };
   }
 }
+
+/** The identifier belongs to another request. */
+const isConflict = (standing: Standing): boolean =>
+  standing.outcome === 'refused' && standing.refusal.code === 'PAYMENT_IDENTIFIER_CONFLICT';
 
 const pending = (transaction: string) => ({
   ...refused('PAYMENT_REPLAY_PENDING', 'not_confirmed_yet'),
