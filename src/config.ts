@@ -4,6 +4,7 @@ import { join, resolve } from 'node:path';
 import { getAddress } from 'viem';
 import { parseAudioStoreSetting } from './audio/setting.ts';
 import { type Mailbox, readMailboxes } from './feedback/mailbox.ts';
+import { type WorkLimits, workLimits } from './limits/unpaid-work.ts';
 import { type Catalog, CatalogError, loadCatalog } from './speech/catalog.ts';
 import { type Asset, DEFAULT_ASSET, DEFAULT_NETWORK } from './x402/network.ts';
 import { type Payee, PayeeError, parsePayees } from './x402/payees.ts';
@@ -90,6 +91,8 @@ export interface Config {
   readonly rateLimit: { readonly max: number; readonly windowSeconds: number };
   /** Requests per client and minute that the edge lets through. */
   readonly edgeRateLimitMax: number;
+  /** How much upstream work may be done without being paid (R21b); `maxUnsettledMs` is for all direct payers together. */
+  readonly unpaidWork: WorkLimits & { readonly maxUnsettledMs: number };
   readonly reconcileIntervalMs: number;
   readonly adminPort: number | undefined;
   readonly logLevel: string;
@@ -105,6 +108,9 @@ export interface ConfigFault {
 export type ConfigResult = { readonly config: Config } | { readonly faults: readonly ConfigFault[] };
 
 const MIN_SECRET_BYTES = 32;
+const DEFAULT_SPEECH_TIMEOUT_MS = 45_000;
+/** Upstream work that may be lost to failed settlements within an hour (R21b). */
+const MAX_UNSETTLED_MS = 1_800_000;
 const SMTP_EXAMPLE = 'smtp://user:password@mail.example:587';
 const MAIL_SETTINGS = ['SMTP_URL', 'FEEDBACK_FROM', 'FEEDBACK_TO'];
 const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'];
@@ -196,6 +202,7 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
       windowSeconds: integer('RATE_LIMIT_WINDOW_SECONDS', 1, 86_400) ?? 60,
     },
     edgeRateLimitMax: integer('EDGE_RATE_LIMIT_MAX', 1, 1_000_000_000) ?? 600,
+    unpaidWork: { ...workLimits(speech?.timeoutMs ?? DEFAULT_SPEECH_TIMEOUT_MS), maxUnsettledMs: MAX_UNSETTLED_MS },
     reconcileIntervalMs: integer('RECONCILE_INTERVAL_MS', 100, 86_400_000) ?? 15_000,
     adminPort: integer('ADMIN_PORT', 1, 65535),
     logLevel,
@@ -218,7 +225,7 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
   function readSpeech(): SpeechConfig | undefined {
     const baseUrl = text('SPEECH_BASE_URL');
     const apiKey = text('SPEECH_API_KEY');
-    const timeoutMs = integer('SPEECH_TIMEOUT_MS', 100, 600_000) ?? 45_000;
+    const timeoutMs = integer('SPEECH_TIMEOUT_MS', 100, 600_000) ?? DEFAULT_SPEECH_TIMEOUT_MS;
     if (baseUrl === undefined) {
       if (apiKey)
         fault('SPEECH_BASE_URL', 'is not set, but SPEECH_API_KEY is', 'Set it to the base of the speech API.');

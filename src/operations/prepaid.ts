@@ -15,6 +15,7 @@ import {
   signedBalanceRead,
   signedRequestOf,
 } from '../x402/prepaid-credential.ts';
+import { busy } from './busy.ts';
 import { refuseForeignHeaders, refuseIncompletePrepaid } from './flows.ts';
 import { type Purchase, quoteExpired, textMissing, utteranceOf } from './purchase.ts';
 import { addressBucket, meter } from './rate-limit.ts';
@@ -67,6 +68,8 @@ export async function speakPrepaid(
       if (!context.isOverEdgeLimit) showMoney(context, 0n, 0n);
       return tooLittle('never_deposited', 'This address has no prepaid balance. Deposit first.', 0n);
     }
+    case 'busy':
+      return busy(authorization.reason);
     case 'held':
       break;
     default: {

@@ -1,6 +1,7 @@
 import type { FastifyBaseLogger } from 'fastify';
 import type { Database } from '../db/database.ts';
 import { type Hold, placeHold } from '../ledger/hold.ts';
+import { type EndWork, endWith, type UnpaidWork } from '../limits/unpaid-work.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Order } from '../speech/order.ts';
 import { BalanceHolds, leaseSeconds } from './balance-holds.ts';
@@ -17,18 +18,35 @@ export class CardCredits {
   readonly #db: Database;
   readonly #leaseSeconds: number;
   readonly #holds: BalanceHolds;
+  readonly #work: UnpaidWork;
 
-  /** @param synthesisTimeoutMs the longest that a synthesis may take; the lease of a hold outlasts it */
-  constructor(db: Database, synthesisTimeoutMs: number, log: FastifyBaseLogger, metrics: Metrics) {
+  /** @param options.synthesisTimeoutMs the longest that a synthesis may take; the lease of a hold outlasts it */
+  constructor(
+    db: Database,
+    options: { synthesisTimeoutMs: number; work: UnpaidWork; log: FastifyBaseLogger; metrics: Metrics },
+  ) {
     this.#db = db;
-    this.#leaseSeconds = leaseSeconds(synthesisTimeoutMs);
-    this.#holds = new BalanceHolds(db, 'card', log, metrics);
+    this.#leaseSeconds = leaseSeconds(options.synthesisTimeoutMs);
+    this.#holds = new BalanceHolds(db, 'card', options.log, options.metrics);
+    this.#work = options.work;
   }
 
   /** No account, an unknown one and too small a balance are all refused, with nothing debited (R12). */
   async authorize(order: Order, accountId: string | undefined): Promise<Authorization<CreditRefusal>> {
     if (!accountId) return { outcome: 'refused', refusal: { reason: 'no_account', balanceMicroUsd: 0n } };
-    const result = await placeHold(this.#db, accountId, order.priceMicroUsd, this.#leaseSeconds);
+    const endWork = this.#work.begin(accountId.toLowerCase());
+    if (typeof endWork === 'string') return { outcome: 'busy', reason: endWork };
+    let isHeld = false;
+    try {
+      const result = await placeHold(this.#db, accountId, order.priceMicroUsd, this.#leaseSeconds);
+      isHeld = result.outcome === 'held';
+      return this.#authorization(result, endWork);
+    } finally {
+      if (!isHeld) endWork('not begun');
+    }
+  }
+
+  #authorization(result: Awaited<ReturnType<typeof placeHold>>, endWork: EndWork): Authorization<CreditRefusal> {
     switch (result.outcome) {
       case 'unknown_account':
         return { outcome: 'refused', refusal: { reason: 'unknown_account', balanceMicroUsd: 0n } };
@@ -39,15 +57,15 @@ export class CardCredits {
         };
       case 'held':
         this.#holds.placed(result.hold);
-        return { outcome: 'held', hold: this.#hold(result.hold) };
+        return { outcome: 'held', hold: this.#hold(result.hold, endWork) };
     }
   }
 
-  #hold(hold: Hold) {
+  #hold(hold: Hold, endWork: EndWork) {
     return {
       balanceMicroUsd: hold.balanceMicroUsd,
-      capture: () => this.#holds.capture(hold),
-      void: async () => void (await this.#holds.void(hold)),
+      capture: () => endWith(endWork, this.#holds.capture(hold), (captured) => captured),
+      void: async () => void (await endWith(endWork, this.#holds.void(hold), () => false)),
     };
   }
 }

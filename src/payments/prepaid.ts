@@ -1,6 +1,7 @@
 import type { FastifyBaseLogger } from 'fastify';
 import type { Database } from '../db/database.ts';
 import { isInTime, placeSpend, readWallet, type WalletReading } from '../ledger/wallets.ts';
+import { endWith, type UnpaidWork, type WorkRefusal } from '../limits/unpaid-work.ts';
 import type { Metrics } from '../metrics.ts';
 import { testPoint } from '../test-point.ts';
 import type { PrepaidCredential, PrepaidVerifier, SignedRequest } from '../x402/prepaid-credential.ts';
@@ -22,6 +23,8 @@ export interface PrepaidHold extends BufferedHold<PrepaidReceipt> {
 export type PrepaidAuthorization =
   | { readonly outcome: 'held'; readonly hold: PrepaidHold }
   | { readonly outcome: 'unauthorized' | 'expiry' | 'unknown_account' }
+  /** The wallet's unpaid work leaves no room for more now. */
+  | { readonly outcome: 'busy'; readonly reason: WorkRefusal }
   | {
       readonly outcome: 'replayed' | 'insufficient_funds' | 'over_max_amount';
       readonly balanceMicroUsd: bigint;
@@ -35,16 +38,18 @@ export class PrepaidBalances {
   readonly #verifier: PrepaidVerifier;
   readonly #holds: BalanceHolds;
   readonly #leaseSeconds: number;
+  readonly #work: UnpaidWork;
 
   constructor(
     db: Database,
     verifier: PrepaidVerifier,
-    options: { synthesisTimeoutMs: number; log: FastifyBaseLogger; metrics: Metrics },
+    options: { synthesisTimeoutMs: number; work: UnpaidWork; log: FastifyBaseLogger; metrics: Metrics },
   ) {
     this.#db = db;
     this.#verifier = verifier;
     this.#holds = new BalanceHolds(db, 'prepaid', options.log, options.metrics);
     this.#leaseSeconds = leaseSeconds(options.synthesisTimeoutMs);
+    this.#work = options.work;
   }
 
   async authorize(
@@ -56,7 +61,15 @@ export class PrepaidBalances {
     const { account: address, nonce, expiry, maxAmountMicroUsd } = credential;
     const isPermitted = priceMicroUsd <= maxAmountMicroUsd;
     const spend = { address, nonce, expiry, amountMicroUsd: priceMicroUsd, isPermitted };
-    const result = await placeSpend(this.#db, spend, this.#leaseSeconds);
+    const endWork = this.#work.begin(address);
+    if (typeof endWork === 'string') return { outcome: 'busy', reason: endWork };
+    let isHeld = false;
+    const result = await placeSpend(this.#db, spend, this.#leaseSeconds)
+      .then((placed) => {
+        isHeld = placed.outcome === 'held';
+        return placed;
+      })
+      .finally(() => isHeld || endWork('not begun'));
     testPoint('prepaid debited');
     if (result.outcome === 'insufficient_funds' && !isPermitted) return { ...result, outcome: 'over_max_amount' };
     if (result.outcome !== 'held') return result;
@@ -71,13 +84,14 @@ export class PrepaidBalances {
         },
         capture: async () => {
           testPoint('prepaid spoken');
-          const isCharged = await this.#holds.capture(hold);
+          const isCharged = await endWith(endWork, this.#holds.capture(hold), (captured) => captured);
           testPoint('prepaid captured');
           return { isCharged, balanceMicroUsd: isCharged ? hold.balanceMicroUsd : restoredMicroUsd };
         },
         void: async () => {
           testPoint('prepaid voiding');
-          restoredMicroUsd = (await this.#holds.void(hold)) ?? restoredMicroUsd;
+          const voided = await endWith(endWork, this.#holds.void(hold), () => false);
+          restoredMicroUsd = voided ?? restoredMicroUsd;
         },
       },
     };

@@ -27,21 +27,21 @@ const left = ({ headers }: Reply) => headers.get('x-ratelimit-remaining');
 test('R48: 100 deposits at once of wallets without money: no more are verified than an address may fail', {
   skip,
 }, async (t) => {
-  const gateway = await startX402Gateway(t, chain, { RATE_LIMIT_MAX: '30' });
+  const gateway = await startX402Gateway(t, chain, { RATE_LIMIT_MAX: '10' });
   const calls = await Promise.all(
     Array.from({ length: 100 }, async () => withPayment(depositOf(DEPOSIT), await signDeposit(gateway, stranger()))),
   );
   const replies = await Promise.all(calls.map((call) => gateway.call(DEPOSIT_PATH, call)));
   // Under load the chain may be too slow: 502 is a failure too.
-  assert.equal(replies.filter(({ status }) => status === 402 || status === 502).length, 30);
+  assert.equal(replies.filter(({ status }) => status === 402 || status === 502).length, 10);
   const limited = replies.filter(({ status }) => status === 429);
-  assert.equal(limited.length, 70);
+  assert.equal(limited.length, 90);
   for (const reply of limited) {
     assert.equal(reply.json.error.code, 'RATE_LIMITED');
     assert.equal(reply.headers.get('x-ratelimit-scope'), 'ip');
     assert.ok(Number(reply.headers.get('retry-after')) >= 1);
   }
-  assert.equal(gateway.facilitator.calls.length, 30);
+  assert.equal(gateway.facilitator.calls.length, 10);
   const again = await gateway.call(DEPOSIT_PATH, calls[0]);
   assert.deepEqual([again.status, left(again)], [429, '0']);
   assert.equal((await gateway.call(DEPOSIT_PATH, depositOf(DEPOSIT))).status, 402, 'a challenge costs no slot');
