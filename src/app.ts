@@ -92,7 +92,8 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   };
   const mailer = mail && new MailWorker({ ...mail, db, databaseUrl, serviceName, log });
   const { x402 } = config;
-  const chained = x402?.rpcUrl === undefined ? undefined : openDirect(db, x402, x402.rpcUrl, store, config.unpaidWork, log);
+  const chained =
+    x402?.rpcUrl === undefined ? undefined : openDirect(db, x402, x402.rpcUrl, store, config.unpaidWork, log);
   const prepaid =
     x402 &&
     new PrepaidBalances(db, new PrepaidVerifier(serviceName, x402.asset, x402.payees), {

@@ -3133,7 +3133,7 @@ export const document: OpenApiDocument = {
         }
       },
       "RateLimited": {
-        "description": "Too many requests. Nothing is charged.",
+        "description": "Too many requests, or, where speech is paid, too much work for this payer that was not paid lately: then one request at a time, and `details.reason` says so. Nothing is charged.",
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"

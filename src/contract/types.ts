@@ -1437,7 +1437,7 @@ export interface components {
                 "application/json": components["schemas"]["UnsupportedContentTypeError"];
             };
         };
-        /** @description Too many requests. Nothing is charged. */
+        /** @description Too many requests, or, where speech is paid, too much work for this payer that was not paid lately: then one request at a time, and `details.reason` says so. Nothing is charged. */
         RateLimited: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];

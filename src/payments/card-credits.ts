@@ -1,7 +1,7 @@
 import type { FastifyBaseLogger } from 'fastify';
 import type { Database } from '../db/database.ts';
 import { type Hold, placeHold } from '../ledger/hold.ts';
-import { type EndWork, endWith, type UnpaidWork } from '../limits/unpaid-work.ts';
+import { type EndWork, endWith, holdFor, type UnpaidWork } from '../limits/unpaid-work.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Order } from '../speech/order.ts';
 import { BalanceHolds, leaseSeconds } from './balance-holds.ts';
@@ -36,17 +36,8 @@ export class CardCredits {
     if (!accountId) return { outcome: 'refused', refusal: { reason: 'no_account', balanceMicroUsd: 0n } };
     const endWork = this.#work.begin(accountId.toLowerCase());
     if (typeof endWork === 'string') return { outcome: 'busy', reason: endWork };
-    let isHeld = false;
-    try {
-      const result = await placeHold(this.#db, accountId, order.priceMicroUsd, this.#leaseSeconds);
-      isHeld = result.outcome === 'held';
-      return this.#authorization(result, endWork);
-    } finally {
-      if (!isHeld) endWork('not begun');
-    }
-  }
-
-  #authorization(result: Awaited<ReturnType<typeof placeHold>>, endWork: EndWork): Authorization<CreditRefusal> {
+    const placing = placeHold(this.#db, accountId, order.priceMicroUsd, this.#leaseSeconds);
+    const result = await holdFor(endWork, placing);
     switch (result.outcome) {
       case 'unknown_account':
         return { outcome: 'refused', refusal: { reason: 'unknown_account', balanceMicroUsd: 0n } };

@@ -39,7 +39,9 @@ export class DirectWork {
   begin(
     payer: string,
     address: string,
-  ): { readonly outcome: 'begun'; readonly end: (end: DirectWorkEnd) => void } | Refused<'RATE_LIMITED' | 'TTS_UNAVAILABLE'> {
+  ):
+    | { readonly outcome: 'begun'; readonly end: (end: DirectWorkEnd) => void }
+    | Refused<'RATE_LIMITED' | 'TTS_UNAVAILABLE'> {
     const ofPayer = this.#payers.begin(payer);
     if (typeof ofPayer === 'string') return refused('RATE_LIMITED', ofPayer);
     const ofAddress = this.#addresses.begin(address);

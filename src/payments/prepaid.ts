@@ -1,7 +1,7 @@
 import type { FastifyBaseLogger } from 'fastify';
 import type { Database } from '../db/database.ts';
 import { isInTime, placeSpend, readWallet, type WalletReading } from '../ledger/wallets.ts';
-import { endWith, type UnpaidWork, type WorkRefusal } from '../limits/unpaid-work.ts';
+import { endWith, holdFor, type UnpaidWork, type WorkRefusal } from '../limits/unpaid-work.ts';
 import type { Metrics } from '../metrics.ts';
 import { testPoint } from '../test-point.ts';
 import type { PrepaidCredential, PrepaidVerifier, SignedRequest } from '../x402/prepaid-credential.ts';
@@ -63,13 +63,7 @@ export class PrepaidBalances {
     const spend = { address, nonce, expiry, amountMicroUsd: priceMicroUsd, isPermitted };
     const endWork = this.#work.begin(address);
     if (typeof endWork === 'string') return { outcome: 'busy', reason: endWork };
-    let isHeld = false;
-    const result = await placeSpend(this.#db, spend, this.#leaseSeconds)
-      .then((placed) => {
-        isHeld = placed.outcome === 'held';
-        return placed;
-      })
-      .finally(() => isHeld || endWork('not begun'));
+    const result = await holdFor(endWork, placeSpend(this.#db, spend, this.#leaseSeconds));
     testPoint('prepaid debited');
     if (result.outcome === 'insufficient_funds' && !isPermitted) return { ...result, outcome: 'over_max_amount' };
     if (result.outcome !== 'held') return result;

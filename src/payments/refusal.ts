@@ -35,7 +35,8 @@ const MESSAGES: Record<PaymentRefusalCode, string> = {
   PAYMENT_ERROR: 'The payment could not be verified now. Nothing was settled; repeat the identical request.',
   REPLAY_CACHE_UNAVAILABLE: 'The audio can not be stored or read now. Nothing was settled by this request; repeat it.',
   RATE_LIMITED: 'A settlement of this payer failed lately: one request at a time. Repeat it once the other has ended.',
-  TTS_UNAVAILABLE: 'Too much speech was lost to settlements that failed. Nothing was settled; repeat the request later.',
+  TTS_UNAVAILABLE:
+    'Too much speech was lost to settlements that failed. Nothing was settled; repeat the request later.',
 };
 
 /** What is told to whose unpaid work leaves no room for more now. */
