@@ -72,7 +72,7 @@ export class DirectPayment {
   }
 
   async authorize(request: DirectRequest): Promise<DirectAuthorization> {
-    let endWork: ((end: DirectWorkEnd) => void) | undefined;
+    let endWork: (end: DirectWorkEnd) => void = () => {};
     let isHeld = false;
     try {
       const begun = await this.#intake.begin('speech', request, () => {
@@ -83,11 +83,11 @@ export class DirectPayment {
       });
       if (begun.outcome === 'refused') return begun;
       if (begun.outcome === 'known') return this.#answerKnown(begun.payment, begun.standing);
-      const admitted = await this.#admit(begun, request, (end) => endWork?.(end));
+      const admitted = await this.#admit(begun, request, endWork);
       isHeld = admitted.outcome === 'held';
       return admitted;
     } finally {
-      if (!isHeld) endWork?.('not begun');
+      if (!isHeld) endWork('not begun');
     }
   }
 

@@ -5,7 +5,14 @@ import { audit } from '../../src/ledger/audit.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import { type Call, type Gateway, type Reply, startGateway } from '../support/gateway.ts';
 import { depositor, HELLO, startPrepaidGateway, TTS } from '../support/prepaid.ts';
-import { Drip, hangBeforeHeaders, mp3, type StubUpstream, silentMp3, startStubUpstream } from '../support/stub-upstream.ts';
+import {
+  Drip,
+  hangBeforeHeaders,
+  mp3,
+  type StubUpstream,
+  silentMp3,
+  startStubUpstream,
+} from '../support/stub-upstream.ts';
 import { payFor, startX402Gateway } from '../support/x402.ts';
 
 const { chain, skip } = await testChain();
@@ -101,10 +108,14 @@ test('R21b: 130 timed-out syntheses of one payer give their seconds back, and an
 }, async (t) => {
   const timeoutMs = 1_000;
   // Of all payers together, a single timed-out synthesis would be too much.
-  const { gateway, upstream, pay, payAsAnother } = await direct(t, { SPEECH_TIMEOUT_MS: String(timeoutMs) }, (config) => ({
-    ...config,
-    unpaidWork: { ...config.unpaidWork, maxUnsettledMs: timeoutMs / 2 },
-  }));
+  const { gateway, upstream, pay, payAsAnother } = await direct(
+    t,
+    { SPEECH_TIMEOUT_MS: String(timeoutMs) },
+    (config) => ({
+      ...config,
+      unpaidWork: { ...config.unpaidWork, maxUnsettledMs: timeoutMs / 2 },
+    }),
+  );
   upstream.mode = hangBeforeHeaders();
   for (let batch = 0; batch < 5; batch += 1) {
     const replies = await Promise.all(Array.from({ length: 26 }, pay));
