@@ -3,6 +3,7 @@ import type { TestContext } from 'node:test';
 import { sql } from 'kysely';
 import { type Address, type Hex, hashTypedData, keccak256, type LocalAccount } from 'viem';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
+import type { Config } from '../../src/config.ts';
 import type { Database } from '../../src/db/database.ts';
 import { bookSettlement } from '../../src/ledger/book-settlement.ts';
 import { findWallet } from '../../src/ledger/wallets.ts';
@@ -93,7 +94,7 @@ export interface Depositor {
 export async function startPrepaidGateway(
   t: TestContext,
   env: Record<string, string> = {},
-  options: { databaseUrl?: string } = {},
+  options: { databaseUrl?: string; adjust?: (config: Config) => Config } = {},
 ): Promise<PrepaidGateway> {
   const upstream = await startStubUpstream();
   t.after(() => upstream.close());
