@@ -13,6 +13,7 @@ import { createServer } from './http/server.ts';
 import { JobWorker } from './jobs/worker.ts';
 import { pruneNonces } from './ledger/wallets.ts';
 import { RollingWindow } from './limits/rolling-window.ts';
+import { UnpaidWork } from './limits/unpaid-work.ts';
 import { Metrics } from './metrics.ts';
 import { catalogOperations } from './operations/catalog.ts';
 import { creditsOperations } from './operations/credits.ts';
@@ -26,6 +27,7 @@ import { CardCredits } from './payments/card-credits.ts';
 import { Deliveries } from './payments/deliveries.ts';
 import { Deposits } from './payments/deposit.ts';
 import { DirectPayment } from './payments/direct.ts';
+import { DirectWork, type DirectWorkLimits } from './payments/direct-work.ts';
 import { GivingBack } from './payments/giving-back.ts';
 import { PaymentIntake } from './payments/intake.ts';
 import { PrepaidBalances } from './payments/prepaid.ts';
@@ -42,7 +44,6 @@ import { openPayments } from './x402/open-payments.ts';
 import { PrepaidVerifier } from './x402/prepaid-credential.ts';
 import { Quotes } from './x402/quotes.ts';
 import { Settlement } from './x402/settlement.ts';
-import { UnsettledWork } from './x402/unsettled-work.ts';
 
 export interface App {
   readonly server: FastifyInstance;
@@ -73,7 +74,13 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     timeoutMs: config.speech.timeoutMs,
   };
   const card = config.card && {
-    credits: new CardCredits(db, config.speech?.timeoutMs ?? 0, log, metrics, delivery),
+    credits: new CardCredits(db, {
+      synthesisTimeoutMs: config.speech?.timeoutMs ?? 0,
+      work: new UnpaidWork(config.unpaidWork),
+      log,
+      metrics,
+      delivery,
+    }),
     purchases: new Purchases(db, new Processor(config.card.secretKey, config.card.apiBase), { baseUrl, serviceName }),
     checkoutOrigin: config.card.checkoutOrigin,
     maxCents: config.card.topUpMaxCents,
@@ -91,11 +98,13 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   };
   const mailer = mail && new MailWorker({ ...mail, db, databaseUrl, serviceName, log });
   const { x402 } = config;
-  const chained = x402?.rpcUrl === undefined ? undefined : openDirect(db, x402, x402.rpcUrl, store, log);
+  const chained =
+    x402?.rpcUrl === undefined ? undefined : openDirect(db, x402, x402.rpcUrl, store, config.unpaidWork, log);
   const prepaid =
     x402 &&
     new PrepaidBalances(db, new PrepaidVerifier(serviceName, x402.asset, x402.payees), {
       synthesisTimeoutMs: config.speech?.timeoutMs ?? 0,
+      work: new UnpaidWork(config.unpaidWork),
       log,
       metrics,
       delivery,
@@ -155,7 +164,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   addHoldGauges(metrics, db);
   addJobGauges(metrics, db);
   addDoubtGauge(metrics, givingBack);
-  if (chained) addUnsettledWorkGauge(metrics, chained.unsettledWork);
+  if (chained) addUnsettledWorkGauge(metrics, chained.work);
 
   const reconcilers = new ReconcilerRunner({
     db,
@@ -194,17 +203,24 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
 }
 
 /** The parts of direct payment, which needs the chain (R58). */
-function openDirect(db: Database, x402: X402Config, rpcUrl: string, store: AudioStore, log: Logger) {
+function openDirect(
+  db: Database,
+  x402: X402Config,
+  rpcUrl: string,
+  store: AudioStore,
+  limits: DirectWorkLimits,
+  log: Logger,
+) {
   const opened = openPayments(db, x402.asset, rpcUrl);
   const facilitator = new Facilitator(x402.facilitatorUrl, x402.facilitatorToken);
   const settlement = new Settlement({ ...opened, facilitator, log });
-  const intake = new PaymentIntake({ ...opened, facilitator, log });
-  const unsettledWork = new UnsettledWork();
+  const intake = new PaymentIntake({ ...opened, asset: x402.asset, facilitator, log });
+  const work = new DirectWork(limits);
   return {
     ...opened,
-    unsettledWork,
+    work,
     deposits: new Deposits({ db, ...opened, intake, settlement, confirmationTimeoutMs: x402.confirmationTimeoutMs }),
-    direct: new DirectPayment({ ...opened, intake, settlement, store, unsettledWork, log }),
+    direct: new DirectPayment({ ...opened, intake, settlement, store, work, log }),
     close: async () => {
       await facilitator.close();
       await opened.chain.close();

@@ -5,6 +5,7 @@ import { getAddress } from 'viem';
 import { parseAudioStoreSetting } from './audio/setting.ts';
 import { type Mailbox, readMailboxes } from './feedback/mailbox.ts';
 import { CLIENT_STALL_MS } from './http/connections.ts';
+import { type WorkLimits, workLimits } from './limits/unpaid-work.ts';
 import { type Catalog, CatalogError, loadCatalog } from './speech/catalog.ts';
 import { type Asset, DEFAULT_ASSET, DEFAULT_NETWORK } from './x402/network.ts';
 import { type Payee, PayeeError, parsePayees } from './x402/payees.ts';
@@ -94,6 +95,8 @@ export interface Config {
   readonly maxConnections: number;
   /** How long a client may read nothing while there are bytes for it. */
   readonly clientStallMs: number;
+  /** How much upstream work may be done without being paid (R21b); `maxUnsettledMs` is for all direct payers together. */
+  readonly unpaidWork: WorkLimits & { readonly maxUnsettledMs: number };
   readonly reconcileIntervalMs: number;
   /** How long a capture is repeated while the database is away; less than a lease outlasts its synthesis. */
   readonly capturePatienceMs: number;
@@ -114,6 +117,9 @@ export type ConfigResult = { readonly config: Config } | { readonly faults: read
 
 const CAPTURE_PATIENCE_MS = 15_000;
 const MIN_SECRET_BYTES = 32;
+const DEFAULT_SPEECH_TIMEOUT_MS = 45_000;
+/** Upstream work that may be lost to failed settlements within an hour (R21b). */
+const MAX_UNSETTLED_MS = 1_800_000;
 const SMTP_EXAMPLE = 'smtp://user:password@mail.example:587';
 const MAIL_SETTINGS = ['SMTP_URL', 'FEEDBACK_FROM', 'FEEDBACK_TO'];
 const HOST_NAME = /^(?!.*\.\d+$)[a-z0-9]([a-z0-9_-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9_-]*[a-z0-9])?)*$/;
@@ -208,6 +214,7 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     edgeRateLimitMax: integer('EDGE_RATE_LIMIT_MAX', 1, 1_000_000_000) ?? 600,
     maxConnections: integer('MAX_CONNECTIONS', 1, 1_000_000) ?? 10_000,
     clientStallMs: CLIENT_STALL_MS,
+    unpaidWork: { ...workLimits(speech?.timeoutMs ?? DEFAULT_SPEECH_TIMEOUT_MS), maxUnsettledMs: MAX_UNSETTLED_MS },
     reconcileIntervalMs: integer('RECONCILE_INTERVAL_MS', 100, 86_400_000) ?? 15_000,
     capturePatienceMs: CAPTURE_PATIENCE_MS,
     adminPort: integer('ADMIN_PORT', 1, 65535),
@@ -232,7 +239,7 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
   function readSpeech(): SpeechConfig | undefined {
     const baseUrl = text('SPEECH_BASE_URL');
     const apiKey = text('SPEECH_API_KEY');
-    const timeoutMs = integer('SPEECH_TIMEOUT_MS', 100, 600_000) ?? 45_000;
+    const timeoutMs = integer('SPEECH_TIMEOUT_MS', 100, 600_000) ?? DEFAULT_SPEECH_TIMEOUT_MS;
     if (baseUrl === undefined) {
       if (apiKey)
         fault('SPEECH_BASE_URL', 'is not set, but SPEECH_API_KEY is', 'Set it to the base of the speech API.');

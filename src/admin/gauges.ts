@@ -3,8 +3,8 @@ import type { Database } from '../db/database.ts';
 import { backlog } from '../jobs/backlog.ts';
 import { pendingHolds } from '../ledger/pending-holds.ts';
 import type { Metrics } from '../metrics.ts';
+import type { DirectWork } from '../payments/direct-work.ts';
 import type { GivingBack } from '../payments/giving-back.ts';
-import type { UnsettledWork } from '../x402/unsettled-work.ts';
 
 /** Shows operators how busy this process's connections to the database are. */
 export function addPoolGauges(metrics: Metrics, pool: Pool): void {
@@ -63,10 +63,10 @@ export function addJobGauges(metrics: Metrics, db: Database): void {
   );
 }
 
-/** Shows operators how much work of the speech provider waits for its payment, or has lost it lately (R21b). */
-export function addUnsettledWorkGauge(metrics: Metrics, work: UnsettledWork): void {
+/** Shows operators how much work of the speech provider waits for its payment, or was lost to failed settlements lately (R21b). */
+export function addUnsettledWorkGauge(metrics: Metrics, work: DirectWork): void {
   metrics.addGauges(
     { speechgate_unsettled_work_seconds: 'Upstream seconds whose direct payment is not settled, of the last hour.' },
-    async () => ({ speechgate_unsettled_work_seconds: work.seconds }),
+    async () => ({ speechgate_unsettled_work_seconds: work.unsettledSeconds }),
   );
 }

@@ -1921,7 +1921,7 @@ export const document: OpenApiDocument = {
           "x402"
         ],
         "summary": "Credit a prepaid balance by one USDC payment",
-        "description": "Without payment the answer is a 402 with the challenge for the amount. The paid request repeats the body and carries `payment-signature`, signed by an externally owned account: the payer, whose balance is credited once the exact transfer has 2 confirmations. The balance can be spent by signatures only, and is not refundable. An exact repetition is never credited twice.",
+        "description": "Without payment the answer is a 402 with the challenge for the amount. The paid request repeats the body and carries `payment-signature`, signed by an externally owned account: the payer, whose balance is credited once the exact transfer has 2 confirmations. The balance can be spent by signatures only, and is not refundable. An exact repetition is never credited twice. A paid request that fails before its settlement counts for the rate limit of its address, as those do that are being verified; one that succeeds does not.",
         "x-listed": 11,
         "parameters": [
           {
@@ -1973,6 +1973,21 @@ export const document: OpenApiDocument = {
                 "schema": {
                   "type": "string"
                 }
+              },
+              "X-RateLimit-Limit": {
+                "$ref": "#/components/headers/RateLimitLimit"
+              },
+              "X-RateLimit-Policy": {
+                "$ref": "#/components/headers/RateLimitPolicy"
+              },
+              "X-RateLimit-Remaining": {
+                "$ref": "#/components/headers/RateLimitRemaining"
+              },
+              "X-RateLimit-Reset": {
+                "$ref": "#/components/headers/RateLimitReset"
+              },
+              "X-RateLimit-Scope": {
+                "$ref": "#/components/headers/RateLimitScope"
               }
             },
             "content": {
@@ -2002,13 +2017,28 @@ export const document: OpenApiDocument = {
             "$ref": "#/components/responses/RateLimited"
           },
           "500": {
-            "$ref": "#/components/responses/InternalError"
+            "$ref": "#/components/responses/DepositInternalError"
           },
           "502": {
             "description": "The payment service or the chain can't be reached, or answers nonsense. Nothing was settled.",
             "headers": {
               "x-trace-id": {
                 "$ref": "#/components/headers/TraceId"
+              },
+              "X-RateLimit-Limit": {
+                "$ref": "#/components/headers/RateLimitLimit"
+              },
+              "X-RateLimit-Policy": {
+                "$ref": "#/components/headers/RateLimitPolicy"
+              },
+              "X-RateLimit-Remaining": {
+                "$ref": "#/components/headers/RateLimitRemaining"
+              },
+              "X-RateLimit-Reset": {
+                "$ref": "#/components/headers/RateLimitReset"
+              },
+              "X-RateLimit-Scope": {
+                "$ref": "#/components/headers/RateLimitScope"
               }
             },
             "content": {
@@ -2020,7 +2050,7 @@ export const document: OpenApiDocument = {
             }
           },
           "503": {
-            "$ref": "#/components/responses/NotConfigured"
+            "$ref": "#/components/responses/DepositUnavailable"
           }
         }
       }
@@ -2741,6 +2771,21 @@ export const document: OpenApiDocument = {
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"
+          },
+          "X-RateLimit-Limit": {
+            "$ref": "#/components/headers/RateLimitLimit"
+          },
+          "X-RateLimit-Policy": {
+            "$ref": "#/components/headers/RateLimitPolicy"
+          },
+          "X-RateLimit-Remaining": {
+            "$ref": "#/components/headers/RateLimitRemaining"
+          },
+          "X-RateLimit-Reset": {
+            "$ref": "#/components/headers/RateLimitReset"
+          },
+          "X-RateLimit-Scope": {
+            "$ref": "#/components/headers/RateLimitScope"
           }
         },
         "content": {
@@ -2756,6 +2801,21 @@ export const document: OpenApiDocument = {
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"
+          },
+          "X-RateLimit-Limit": {
+            "$ref": "#/components/headers/RateLimitLimit"
+          },
+          "X-RateLimit-Policy": {
+            "$ref": "#/components/headers/RateLimitPolicy"
+          },
+          "X-RateLimit-Remaining": {
+            "$ref": "#/components/headers/RateLimitRemaining"
+          },
+          "X-RateLimit-Reset": {
+            "$ref": "#/components/headers/RateLimitReset"
+          },
+          "X-RateLimit-Scope": {
+            "$ref": "#/components/headers/RateLimitScope"
           }
         },
         "content": {
@@ -3073,7 +3133,7 @@ export const document: OpenApiDocument = {
         }
       },
       "RateLimited": {
-        "description": "Too many requests. Nothing is charged.",
+        "description": "Too many requests, or, where speech is paid, too much work for this payer that was not paid lately: then one request at a time, and `details.reason` says so. Nothing is charged.",
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"
@@ -3131,6 +3191,36 @@ export const document: OpenApiDocument = {
           },
           "x-x402-charged": {
             "$ref": "#/components/headers/PrepaidCharged"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/InternalError"
+            }
+          }
+        }
+      },
+      "DepositInternalError": {
+        "description": "Something failed inside the service. Whether the payment was settled is told by repeating the identical request.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          },
+          "X-RateLimit-Limit": {
+            "$ref": "#/components/headers/RateLimitLimit"
+          },
+          "X-RateLimit-Policy": {
+            "$ref": "#/components/headers/RateLimitPolicy"
+          },
+          "X-RateLimit-Remaining": {
+            "$ref": "#/components/headers/RateLimitRemaining"
+          },
+          "X-RateLimit-Reset": {
+            "$ref": "#/components/headers/RateLimitReset"
+          },
+          "X-RateLimit-Scope": {
+            "$ref": "#/components/headers/RateLimitScope"
           }
         },
         "content": {
@@ -3332,6 +3422,36 @@ export const document: OpenApiDocument = {
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/ConfigError"
+            }
+          }
+        }
+      },
+      "DepositUnavailable": {
+        "description": "A part that this operation needs is not set up or not reachable; `details` tells how to repair it.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          },
+          "X-RateLimit-Limit": {
+            "$ref": "#/components/headers/RateLimitLimit"
+          },
+          "X-RateLimit-Policy": {
+            "$ref": "#/components/headers/RateLimitPolicy"
+          },
+          "X-RateLimit-Remaining": {
+            "$ref": "#/components/headers/RateLimitRemaining"
+          },
+          "X-RateLimit-Reset": {
+            "$ref": "#/components/headers/RateLimitReset"
+          },
+          "X-RateLimit-Scope": {
+            "$ref": "#/components/headers/RateLimitScope"
           }
         },
         "content": {

@@ -10631,7 +10631,7 @@ return errors === 0;
 }
 
 export const createDeposit200Headers = validate66;
-const schema67 = {"type":"object","required":["x-trace-id","cache-control","payment-response"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string"},"payment-response":{"type":"string"}}};
+const schema67 = {"type":"object","coerce":{"x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control","payment-response"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string"},"payment-response":{"type":"string"},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
 
 function validate66(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -10644,6 +10644,15 @@ validate66.errors = [{instancePath,schemaPath:"#/required",keyword:"required",pa
 return false;
 }
 else {
+if(typeof data["x-ratelimit-limit"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-limit"])){
+data["x-ratelimit-limit"] = Number(data["x-ratelimit-limit"]);
+}
+if(typeof data["x-ratelimit-remaining"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-remaining"])){
+data["x-ratelimit-remaining"] = Number(data["x-ratelimit-remaining"]);
+}
+if(typeof data["x-ratelimit-reset"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-reset"])){
+data["x-ratelimit-reset"] = Number(data["x-ratelimit-reset"]);
+}
 if(data["x-trace-id"] !== undefined){
 let data0 = data["x-trace-id"];
 const _errs1 = errors;
@@ -10689,6 +10698,98 @@ var valid0 = _errs5 === errors;
 }
 else {
 var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-limit"] !== undefined){
+let data3 = data["x-ratelimit-limit"];
+const _errs7 = errors;
+if(!(((typeof data3 == "number") && (!(data3 % 1) && !isNaN(data3))) && (isFinite(data3)))){
+validate66.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs7){
+if((typeof data3 == "number") && (isFinite(data3))){
+if(data3 < 1 || isNaN(data3)){
+validate66.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-policy"] !== undefined){
+const _errs9 = errors;
+if(typeof data["x-ratelimit-policy"] !== "string"){
+validate66.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-remaining"] !== undefined){
+let data5 = data["x-ratelimit-remaining"];
+const _errs11 = errors;
+if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
+validate66.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs11){
+if((typeof data5 == "number") && (isFinite(data5))){
+if(data5 < 0 || isNaN(data5)){
+validate66.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs11 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-reset"] !== undefined){
+let data6 = data["x-ratelimit-reset"];
+const _errs13 = errors;
+if(!(((typeof data6 == "number") && (!(data6 % 1) && !isNaN(data6))) && (isFinite(data6)))){
+validate66.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs13){
+if((typeof data6 == "number") && (isFinite(data6))){
+if(data6 < 0 || isNaN(data6)){
+validate66.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs13 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-scope"] !== undefined){
+const _errs15 = errors;
+if(typeof data["x-ratelimit-scope"] !== "string"){
+validate66.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs15 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
 }
 }
 }
@@ -11512,21 +11613,21 @@ export const createX402Speech502Headers = getX402Speech409Headers;
 export const createX402Speech502Body0 = getSpeech502Body0;
 export const createX402Speech503Headers = getX402Speech503Headers;
 export const createX402Speech503Body0 = getX402Speech503Body0;
-export const createDeposit400Headers = getHealth200Headers;
+export const createDeposit400Headers = createFeedbackChallenge200Headers;
 export const createDeposit402Headers = getX402Speech402Headers;
 export const createDeposit402Body0 = getX402Speech402Body0;
-export const createDeposit409Headers = getHealth200Headers;
+export const createDeposit409Headers = createFeedbackChallenge200Headers;
 export const createDeposit413Headers = getHealth200Headers;
 export const createDeposit413Body0 = createFeedbackChallenge413Body0;
 export const createDeposit415Headers = getHealth200Headers;
 export const createDeposit415Body0 = createFeedbackChallenge415Body0;
 export const createDeposit429Headers = getHealth429Headers;
 export const createDeposit429Body0 = getHealth429Body0;
-export const createDeposit500Headers = getHealth200Headers;
+export const createDeposit500Headers = createFeedbackChallenge200Headers;
 export const createDeposit500Body0 = getHealth500Body0;
-export const createDeposit502Headers = getHealth200Headers;
+export const createDeposit502Headers = createFeedbackChallenge200Headers;
 export const createDeposit502Body0 = startTopUp502Body0;
-export const createDeposit503Headers = getHealth200Headers;
+export const createDeposit503Headers = createFeedbackChallenge200Headers;
 export const createDeposit503Body0 = getServiceMetadata503Body0;
 export const getPrepaidAccount200Headers = getServiceMetadata200Headers;
 export const getPrepaidAccount400Headers = createFeedbackChallenge200Headers;

@@ -344,7 +344,7 @@ export interface paths {
         put?: never;
         /**
          * Credit a prepaid balance by one USDC payment
-         * @description Without payment the answer is a 402 with the challenge for the amount. The paid request repeats the body and carries `payment-signature`, signed by an externally owned account: the payer, whose balance is credited once the exact transfer has 2 confirmations. The balance can be spent by signatures only, and is not refundable. An exact repetition is never credited twice.
+         * @description Without payment the answer is a 402 with the challenge for the amount. The paid request repeats the body and carries `payment-signature`, signed by an externally owned account: the payer, whose balance is credited once the exact transfer has 2 confirmations. The balance can be spent by signatures only, and is not refundable. An exact repetition is never credited twice. A paid request that fails before its settlement counts for the rate limit of its address, as those do that are being verified; one that succeeds does not.
          */
         post: operations["createDeposit"];
         delete?: never;
@@ -1249,6 +1249,11 @@ export interface components {
         InvalidDeposit: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
                 [name: string]: unknown;
             };
             content: {
@@ -1259,6 +1264,11 @@ export interface components {
         DepositConflict: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
                 [name: string]: unknown;
             };
             content: {
@@ -1427,7 +1437,7 @@ export interface components {
                 "application/json": components["schemas"]["UnsupportedContentTypeError"];
             };
         };
-        /** @description Too many requests. Nothing is charged. */
+        /** @description Too many requests, or, where speech is paid, too much work for this payer that was not paid lately: then one request at a time, and `details.reason` says so. Nothing is charged. */
         RateLimited: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1459,6 +1469,21 @@ export interface components {
                 "x-trace-id": components["headers"]["TraceId"];
                 "x-x402-balance": components["headers"]["PrepaidBalance"];
                 "x-x402-charged": components["headers"]["PrepaidCharged"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["InternalError"];
+            };
+        };
+        /** @description Something failed inside the service. Whether the payment was settled is told by repeating the identical request. */
+        DepositInternalError: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
                 [name: string]: unknown;
             };
             content: {
@@ -1561,6 +1586,21 @@ export interface components {
         NotConfigured: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["ConfigError"];
+            };
+        };
+        /** @description A part that this operation needs is not set up or not reachable; `details` tells how to repair it. */
+        DepositUnavailable: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
                 [name: string]: unknown;
             };
             content: {
@@ -1744,6 +1784,7 @@ export type ResponseUnsupportedContentType = components['responses']['Unsupporte
 export type ResponseRateLimited = components['responses']['RateLimited'];
 export type ResponseInternalError = components['responses']['InternalError'];
 export type ResponseX402InternalError = components['responses']['X402InternalError'];
+export type ResponseDepositInternalError = components['responses']['DepositInternalError'];
 export type ResponseSpeechInternalError = components['responses']['SpeechInternalError'];
 export type ResponseSpeechFailed = components['responses']['SpeechFailed'];
 export type ResponseSpeechUnavailable = components['responses']['SpeechUnavailable'];
@@ -1751,6 +1792,7 @@ export type ResponseFeedbackRateLimited = components['responses']['FeedbackRateL
 export type ResponseFeedbackInternalError = components['responses']['FeedbackInternalError'];
 export type ResponseFeedbackUnavailable = components['responses']['FeedbackUnavailable'];
 export type ResponseNotConfigured = components['responses']['NotConfigured'];
+export type ResponseDepositUnavailable = components['responses']['DepositUnavailable'];
 export type ParameterText = components['parameters']['Text'];
 export type ParameterAsync = components['parameters']['Async'];
 export type ParameterStoreAudio = components['parameters']['StoreAudio'];
@@ -2801,6 +2843,11 @@ export interface operations {
                     "cache-control": components["headers"]["CacheControl"];
                     /** @description Base64 of the x402 settlement receipt. */
                     "PAYMENT-RESPONSE": string;
+                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -2813,18 +2860,23 @@ export interface operations {
             413: components["responses"]["RequestTooLarge"];
             415: components["responses"]["UnsupportedContentType"];
             429: components["responses"]["RateLimited"];
-            500: components["responses"]["InternalError"];
+            500: components["responses"]["DepositInternalError"];
             /** @description The payment service or the chain can't be reached, or answers nonsense. Nothing was settled. */
             502: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
+                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["PaymentError"];
                 };
             };
-            503: components["responses"]["NotConfigured"];
+            503: components["responses"]["DepositUnavailable"];
         };
     };
     getPrepaidAccount: {

@@ -50,6 +50,41 @@ export class RollingWindow {
     return this.#take(known ? accountId.toLowerCase() : null, otherwise);
   }
 
+  /** The slot that somebody is told who is refused without an attempt; counted as a refusal. */
+  refuse({ scope }: Bucket, resetSeconds: number): Slot {
+    const { max, windowSeconds } = this.#options;
+    this.#metrics.rateLimitRefused(scope);
+    return { scope, allowed: false, limit: max, windowSeconds, remaining: 0, resetSeconds };
+  }
+
+  /** How many slots a bucket has. */
+  get max(): number {
+    return this.#options.max;
+  }
+
+  /** Tells the bucket's state, and takes nothing. */
+  async read(bucket: Bucket): Promise<Slot> {
+    const { max, windowSeconds } = this.#options;
+    const window = sql`make_interval(secs => ${windowSeconds}::double precision)`;
+    const { rows } = await sql<{ taken: number; reset_seconds: number | null }>`
+      select cardinality(live) as taken,
+             ceil(extract(epoch from live[greatest(cardinality(live) - ${max}::int, 0) + 1] + ${window} - at))::int
+               as reset_seconds
+      from (
+        select at, taken[width_bucket(at - ${window}, taken) + 1 :] as live
+        from rate_window, (select clock_timestamp() as at) clock where key = ${hash(bucket)}::bytea
+      ) state`.execute(this.#db);
+    const taken = rows[0]?.taken ?? 0;
+    return {
+      scope: bucket.scope,
+      allowed: taken < max,
+      limit: max,
+      windowSeconds,
+      remaining: Math.max(max - taken, 0),
+      resetSeconds: rows[0]?.reset_seconds ?? 0,
+    };
+  }
+
   /**
    * One statement. The row's lock puts attempts on one bucket in order, and the clock is read under it. What a crash of
    * the database may lose is the last moment's counts, so nobody waits until they are on disk.

@@ -2,6 +2,8 @@ import type { CreateDepositResult } from '../contract/operations.ts';
 import type { OperationContext } from '../http/context.ts';
 import { failure } from '../http/errors.ts';
 import { PRIVATE } from '../http/headers.ts';
+import { rateLimited } from '../http/rate-limit.ts';
+import type { FailureLimit } from '../limits/failure-limit.ts';
 import type { Deposits } from '../payments/deposit.ts';
 import { depositResource } from '../x402/challenge.ts';
 import type { Asset } from '../x402/network.ts';
@@ -11,17 +13,20 @@ import { isSignedByPayer } from '../x402/transfer-digest.ts';
 import { refuseForeignHeaders } from './flows.ts';
 import { askForPayment, offersFor, readPayment, refusePayment } from './payment-required.ts';
 import { walletBody } from './prepaid.ts';
+import { addressBucket, showSlot } from './rate-limit.ts';
 
 export interface DepositOptions {
   readonly baseUrl: string;
   readonly serviceName: string;
   readonly terms: { readonly asset: Asset; readonly payees: readonly Payee[] };
   readonly deposits: Deposits;
+  /** Of all paid deposits of an address those that fail before their settlement count (R48). */
+  readonly failures: FailureLimit;
 }
 
 /** Credits the payer's wallet, or asks for the payment. The amount is within its bounds. */
 export async function makeDeposit(
-  { baseUrl, serviceName, terms, deposits }: DepositOptions,
+  { baseUrl, serviceName, terms, deposits, failures }: DepositOptions,
   amountMicroUsd: number,
   context: OperationContext,
 ): Promise<CreateDepositResult> {
@@ -32,16 +37,30 @@ export async function makeDeposit(
   const resource = depositResource(baseUrl, serviceName);
   const offers = offersFor(terms, BigInt(amountMicroUsd));
   if (paid === undefined) return askForPayment(resource, offers[0]);
-  const read = readPayment(paid);
-  if ('refusal' in read) return read.refusal;
-  const { envelope } = read;
-  if (!isSignedByPayer(envelope, terms.asset)) {
-    const message = 'The payment must be signed by the key of the payer: smart accounts could not spend a deposit.';
-    return failure('INVALID_PAYMENT_PAYLOAD', message, { field: 'payload.signature', rule: 'payer' });
+
+  const attempt = await failures.begin(addressBucket(context));
+  if (!('fail' in attempt)) {
+    showSlot(context, attempt);
+    return rateLimited(attempt);
+  }
+  showSlot(context, attempt.slot);
+  try {
+    return await credit(paid, attempt.succeed);
+  } finally {
+    const slot = await attempt.fail();
+    if (slot) showSlot(context, slot);
   }
 
-  const result = await deposits.deposit({ method, url, bytes, envelope, offers, resource });
-  if (result.outcome === 'credited') {
+  async function credit(paid: unknown, onAdmitted: () => void): Promise<CreateDepositResult> {
+    const read = readPayment(paid);
+    if ('refusal' in read) return read.refusal;
+    const { envelope } = read;
+    if (!isSignedByPayer(envelope, terms.asset)) {
+      const message = 'The payment must be signed by the key of the payer: smart accounts could not spend a deposit.';
+      return failure('INVALID_PAYMENT_PAYLOAD', message, { field: 'payload.signature', rule: 'payer' });
+    }
+    const result = await deposits.deposit({ method, url, bytes, envelope, offers, resource }, onAdmitted);
+    if (result.outcome !== 'credited') return refusePayment(result.refusal, resource, offers[0], result.transaction);
     const { receipt, address, balanceMicroUsd, creditedMicroUsd } = result;
     return {
       status: 200,
@@ -49,5 +68,4 @@ export async function makeDeposit(
       body: { ...walletBody(address, balanceMicroUsd), creditedMicroUsd, alreadyCredited: creditedMicroUsd === 0n },
     };
   }
-  return refusePayment(result.refusal, resource, offers[0], result.transaction);
 }

@@ -1,6 +1,7 @@
 import type { GetX402SpeechResult } from '../contract/operations.ts';
 import type { OperationContext } from '../http/context.ts';
 import { PRIVATE } from '../http/headers.ts';
+import { addressKey } from '../limits/address-key.ts';
 import type { RollingWindow } from '../limits/rolling-window.ts';
 import { speakBuffered } from '../payments/buffered.ts';
 import type { DirectPayment } from '../payments/direct.ts';
@@ -31,7 +32,9 @@ export async function speakDirect(
   if (order.text === undefined) return textMissing();
 
   const { method, url, bytes } = context;
-  const request = { method, url, bytes, envelope: read.envelope, offers, resource, timeoutMs: speech.timeoutMs };
+  const { timeoutMs } = speech;
+  const address = addressKey(context.ip);
+  const request = { method, url, bytes, envelope: read.envelope, offers, resource, timeoutMs, address };
   const outcome = hasExpired ? await direct.replay(request) : await direct.authorize(request);
   if (!outcome) return quoteExpired();
   const paid = (receipt: string, isReplay: boolean) => ({

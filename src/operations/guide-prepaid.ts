@@ -93,7 +93,8 @@ export const prepaidSteps = [
   '401 UNAUTHORIZED: the signature is not that of x-x402-account for this method, path, body or query, and domain. ' +
     'Read the metadata again, the payee may have changed; then check your signer.',
   'A credential that fails, by its expiry too, or whose account has never deposited, counts for the rate limit of your ' +
-    'IP (429). Requests that verify are not limited.',
+    'IP (429), and so does a deposit that fails before its settlement. Requests that verify are not limited; only when ' +
+    'much of what was spoken for the wallet failed lately, it is one at a time (429) until some succeed.',
   '402 PAYMENT_REQUIRED, with priceMicroUsd and balanceMicroUsd in the details: by reason, deposit (never_deposited, ' +
     'insufficient_funds) or sign a higher maxAmountMicroUsd (over_max_amount). The nonce was not spent.',
   '409 PREPAID_NONCE_REPLAYED: a request with this nonce was debited before, and this one was not. When you have no ' +

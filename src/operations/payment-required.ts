@@ -6,9 +6,7 @@ import { decodeEnvelope, InvalidEnvelope, type PaymentEnvelope } from '../x402/e
 import type { Asset } from '../x402/network.ts';
 import { makeOffer, type Offer } from '../x402/offer.ts';
 import { currentPayee, type Payee, payablePayees } from '../x402/payees.ts';
-
-/** Seconds until a payer that is held to one request at a time may try again. */
-const ONE_AT_A_TIME_RETRY_SECONDS = 5;
+import { ONE_AT_A_TIME_RETRY_SECONDS } from './busy.ts';
 
 /** The 402 that holds the challenge, in PAYMENT-REQUIRED and in its details (R27). */
 export function paymentRequired(resource: Resource, offer: Offer, error: string, message: string) {

@@ -11,6 +11,7 @@ import type { PrepaidBalances } from '../payments/prepaid.ts';
 import { SpeechError, type SpeechProvider } from '../speech/provider.ts';
 import { PREPAID } from '../x402/prepaid.ts';
 import { type PrepaidCredential, readCredential, signedBalanceRead } from '../x402/prepaid-credential.ts';
+import { busy } from './busy.ts';
 import { refuseForeignHeaders, refuseIncompletePrepaid } from './flows.ts';
 import { type Purchase, quoteExpired, textMissing, utteranceOf } from './purchase.ts';
 import { addressBucket, meter } from './rate-limit.ts';
@@ -73,6 +74,8 @@ export async function speakPrepaid(
       // It takes no slot of its address's window, but is counted at the edge; the balance is not known here.
       context.setHeader('x-x402-charged', '0');
       return REPLAYED;
+    case 'busy':
+      return busy(authorization.reason);
     case 'held':
       break;
     default: {

@@ -13,6 +13,11 @@ export const addressBucket = (context: OperationContext): Bucket => ({ scope: 'i
  */
 export async function meter(context: OperationContext, taken: Promise<Slot>) {
   const slot = await taken;
-  for (const [name, value] of Object.entries(rateLimitHeaders(slot))) context.setHeader(name, value);
+  showSlot(context, slot);
   return slot.allowed ? undefined : rateLimited(slot);
+}
+
+/** Shows the state of a bucket in the answer's headers. */
+export function showSlot(context: OperationContext, slot: Slot): void {
+  for (const [name, value] of Object.entries(rateLimitHeaders(slot))) context.setHeader(name, value);
 }

@@ -22,6 +22,7 @@ import type { RunningWork } from '../running-work.ts';
 import type { Catalog } from '../speech/catalog.ts';
 import { type Order, type OrderRequest, placeOrder } from '../speech/order.ts';
 import { SpeechError, type SpeechProvider, type Utterance } from '../speech/provider.ts';
+import { busy } from './busy.ts';
 import { refuseX402Headers } from './flows.ts';
 import { type JobLinks, jobBody } from './job-body.ts';
 import { addressBucket, meter } from './rate-limit.ts';
@@ -75,6 +76,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations {
     if (isAsynchronous(wishes.asynchronous, order.characters)) return speakLater(order, wishes, context);
 
     const authorization = await cardCredits.authorize(order, accountId, context.traceId, context.answer);
+    if (authorization.outcome === 'busy') return busy(authorization.reason);
     if (authorization.outcome === 'refused') {
       return creditChallenge(baseUrl, serviceName, order.priceMicroUsd, authorization.refusal);
     }

@@ -1,6 +1,7 @@
 import type { GetX402SpeechResult, X402Operations } from '../contract/operations.ts';
 import type { OperationContext } from '../http/context.ts';
 import { errorBody, failure } from '../http/errors.ts';
+import { FailureLimit } from '../limits/failure-limit.ts';
 import type { RollingWindow } from '../limits/rolling-window.ts';
 import { formatUsd } from '../money.ts';
 import type { Deposits } from '../payments/deposit.ts';
@@ -47,6 +48,7 @@ const OFF = 'Payment in USDC is not set up here.';
 /** Text to speech paid in USDC under x402, quotes, and the signed metadata. */
 export function x402Operations(options: X402Options): X402Operations {
   const { baseUrl, serviceName, catalog, speech, limits, terms, direct, deposits, prepaid, quotes, metadata } = options;
+  const failures = new FailureLimit(limits);
   const resources = {
     GET: speechResource(baseUrl, serviceName, 'GET'),
     POST: speechResource(baseUrl, serviceName, 'POST'),
@@ -115,7 +117,7 @@ export function x402Operations(options: X402Options): X402Operations {
     createDeposit: async ({ body }, context) => {
       if (!terms) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
       if (!deposits) return chainMissing();
-      return makeDeposit({ baseUrl, serviceName, terms, deposits }, body.amountMicroUsd, context);
+      return makeDeposit({ baseUrl, serviceName, terms, deposits, failures }, body.amountMicroUsd, context);
     },
 
     createQuote: async ({ body }, context) => {

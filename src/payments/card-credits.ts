@@ -1,6 +1,7 @@
 import type { FastifyBaseLogger } from 'fastify';
 import type { Database } from '../db/database.ts';
 import { type Hold, placeHold } from '../ledger/hold.ts';
+import { type EndWork, endWith, holdFor, type UnpaidWork } from '../limits/unpaid-work.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Order } from '../speech/order.ts';
 import { BalanceHolds, type Delivery, leaseSeconds } from './balance-holds.ts';
@@ -19,12 +20,23 @@ export class CardCredits {
   readonly #db: Database;
   readonly #leaseSeconds: number;
   readonly #holds: BalanceHolds;
+  readonly #work: UnpaidWork;
 
-  /** @param synthesisTimeoutMs the longest that a synthesis may take; the lease of a hold outlasts it */
-  constructor(db: Database, synthesisTimeoutMs: number, log: FastifyBaseLogger, metrics: Metrics, delivery: Delivery) {
+  /** @param options.synthesisTimeoutMs the longest that a synthesis may take; the lease of a hold outlasts it */
+  constructor(
+    db: Database,
+    options: {
+      synthesisTimeoutMs: number;
+      work: UnpaidWork;
+      log: FastifyBaseLogger;
+      metrics: Metrics;
+      delivery: Delivery;
+    },
+  ) {
     this.#db = db;
-    this.#leaseSeconds = leaseSeconds(synthesisTimeoutMs);
-    this.#holds = new BalanceHolds(db, 'card', log, metrics, delivery);
+    this.#leaseSeconds = leaseSeconds(options.synthesisTimeoutMs);
+    this.#holds = new BalanceHolds(db, 'card', options.log, options.metrics, options.delivery);
+    this.#work = options.work;
   }
 
   /** No account, an unknown one and too small a balance are all refused, with nothing debited (R12). */
@@ -35,10 +47,13 @@ export class CardCredits {
     answer: Answer,
   ): Promise<Authorization<CreditRefusal>> {
     if (!accountId) return { outcome: 'refused', refusal: { reason: 'no_account', balanceMicroUsd: 0n } };
+    const endWork = this.#work.begin(accountId.toLowerCase());
+    if (typeof endWork === 'string') return { outcome: 'busy', reason: endWork };
     const bought = paidFor(order, traceId);
-    const result = await this.#holds.place(answer, (processId) =>
+    const placing = this.#holds.place(answer, (processId) =>
       placeHold(this.#db, accountId, order.priceMicroUsd, this.#leaseSeconds, bought, processId),
     );
+    const result = await holdFor(endWork, placing);
     switch (result.outcome) {
       case 'unknown_account':
         return { outcome: 'refused', refusal: { reason: 'unknown_account', balanceMicroUsd: 0n } };
@@ -48,15 +63,15 @@ export class CardCredits {
           refusal: { reason: 'insufficient_funds', balanceMicroUsd: result.balanceMicroUsd },
         };
       case 'held':
-        return { outcome: 'held', hold: this.#hold(result.hold) };
+        return { outcome: 'held', hold: this.#hold(result.hold, endWork) };
     }
   }
 
-  #hold(hold: Hold) {
+  #hold(hold: Hold, endWork: EndWork) {
     return {
       balanceMicroUsd: hold.balanceMicroUsd,
-      capture: () => this.#holds.capture(hold),
-      void: async () => void (await this.#holds.void(hold)),
+      capture: () => endWith(endWork, this.#holds.capture(hold), (captured) => captured),
+      void: async () => void (await endWith(endWork, this.#holds.void(hold), () => false)),
     };
   }
 }

@@ -4,10 +4,9 @@ import { findWallet } from '../ledger/wallets.ts';
 import { testPoint } from '../test-point.ts';
 import type { Chain } from '../x402/chain.ts';
 import type { Hex } from '../x402/envelope.ts';
-import type { FacilitatorPayment } from '../x402/facilitator.ts';
 import type { Payment, Payments } from '../x402/payment.ts';
 import type { Settlement } from '../x402/settlement.ts';
-import type { PaymentIntake, PaymentRequest, Standing } from './intake.ts';
+import type { PaymentIntake, PaymentRequest, Reserved, Standing } from './intake.ts';
 import { type PaymentRefusalCode, type Refused, refused } from './refusal.ts';
 
 type DepositRefusalCode = Exclude<PaymentRefusalCode, 'REPLAY_CACHE_UNAVAILABLE' | 'TTS_UNAVAILABLE'>;
@@ -54,16 +53,18 @@ export class Deposits {
     this.#confirmationTimeoutMs = parts.confirmationTimeoutMs;
   }
 
-  async deposit(request: PaymentRequest): Promise<DepositResult> {
+  /** @param onAdmitted the payment is known from before, or is about to be settled: nothing more is to be verified */
+  async deposit(request: PaymentRequest, onAdmitted: () => void): Promise<DepositResult> {
     const begun = await this.#intake.begin('deposit', request);
     switch (begun.outcome) {
       case 'refused':
         return begun;
       case 'known':
+        if (!isConflict(begun.standing)) onAdmitted();
         return this.#answerKnown(begun.payment, begun.standing);
       case 'reserved':
         testPoint('deposit reserved');
-        return this.#settle(begun.payment, begun.verifiable);
+        return this.#settle(begun, onAdmitted);
     }
   }
 
@@ -72,13 +73,15 @@ export class Deposits {
     this.#stopping.abort();
   }
 
-  async #settle(payment: Payment, request: FacilitatorPayment): Promise<DepositResult> {
+  async #settle(reserved: Reserved, onAdmitted: () => void): Promise<DepositResult> {
+    const { payment, verifiable } = reserved;
     const endLease = this.#payments.keepLease(payment);
     try {
-      const refusal = await this.#intake.admit(payment, request);
+      const refusal = await this.#intake.admit(reserved);
       if (refusal) return refusal;
+      onAdmitted();
       let awaited: Hex | undefined;
-      const settled = await this.#settlement.settle(payment, request, async (claim, transaction) => {
+      const settled = await this.#settlement.settle(payment, verifiable, async (claim, transaction) => {
         await this.#payments.markAwaited(payment, transaction);
         awaited = transaction;
         testPoint('deposit awaited');
@@ -119,6 +122,10 @@ export class Deposits {
     return { outcome: 'credited', receipt, address: claim.payer, balanceMicroUsd, creditedMicroUsd };
   }
 }
+
+/** The identifier belongs to another request. */
+const isConflict = (standing: Standing): boolean =>
+  standing.outcome === 'refused' && standing.refusal.code === 'PAYMENT_IDENTIFIER_CONFLICT';
 
 const pending = (transaction: string) => ({
   ...refused('PAYMENT_REPLAY_PENDING', 'not_confirmed_yet'),

@@ -6,14 +6,16 @@ import type { FacilitatorPayment } from '../x402/facilitator.ts';
 import type { Payment, Payments } from '../x402/payment.ts';
 import { paymentAudioKey } from '../x402/payment-audio.ts';
 import type { Settlement } from '../x402/settlement.ts';
-import type { UnsettledWork } from '../x402/unsettled-work.ts';
 import type { BufferedHold } from './buffered.ts';
-import type { PaymentIntake, PaymentRequest, Standing } from './intake.ts';
+import type { DirectWork, DirectWorkEnd } from './direct-work.ts';
+import type { PaymentIntake, PaymentRequest, Reserved, Standing } from './intake.ts';
 import { type Refused, refused } from './refusal.ts';
 
 export interface DirectRequest extends PaymentRequest {
   /** The longest that a synthesis may take. */
   readonly timeoutMs: number;
+  /** The client's address as limits count it. */
+  readonly address: string;
 }
 
 /** What a settlement gave: the receipt, or why there is none. */
@@ -44,7 +46,7 @@ export class DirectPayment {
   readonly #settlement: Settlement;
   readonly #intake: PaymentIntake;
   readonly #store: AudioStore;
-  readonly #unsettledWork: UnsettledWork;
+  readonly #work: DirectWork;
   readonly #log: FastifyBaseLogger;
 
   constructor(parts: {
@@ -52,14 +54,14 @@ export class DirectPayment {
     settlement: Settlement;
     intake: PaymentIntake;
     store: AudioStore;
-    unsettledWork: UnsettledWork;
+    work: DirectWork;
     log: FastifyBaseLogger;
   }) {
     this.#payments = parts.payments;
     this.#settlement = parts.settlement;
     this.#intake = parts.intake;
     this.#store = parts.store;
-    this.#unsettledWork = parts.unsettledWork;
+    this.#work = parts.work;
     this.#log = parts.log;
   }
 
@@ -70,17 +72,39 @@ export class DirectPayment {
   }
 
   async authorize(request: DirectRequest): Promise<DirectAuthorization> {
-    const begun = await this.#intake.begin('speech', request, () =>
-      this.#unsettledWork.isFull ? refused('TTS_UNAVAILABLE', 'too_many_unsettled') : undefined,
-    );
-    if (begun.outcome === 'refused') return begun;
-    if (begun.outcome === 'known') return this.#answerKnown(begun.payment, begun.standing);
-    const { payment, verifiable } = begun;
-    testPoint('x402 reserved');
-    const endLease = this.#payments.keepLease(payment);
+    let endWork: (end: DirectWorkEnd) => void = () => {};
+    let isHeld = false;
     try {
-      const refusal = await this.#intake.admit(payment, verifiable);
-      if (!refusal) return { outcome: 'held', hold: this.#hold(payment, verifiable, request, endLease) };
+      const begun = await this.#intake.begin('speech', request, () => {
+        const work = this.#work.begin(request.envelope.authorization.from, request.address);
+        if (work.outcome === 'refused') return work;
+        endWork = work.end;
+        return undefined;
+      });
+      if (begun.outcome === 'refused') return begun;
+      if (begun.outcome === 'known') return this.#answerKnown(begun.payment, begun.standing);
+      const admitted = await this.#admit(begun, request, endWork);
+      isHeld = admitted.outcome === 'held';
+      return admitted;
+    } finally {
+      if (!isHeld) endWork('not begun');
+    }
+  }
+
+  async #admit(
+    reserved: Reserved,
+    request: DirectRequest,
+    endWork: (end: DirectWorkEnd) => void,
+  ): Promise<DirectAuthorization> {
+    testPoint('x402 reserved');
+    const endLease = this.#payments.keepLease(reserved.payment);
+    const end = (work: DirectWorkEnd) => {
+      endLease();
+      endWork(work);
+    };
+    try {
+      const refusal = await this.#intake.admit(reserved);
+      if (!refusal) return { outcome: 'held', hold: this.#hold(reserved, request, end) };
       endLease();
       return refusal;
     } catch (error) {
@@ -114,26 +138,25 @@ export class DirectPayment {
     return refused('REPLAY_CACHE_UNAVAILABLE', 'audio_not_readable');
   }
 
-  #hold(payment: Payment, request: FacilitatorPayment, { timeoutMs }: DirectRequest, endLease: () => void): DirectHold {
-    const endWork = this.#unsettledWork.begin();
+  #hold(
+    { payment, verifiable }: Reserved,
+    { timeoutMs }: DirectRequest,
+    end: (end: DirectWorkEnd) => void,
+  ): DirectHold {
     const leftMs = Number(payment.claim.validBefore) * 1000 - Date.now() - SETTLE_RESERVE_MS;
-    const end = (isSettled: boolean) => {
-      endLease();
-      endWork(isSettled);
-    };
     return {
       timeoutMs: Math.min(timeoutMs, leftMs),
       capture: async (audio) => {
         try {
-          const captured = await this.#capture(payment, request, audio);
-          end(captured.outcome === 'settled');
+          const captured = await this.#capture(payment, verifiable, audio);
+          end(endOf(captured));
           return captured;
         } finally {
-          end(false);
+          end('unsettled');
         }
       },
       void: async () => {
-        end(false);
+        end('voided');
         await this.#intake.release(payment);
       },
     };
@@ -160,4 +183,11 @@ export class DirectPayment {
         return refused('PAYMENT_REPLAY_PENDING', 'taken_over');
     }
   }
+}
+
+/** A settlement was not tried when the audio could not be stored, or the reservation was lost. */
+function endOf(captured: DirectCapture): DirectWorkEnd {
+  if (captured.outcome === 'settled') return 'settled';
+  const { code } = captured.refusal;
+  return code === 'REPLAY_CACHE_UNAVAILABLE' || code === 'PAYMENT_REPLAY_PENDING' ? 'voided' : 'unsettled';
 }

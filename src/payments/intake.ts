@@ -7,11 +7,13 @@ import type { Chain, TransferClaim } from '../x402/chain.ts';
 import type { Resource } from '../x402/challenge.ts';
 import type { PaymentEnvelope } from '../x402/envelope.ts';
 import { type Facilitator, FacilitatorError, type FacilitatorPayment } from '../x402/facilitator.ts';
+import type { Asset } from '../x402/network.ts';
 import { findOffer, MAX_TIMEOUT_SECONDS, type Offer } from '../x402/offer.ts';
 import type { Address } from '../x402/payees.ts';
 import type { Exposure, Payment, PaymentPurpose, Payments } from '../x402/payment.ts';
 import type { Resolution, Resolver } from '../x402/resolver.ts';
 import { RpcError } from '../x402/rpc.ts';
+import { isSignedByPayer } from '../x402/transfer-digest.ts';
 import { type Refused, refused } from './refusal.ts';
 
 /** A paid request, as far as the payment is concerned. */
@@ -33,6 +35,15 @@ export type Standing =
   | { readonly outcome: 'open'; readonly transaction: string | null }
   | Refused<'PAYMENT_IDENTIFIER_CONFLICT' | 'PAYMENT_REPLAY_PENDING' | 'PAYMENT_REQUIRED'>;
 
+/** A payment that was made by its payer, and whose identifier and authorization are reserved. */
+export interface Reserved {
+  readonly outcome: 'reserved';
+  readonly payment: Payment;
+  readonly verifiable: FacilitatorPayment;
+  /** The facilitator has said yes already. */
+  readonly isVerified: boolean;
+}
+
 /** With less left of an authorization no payment is begun (R28). */
 const MIN_SECONDS_LEFT = 15;
 /** Beyond what a challenge asks for, an authorization may be valid this much longer (R28). */
@@ -46,20 +57,28 @@ export interface IntakeParts {
   readonly resolver: Resolver;
   readonly facilitator: Facilitator;
   readonly chain: Chain;
+  readonly asset: Asset;
   readonly log: FastifyBaseLogger;
 }
 
 /**
  * What every payment by an on-chain authorization goes through before it may be settled (R45):
  *
- *     begin: look the identifier up -> accepted is an offer -> times -> reserve identifier and authorization
+ *     begin: look the identifier up -> accepted is an offer -> times -> the payer has made it
+ *            -> reserve identifier and authorization
  *     admit: verify, and the payer is solvent; else release
+ *
+ * Whatever is reserved blocks its identifier and authorization, and counts against its payer. So nothing is before the
+ * payment is known to be the payer's: by the signature of his key, which is recovered here, or, where the payer is a
+ * contract that judges signatures itself (EIP-1271), by the facilitator's yes, for which that call comes first. Two
+ * payments of a contract are then reserved one after the other, as all are, and the later one sees the earlier.
  */
 export class PaymentIntake {
   readonly #payments: Payments;
   readonly #resolver: Resolver;
   readonly #facilitator: Facilitator;
   readonly #chain: Chain;
+  readonly #asset: Asset;
   readonly #log: FastifyBaseLogger;
 
   constructor(parts: IntakeParts) {
@@ -67,6 +86,7 @@ export class PaymentIntake {
     this.#resolver = parts.resolver;
     this.#facilitator = parts.facilitator;
     this.#chain = parts.chain;
+    this.#asset = parts.asset;
     this.#log = parts.log;
   }
 
@@ -79,14 +99,14 @@ export class PaymentIntake {
 
   /**
    * Reserves identifier and authorization, or takes an abandoned reservation of the same request over (R26).
-   * @param refuseNew what speaks against any new payment now
+   * @param refuseNew what speaks against a new payment that was made by its payer
    */
   async begin<NewRefusal extends Refused = never>(
     purpose: PaymentPurpose,
     request: PaymentRequest,
     refuseNew: () => NewRefusal | undefined = () => undefined,
   ): Promise<
-    | { readonly outcome: 'reserved'; readonly payment: Payment; readonly verifiable: FacilitatorPayment }
+    | Reserved
     | { readonly outcome: 'known'; readonly payment: Payment; readonly standing: Standing }
     | Refused<'PAYMENT_REQUIRED' | 'PAYMENT_ERROR' | 'PAYMENT_IDENTIFIER_CONFLICT'>
     | NewRefusal
@@ -102,6 +122,9 @@ export class PaymentIntake {
     if (!offer) return refused('PAYMENT_REQUIRED', 'accepted_is_no_offer');
     const misfit = misfitOf(envelope, offer);
     if (misfit) return refused('PAYMENT_REQUIRED', misfit);
+    const verifiable = { envelope, offer, resource };
+    const proof = await this.#prove(purpose, verifiable, known);
+    if (proof.outcome === 'refused') return proof;
     const refusal = refuseNew();
     if (refusal) return refusal;
 
@@ -113,27 +136,21 @@ export class PaymentIntake {
     const winner = payment ? undefined : await this.#payments.find(identifier);
     // Without a winner, the authorization belongs to another identifier, or the winner was released a moment ago.
     if (!winner) payment ??= await reserve();
-    if (payment) return { outcome: 'reserved', payment, verifiable: { envelope, offer, resource } };
-    if (!winner) return refused('PAYMENT_IDENTIFIER_CONFLICT', 'authorization_of_another_payment');
+    if (payment) return { outcome: 'reserved', payment, verifiable, isVerified: proof.isVerified };
+    if (!winner) return AUTHORIZATION_TAKEN;
     const first = (await this.#standing(winner, hash)) ?? refused('PAYMENT_REPLAY_PENDING', 'first_request_running');
     return { outcome: 'known', payment: winner, standing: first };
   }
 
   /** What speaks against the reserved payment; it is released then, and also when this throws. */
-  async admit(
-    payment: Payment,
-    verifiable: FacilitatorPayment,
-  ): Promise<Refused<'PAYMENT_REQUIRED' | 'RATE_LIMITED' | 'PAYMENT_ERROR'> | undefined> {
+  async admit(reserved: Reserved): Promise<Refused<'PAYMENT_REQUIRED' | 'RATE_LIMITED' | 'PAYMENT_ERROR'> | undefined> {
+    const { payment } = reserved;
     let refusal: Awaited<ReturnType<PaymentIntake['admit']>>;
     try {
-      refusal = await this.#check(payment, verifiable);
+      refusal = await this.#check(reserved).catch((error) => this.#unverifiable(error));
     } catch (error) {
-      if (!(error instanceof FacilitatorError || error instanceof RpcError)) {
-        await this.release(payment);
-        throw error;
-      }
-      this.#log.warn({ err: error }, 'a payment could not be verified');
-      refusal = refused('PAYMENT_ERROR', 'payment_service_failed');
+      await this.release(payment);
+      throw error;
     }
     if (refusal) await this.release(payment);
     return refusal;
@@ -147,6 +164,43 @@ export class PaymentIntake {
       if (!isUnavailable(error)) throw error;
       this.#log.warn({ err: error }, 'a reservation could not be released now; it ends with its lease');
     }
+  }
+
+  /**
+   * Whether the payment is its payer's, or why it is refused. That a contract's authorization belongs to another payment
+   * is looked up before the facilitator is asked (R45).
+   */
+  async #prove(
+    purpose: PaymentPurpose,
+    verifiable: FacilitatorPayment,
+    abandoned: Payment | undefined,
+  ): Promise<
+    | { readonly outcome: 'proved'; readonly isVerified: boolean }
+    | Refused<'PAYMENT_REQUIRED' | 'PAYMENT_ERROR' | 'PAYMENT_IDENTIFIER_CONFLICT'>
+  > {
+    const { envelope } = verifiable;
+    // A deposit that is not signed by the key of its payer does not get here (R35).
+    if (purpose === 'deposit' || isSignedByPayer(envelope, this.#asset))
+      return { outcome: 'proved', isVerified: false };
+    try {
+      if (!(await this.#chain.hasCode(envelope.authorization.from))) {
+        return refused('PAYMENT_REQUIRED', 'invalid_signature');
+      }
+      if (!abandoned && (await this.#payments.isAuthorizationTaken(claimOf(envelope)))) return AUTHORIZATION_TAKEN;
+      const verification = await this.#facilitator.verify(verifiable);
+      return verification.valid
+        ? { outcome: 'proved', isVerified: true }
+        : refused('PAYMENT_REQUIRED', verification.reason);
+    } catch (error) {
+      return this.#unverifiable(error);
+    }
+  }
+
+  /** The refusal when facilitator or chain can't be asked; throws any other error on. */
+  #unverifiable(error: unknown): Refused<'PAYMENT_ERROR'> {
+    if (!(error instanceof FacilitatorError || error instanceof RpcError)) throw error;
+    this.#log.warn({ err: error }, 'a payment could not be verified');
+    return refused('PAYMENT_ERROR', 'payment_service_failed');
   }
 
   /** Undefined for an abandoned reservation of the same request, which may be taken over (R26). */
@@ -172,11 +226,11 @@ export class PaymentIntake {
     return { outcome: 'open', transaction };
   }
 
-  async #check(payment: Payment, verifiable: FacilitatorPayment) {
+  async #check({ payment, verifiable, isVerified }: Reserved) {
     const exposure = await this.#payments.exposure(payment);
     if (exposure.hasFailedLately && exposure.running > 0) return refused('RATE_LIMITED', 'one_at_a_time_after_failure');
     const [verification, isSolvent] = await Promise.all([
-      this.#facilitator.verify(verifiable),
+      isVerified ? VALID : this.#facilitator.verify(verifiable),
       this.#isSolvent(payment, exposure),
     ]);
     if (!verification.valid) return refused('PAYMENT_REQUIRED', verification.reason);
@@ -224,6 +278,9 @@ export class PaymentIntake {
   }
 }
 
+const VALID = { valid: true } as const;
+const AUTHORIZATION_TAKEN = refused('PAYMENT_IDENTIFIER_CONFLICT', 'authorization_of_another_payment');
+
 /** What makes a request the same: method, path, query, body bytes and payload (R22). */
 function requestHash({ method, url, bytes, envelope }: PaymentRequest): Buffer {
   const hash = createHash('sha256').update(`${method}\0${url}\0${bytes.length}\0`).update(bytes);
@@ -231,7 +288,7 @@ function requestHash({ method, url, bytes, envelope }: PaymentRequest): Buffer {
 }
 
 /** What an authorization claims to transfer. */
-const claimOf = ({ authorization }: PaymentEnvelope): TransferClaim => ({
+const claimOf = ({ authorization }: Pick<PaymentEnvelope, 'authorization'>): TransferClaim => ({
   payer: authorization.from,
   nonce: authorization.nonce,
   payTo: authorization.to,

@@ -2,6 +2,7 @@ import type { FastifyBaseLogger } from 'fastify';
 import type { Database } from '../db/database.ts';
 import type { PaidFor } from '../ledger/paid-for.ts';
 import { isInTime, placeSpend, readWallet, type WalletReading } from '../ledger/wallets.ts';
+import { endWith, holdFor, type UnpaidWork, type WorkRefusal } from '../limits/unpaid-work.ts';
 import type { Metrics } from '../metrics.ts';
 import { testPoint } from '../test-point.ts';
 import {
@@ -32,6 +33,8 @@ export type PrepaidAuthorization =
   | { readonly outcome: 'held'; readonly hold: PrepaidHold }
   /** `repeated` when exactly this request was told before that its nonce is spent: nothing was looked up for it. */
   | { readonly outcome: 'unauthorized' | 'expiry' | 'unknown_account' | 'repeated' }
+  /** The wallet's unpaid work leaves no room for more now. */
+  | { readonly outcome: 'busy'; readonly reason: WorkRefusal }
   | {
       readonly outcome: 'replayed' | 'insufficient_funds' | 'over_max_amount';
       readonly balanceMicroUsd: bigint;
@@ -46,16 +49,24 @@ export class PrepaidBalances {
   readonly #holds: BalanceHolds;
   readonly #leaseSeconds: number;
   readonly #replays = new Replays();
+  readonly #work: UnpaidWork;
 
   constructor(
     db: Database,
     verifier: PrepaidVerifier,
-    options: { synthesisTimeoutMs: number; log: FastifyBaseLogger; metrics: Metrics; delivery: Delivery },
+    options: {
+      synthesisTimeoutMs: number;
+      work: UnpaidWork;
+      log: FastifyBaseLogger;
+      metrics: Metrics;
+      delivery: Delivery;
+    },
   ) {
     this.#db = db;
     this.#verifier = verifier;
     this.#holds = new BalanceHolds(db, 'prepaid', options.log, options.metrics, options.delivery);
     this.#leaseSeconds = leaseSeconds(options.synthesisTimeoutMs);
+    this.#work = options.work;
   }
 
   async authorize(
@@ -70,9 +81,12 @@ export class PrepaidBalances {
     const { account: address, nonce, expiry, maxAmountMicroUsd } = credential;
     const isPermitted = priceMicroUsd <= maxAmountMicroUsd;
     const spend = { address, nonce, expiry, amountMicroUsd: priceMicroUsd, isPermitted };
-    const result = await this.#holds.place(answer, (processId) =>
+    const endWork = this.#work.begin(address);
+    if (typeof endWork === 'string') return { outcome: 'busy', reason: endWork };
+    const placing = this.#holds.place(answer, (processId) =>
       placeSpend(this.#db, spend, this.#leaseSeconds, paidFor, processId),
     );
+    const result = await holdFor(endWork, placing);
     testPoint('prepaid debited');
     if (result.outcome === 'replayed') this.#replays.add(credential, request);
     if (result.outcome === 'insufficient_funds' && !isPermitted) return { ...result, outcome: 'over_max_amount' };
@@ -87,13 +101,14 @@ export class PrepaidBalances {
         },
         capture: async () => {
           testPoint('prepaid spoken');
-          const isCharged = await this.#holds.capture(hold);
+          const isCharged = await endWith(endWork, this.#holds.capture(hold), (captured) => captured);
           testPoint('prepaid captured');
           return { isCharged, balanceMicroUsd: isCharged ? hold.balanceMicroUsd : restoredMicroUsd };
         },
         void: async () => {
           testPoint('prepaid voiding');
-          restoredMicroUsd = (await this.#holds.void(hold)) ?? restoredMicroUsd;
+          const voided = await endWith(endWork, this.#holds.void(hold), () => false);
+          restoredMicroUsd = voided ?? restoredMicroUsd;
         },
       },
     };

@@ -1,10 +1,13 @@
+import type { WorkRefusal } from '../limits/unpaid-work.ts';
+
 /**
  * What a payment flow answers when it is asked to authorize a price: a hold that is ended by exactly one of capture and
- * void, or a refusal that says what to pay.
+ * void, a refusal that says what to pay, or that the payer's unpaid work leaves no room for more now.
  */
 export type Authorization<Refusal> =
   | { readonly outcome: 'held'; readonly hold: PaymentHold }
-  | { readonly outcome: 'refused'; readonly refusal: Refusal };
+  | { readonly outcome: 'refused'; readonly refusal: Refusal }
+  | { readonly outcome: 'busy'; readonly reason: WorkRefusal };
 
 export interface PaymentHold {
   /** What the payer has left, in micro-USD. */

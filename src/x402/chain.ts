@@ -95,6 +95,11 @@ export class Chain {
     return BigInt(await this.#ethCall(data, 'latest'));
   }
 
+  /** Whether the address has code: it is a contract, or its key delegates to one (EIP-7702). */
+  async hasCode(address: Address): Promise<boolean> {
+    return (await this.#call('eth_getCode', [address, 'latest'])) !== '0x';
+  }
+
   /**
    * Whether the authorization was used for its transfer; `headBlock` was the head before it could be. Used means a
    * successful receipt with AuthorizationUsed and its exact Transfer; unused for good that it was cancelled, used for

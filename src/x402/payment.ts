@@ -142,6 +142,17 @@ export class Payments {
       returning ${COLUMNS}`);
   }
 
+  /** Whether a payment with this authorization is recorded, under whatever identifier (R22). */
+  async isAuthorizationTaken({ payer, nonce }: TransferClaim): Promise<boolean> {
+    const { network, address } = this.#asset;
+    const { rows } = await sql<{ taken: boolean }>`
+      select exists (
+        select from x402_payment
+        where network = ${network} and asset = ${address.toLowerCase()} and payer = ${payer} and nonce = ${nonce}
+      ) as taken`.execute(this.#db);
+    return rows[0]?.taken === true;
+  }
+
   /** Takes over a reservation whose process is gone (R26); undefined when somebody else was first. */
   async takeOver({ id, fence }: Payment, headBlock: bigint): Promise<Payment | undefined> {
     return this.#one(sql`

@@ -16,9 +16,12 @@ const TYPES = {
 
 /**
  * Whether the payment was signed by the key of its payer's address (EIP-3009, EIP-712). False for signatures of smart
- * accounts: what one of them deposits could never be spent again (R35).
+ * accounts, of which only the account itself can tell whether they are its own.
  */
-export function isSignedByPayer({ authorization, signature }: PaymentEnvelope, asset: Asset): boolean {
+export function isSignedByPayer(
+  { authorization, signature }: Pick<PaymentEnvelope, 'authorization' | 'signature'>,
+  asset: Asset,
+): boolean {
   const digest = hashTypedData({
     domain: { name: asset.name, version: asset.version, chainId: asset.chainId, verifyingContract: asset.address },
     types: TYPES,

@@ -6,6 +6,7 @@ import { ExactEvmScheme } from '@x402/evm/exact/client';
 import { appendPaymentIdentifierToExtensions } from '@x402/extensions/payment-identifier';
 import type { Address, Hex, LocalAccount } from 'viem';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
+import type { Config } from '../../src/config.ts';
 import { usdcBalance } from '../../src/sandbox/chain/fund.ts';
 import type { FacilitatorFaults } from '../../src/sandbox/facilitator/faults.ts';
 import type { FacilitatorOptions, RunningFacilitator } from '../../src/sandbox/facilitator.ts';
@@ -38,9 +39,10 @@ export async function startX402Gateway(
     facilitator?: Partial<FacilitatorOptions>;
     /** Of a deposit, instead of the specification's 120 seconds. */
     confirmationTimeoutMs?: number;
+    adjust?: (config: Config) => Config;
   } = {},
 ): Promise<X402Gateway> {
-  const { confirmationTimeoutMs: timeout } = options;
+  const { confirmationTimeoutMs: timeout, adjust = (config) => config } = options;
   const upstream = await startStubUpstream();
   t.after(() => upstream.close());
   const facilitator = await testFacilitator(t, chain, options.facilitator);
@@ -59,7 +61,7 @@ export async function startX402Gateway(
     {
       ...(options.databaseUrl !== undefined && { databaseUrl: options.databaseUrl }),
       adjust: (config) => ({
-        ...config,
+        ...adjust(config),
         x402: config.x402 && { ...config.x402, ...(timeout !== undefined && { confirmationTimeoutMs: timeout }) },
       }),
     },
