@@ -91,6 +91,7 @@ export interface Job {
   store_audio: boolean;
   text: string | null;
   trace_id: string;
+  turn: Generated<number>;
   updated_at: Generated<Timestamp>;
   voice: string;
   worker_id: string | null;
@@ -111,7 +112,9 @@ export interface RateWindow {
 }
 
 export interface Reconciler {
+  lease_until: Timestamp | null;
   name: string;
+  owner: string | null;
   started_at: Generated<Timestamp>;
 }
 
@@ -142,8 +145,11 @@ export interface Transfer {
 }
 
 export interface Worker {
+  entry_ids: ArrayType<bigint> | null;
   heartbeat_at: Generated<Timestamp>;
   id: string;
+  job_ids: string[] | null;
+  named_since: Timestamp | null;
   queue_pool: string | null;
 }
 

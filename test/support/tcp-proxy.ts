@@ -13,6 +13,8 @@ export interface TcpProxy {
   mute(): void;
   /** Lets everything through again. */
   restore(): void;
+  /** Breaks the connection over which the next answer with this text arrives, in its place; resolves when that is done. */
+  loseAnswer(text: string): Promise<void>;
 }
 
 /** Stands between a client and a server, to take the server away and give it back. */
@@ -20,6 +22,7 @@ export async function startTcpProxy(t: TestContext, target: string): Promise<Tcp
   const { hostname, port } = new URL(target);
   const sockets = new Set<Socket>();
   let state: 'open' | 'cut' | 'frozen' | 'muted' = 'open';
+  let toLose: { readonly text: string; readonly lost: () => void } | undefined;
   const server = createServer((client) => {
     if (state === 'cut') return void client.destroy();
     const upstream = connect(Number(port), hostname);
@@ -29,7 +32,15 @@ export async function startTcpProxy(t: TestContext, target: string): Promise<Tcp
     ] as const) {
       sockets.add(from);
       const isLetThrough = () => state === 'open' || (state === 'muted' && from === client);
-      from.on('data', (chunk) => isLetThrough() && to.write(chunk));
+      from.on('data', (chunk) => {
+        if (from === upstream && toLose && chunk.includes(toLose.text)) {
+          toLose.lost();
+          toLose = undefined;
+          client.destroy();
+          return;
+        }
+        if (isLetThrough()) to.write(chunk);
+      });
       from.on('close', () => {
         sockets.delete(from);
         to.destroy();
@@ -63,5 +74,9 @@ export async function startTcpProxy(t: TestContext, target: string): Promise<Tcp
       if (state === 'frozen' || state === 'muted') destroyAll();
       state = 'open';
     },
+    loseAnswer: (text) =>
+      new Promise((lost) => {
+        toLose = { text, lost };
+      }),
   };
 }
