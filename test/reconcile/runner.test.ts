@@ -127,25 +127,29 @@ test('a turn whose process died is free once its lease has passed; one that it l
   const { url } = await testDatabase(t);
   const { db } = setUp(t, url, []);
   const pass = () => sql`update reconciler set lease_until = now() where name = 'probe'`.execute(db);
-  const owner = async () => (await db.selectFrom('reconciler').select('owner').executeTakeFirstOrThrow()).owner;
-  const leave = withResolvers();
-  const first = withLease(db, 'probe', 0, () => leave.promise);
-  await until(async () => (await withLease(db, 'probe', 0, async () => 'mine')) === undefined);
+  const owner = async () =>
+    (await db.selectFrom('reconciler').select('owner').where('name', '=', 'probe').executeTakeFirstOrThrow()).owner;
+  const hold = async () => {
+    const [entered, leave] = [withResolvers(), withResolvers()];
+    const left = withLease(db, 'probe', 0, () => {
+      entered.resolve();
+      return leave.promise;
+    });
+    await entered.promise;
+    return { leave: leave.resolve, left };
+  };
+  const first = await hold();
+  assert.equal(await withLease(db, 'probe', 0, async () => 'mine'), undefined);
   assert.equal(await withLease(db, 'another', 0, async () => 'mine'), 'mine');
   await pass();
-  const later = withResolvers();
-  const second = withLease(db, 'probe', 0, () => later.promise);
-  await until(async () => (await withLease(db, 'probe', 0, async () => 'mine')) === undefined);
-  const present = await db
-    .selectFrom('reconciler')
-    .select('owner')
-    .where('name', '=', 'probe')
-    .executeTakeFirstOrThrow();
-  leave.resolve();
-  await first;
-  assert.equal(await owner(), present.owner);
-  later.resolve();
-  await second;
+  const second = await hold();
+  const present = await owner();
+  assert.ok(present);
+  first.leave();
+  await first.left;
+  assert.equal(await owner(), present);
+  second.leave();
+  await second.left;
   assert.equal(await withLease(db, 'probe', 60_000, async () => 'mine'), undefined, 'the last one began a moment ago');
   assert.equal(await withLease(db, 'probe', 0, async () => 'mine'), 'mine');
 });
