@@ -101,6 +101,7 @@ export interface Job {
   store_audio: boolean;
   text: string | null;
   trace_id: string;
+  turn: Generated<number>;
   updated_at: Generated<Timestamp>;
   voice: string;
   worker_id: string | null;
@@ -121,7 +122,9 @@ export interface RateWindow {
 }
 
 export interface Reconciler {
+  lease_until: Timestamp | null;
   name: string;
+  owner: string | null;
   started_at: Generated<Timestamp>;
 }
 
@@ -162,8 +165,11 @@ export interface Transfer {
 }
 
 export interface Worker {
+  entry_ids: ArrayType<bigint> | null;
   heartbeat_at: Generated<Timestamp>;
   id: string;
+  job_ids: string[] | null;
+  named_since: Timestamp | null;
   queue_pool: string | null;
 }
 

@@ -21,7 +21,7 @@ import { feedbackOperations } from './operations/feedback.ts';
 import { jobsOperations } from './operations/jobs.ts';
 import { serviceOperations } from './operations/service.ts';
 import { speechOperations } from './operations/speech.ts';
-import { topUpOperations } from './operations/top-up.ts';
+import { TOP_UP_WINDOW_SECONDS, topUpOperations } from './operations/top-up.ts';
 import { x402Operations } from './operations/x402.ts';
 import { CardCredits } from './payments/card-credits.ts';
 import { Deliveries } from './payments/deliveries.ts';
@@ -68,6 +68,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const deliveries = new Deliveries(db, log);
   const givingBack = new GivingBack(db, log);
   const delivery = { deliveries, givingBack, capturePatienceMs: config.capturePatienceMs };
+  const longestWindowSeconds = Math.max(config.rateLimit.windowSeconds, TOP_UP_WINDOW_SECONDS);
 
   const speech = config.speech && {
     provider: measuredProvider(await openProvider(config.speech), metrics),
@@ -84,6 +85,11 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     purchases: new Purchases(db, new Processor(config.card.secretKey, config.card.apiBase), { baseUrl, serviceName }),
     checkoutOrigin: config.card.checkoutOrigin,
     maxCents: config.card.topUpMaxCents,
+    limits: new RollingWindow(
+      db,
+      { max: config.card.topUpRateLimitMax, windowSeconds: TOP_UP_WINDOW_SECONDS },
+      metrics,
+    ),
   };
   const store = openAudioStore(config.jobs.audioStore);
   const signer = config.jobs.signingSecrets.length > 0 ? createLinkSigner(config.jobs.signingSecrets) : undefined;
@@ -94,6 +100,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const feedback = config.feedback && {
     signer: createChallengeSigner(config.feedback.secrets),
     challengeTtlSeconds: config.feedback.challengeTtlSeconds,
+    maxPerHour: config.feedback.maxPerHour,
     notification: mail ? ('queued' as const) : ('not_configured' as const),
   };
   const mailer = mail && new MailWorker({ ...mail, db, databaseUrl, serviceName, log });
@@ -168,7 +175,6 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
 
   const reconcilers = new ReconcilerRunner({
     db,
-    databaseUrl,
     reconcilers: createReconcilers(config, db, store, chained),
     intervalMs: config.reconcileIntervalMs,
     log,
@@ -176,7 +182,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   });
   reconcilers.start();
   const pruning = setInterval(() => {
-    work.add(limits.prune()).catch((err) => log.warn({ err }, 'rate windows could not be pruned'));
+    work.add(limits.prune(longestWindowSeconds)).catch((err) => log.warn({ err }, 'rate windows could not be pruned'));
     work.add(pruneNonces(db)).catch((err) => log.warn({ err }, 'spent nonces could not be pruned'));
   }, config.reconcileIntervalMs).unref();
 

@@ -18,6 +18,8 @@ export interface CardConfig {
   readonly apiBase: string | undefined;
   readonly checkoutOrigin: string;
   readonly topUpMaxCents: number;
+  /** Purchases that one address may begin within TOP_UP_WINDOW_SECONDS. */
+  readonly topUpRateLimitMax: number;
 }
 
 export interface SpeechConfig {
@@ -65,6 +67,9 @@ export interface FeedbackConfig {
   /** The first signs challenges, all verify them. */
   readonly secrets: readonly string[];
   readonly challengeTtlSeconds: number;
+  /** Feedback of all wallets together that is stored within any hour. */
+  readonly maxPerHour: number;
+  readonly retentionDays: number;
   /** Undefined where feedback is stored, but not mailed. */
   readonly mail: MailConfig | undefined;
 }
@@ -258,6 +263,7 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     const apiBase = origin('STRIPE_API_BASE', 'http://127.0.0.1:12111');
     const checkoutOrigin = origin('CHECKOUT_ORIGIN', 'https://checkout.stripe.com') ?? 'https://checkout.stripe.com';
     const topUpMaxCents = integer('TOP_UP_MAX_CENTS', 500, 99_999_999) ?? 100_000;
+    const topUpRateLimitMax = integer('TOP_UP_RATE_LIMIT_MAX', 1, 1_000_000_000) ?? 10;
     if (secretKey === undefined) {
       if (apiBase)
         fault('STRIPE_SECRET_KEY', 'is not set, but STRIPE_API_BASE is', 'Set the secret key, or unset the base.');
@@ -270,7 +276,7 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
         'Use a key that starts with sk_test_, sk_live_, rk_test_ or rk_live_.',
       );
     }
-    return { secretKey, apiBase, checkoutOrigin, topUpMaxCents };
+    return { secretKey, apiBase, checkoutOrigin, topUpMaxCents, topUpRateLimitMax };
   }
 
   function readX402(): X402Config | undefined {
@@ -384,6 +390,8 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     const feedback = {
       secrets: secrets('FEEDBACK_SECRET'),
       challengeTtlSeconds: integer('FEEDBACK_CHALLENGE_TTL_SECONDS', 1, 900) ?? 600,
+      maxPerHour: integer('FEEDBACK_MAX_PER_HOUR', 1, 1_000_000) ?? 60,
+      retentionDays: integer('FEEDBACK_RETENTION_DAYS', 1, 36_500) ?? 365,
       mail: readMail(),
     };
     if (feedback.secrets.length > 0) return feedback;

@@ -160,6 +160,27 @@ const settings: { readonly [name: string]: Setting } = {
     accepted: { [SECRET]: [SECRET], [`${SECRET},${'t'.repeat(40)}`]: [SECRET, 't'.repeat(40)], ',': undefined },
     refused: ['s'.repeat(31), `${SECRET},short`],
   },
+  TOP_UP_RATE_LIMIT_MAX: {
+    read: (config) => config.card?.topUpRateLimitMax,
+    absent: 10,
+    accepted: { '1': 1, '1000000000': 1_000_000_000 },
+    refused: ['0', '1000000001', ...NO_WHOLE_NUMBER],
+    beside: PROCESSOR,
+  },
+  FEEDBACK_MAX_PER_HOUR: {
+    read: (config) => config.feedback?.maxPerHour,
+    absent: 60,
+    accepted: { '1': 1, '1000000': 1_000_000 },
+    refused: ['0', '1000001', ...NO_WHOLE_NUMBER],
+    beside: { FEEDBACK_SECRET: SECRET },
+  },
+  FEEDBACK_RETENTION_DAYS: {
+    read: (config) => config.feedback?.retentionDays,
+    absent: 365,
+    accepted: { '1': 1, '36500': 36_500 },
+    refused: ['0', '36501', ...NO_WHOLE_NUMBER],
+    beside: { FEEDBACK_SECRET: SECRET },
+  },
   FEEDBACK_CHALLENGE_TTL_SECONDS: {
     read: (config) => config.feedback?.challengeTtlSeconds,
     absent: 600,

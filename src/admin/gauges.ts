@@ -51,13 +51,15 @@ export function addJobGauges(metrics: Metrics, db: Database): void {
       speechgate_queued_jobs: 'Jobs in the database that wait, those included that wait for their next attempt.',
       speechgate_processing_jobs: 'Jobs in the database that a worker has claimed.',
       speechgate_oldest_due_job_seconds: 'How long the job that has been due the longest waits already.',
+      speechgate_oldest_processing_job_seconds: 'How long the attempt at a job that has run the longest runs already.',
     },
     async () => {
-      const { queued, processing, oldestDueSeconds } = await backlog(db);
+      const { queued, processing, oldestDueSeconds, oldestProcessingSeconds } = await backlog(db);
       return {
         speechgate_queued_jobs: queued,
         speechgate_processing_jobs: processing,
         speechgate_oldest_due_job_seconds: oldestDueSeconds,
+        speechgate_oldest_processing_job_seconds: oldestProcessingSeconds,
       };
     },
   );

@@ -20,7 +20,6 @@ const store = openAudioStore(config.jobs.audioStore);
 const x402 = config.x402?.rpcUrl ? openPayments(db, config.x402.asset, config.x402.rpcUrl) : undefined;
 const runner = new ReconcilerRunner({
   db,
-  databaseUrl: config.databaseUrl,
   reconcilers: createReconcilers(config, db, store, x402),
   intervalMs: config.reconcileIntervalMs,
   log: pino({ level: 'silent' }),

@@ -1357,6 +1357,21 @@ export const document: OpenApiDocument = {
               "x-trace-id": {
                 "$ref": "#/components/headers/TraceId"
               },
+              "X-RateLimit-Limit": {
+                "$ref": "#/components/headers/RateLimitLimit"
+              },
+              "X-RateLimit-Policy": {
+                "$ref": "#/components/headers/RateLimitPolicy"
+              },
+              "X-RateLimit-Remaining": {
+                "$ref": "#/components/headers/RateLimitRemaining"
+              },
+              "X-RateLimit-Reset": {
+                "$ref": "#/components/headers/RateLimitReset"
+              },
+              "X-RateLimit-Scope": {
+                "$ref": "#/components/headers/RateLimitScope"
+              },
               "location": {
                 "description": "Address of the hosted checkout.",
                 "required": true,
@@ -1372,6 +1387,21 @@ export const document: OpenApiDocument = {
             "headers": {
               "x-trace-id": {
                 "$ref": "#/components/headers/TraceId"
+              },
+              "X-RateLimit-Limit": {
+                "$ref": "#/components/headers/RateLimitLimit"
+              },
+              "X-RateLimit-Policy": {
+                "$ref": "#/components/headers/RateLimitPolicy"
+              },
+              "X-RateLimit-Remaining": {
+                "$ref": "#/components/headers/RateLimitRemaining"
+              },
+              "X-RateLimit-Reset": {
+                "$ref": "#/components/headers/RateLimitReset"
+              },
+              "X-RateLimit-Scope": {
+                "$ref": "#/components/headers/RateLimitScope"
               }
             },
             "content": {
@@ -1394,7 +1424,42 @@ export const document: OpenApiDocument = {
             "$ref": "#/components/responses/UnsupportedContentType"
           },
           "429": {
-            "$ref": "#/components/responses/RateLimited"
+            "description": "Too many requests, or this address has begun too many purchases within a minute. Nothing is charged. A page for browsers, structured otherwise.",
+            "headers": {
+              "x-trace-id": {
+                "$ref": "#/components/headers/TraceId"
+              },
+              "Retry-After": {
+                "$ref": "#/components/headers/RetryAfter"
+              },
+              "X-RateLimit-Limit": {
+                "$ref": "#/components/headers/RateLimitLimit"
+              },
+              "X-RateLimit-Policy": {
+                "$ref": "#/components/headers/RateLimitPolicy"
+              },
+              "X-RateLimit-Remaining": {
+                "$ref": "#/components/headers/RateLimitRemaining"
+              },
+              "X-RateLimit-Reset": {
+                "$ref": "#/components/headers/RateLimitReset"
+              },
+              "X-RateLimit-Scope": {
+                "$ref": "#/components/headers/RateLimitScope"
+              }
+            },
+            "content": {
+              "application/json": {
+                "schema": {
+                  "$ref": "#/components/schemas/RateLimitedError"
+                }
+              },
+              "text/html": {
+                "schema": {
+                  "type": "string"
+                }
+              }
+            }
           },
           "500": {
             "$ref": "#/components/responses/InternalError"
@@ -1404,6 +1469,21 @@ export const document: OpenApiDocument = {
             "headers": {
               "x-trace-id": {
                 "$ref": "#/components/headers/TraceId"
+              },
+              "X-RateLimit-Limit": {
+                "$ref": "#/components/headers/RateLimitLimit"
+              },
+              "X-RateLimit-Policy": {
+                "$ref": "#/components/headers/RateLimitPolicy"
+              },
+              "X-RateLimit-Remaining": {
+                "$ref": "#/components/headers/RateLimitRemaining"
+              },
+              "X-RateLimit-Reset": {
+                "$ref": "#/components/headers/RateLimitReset"
+              },
+              "X-RateLimit-Scope": {
+                "$ref": "#/components/headers/RateLimitScope"
               }
             },
             "content": {
@@ -3325,7 +3405,7 @@ export const document: OpenApiDocument = {
         }
       },
       "FeedbackRateLimited": {
-        "description": "Too many requests from this address (RATE_LIMITED), or the wallet has sent 5 pieces of feedback within the last 24 hours (FEEDBACK_RATE_LIMITED); then the challenge stays usable until it expires.",
+        "description": "Too many requests from this address (RATE_LIMITED), or the wallet has sent 5 pieces of feedback within the last 24 hours, or all wallets together as many as are taken within an hour (FEEDBACK_RATE_LIMITED); then the challenge stays usable until it expires.",
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"

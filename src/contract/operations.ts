@@ -477,7 +477,8 @@ export type StartTopUpResult =
   | { status: 400; type: 'text/html'; body: string }
   | { status: 413; body: RequestTooLargeError }
   | { status: 415; body: UnsupportedContentTypeError }
-  | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 429; headers: { 'retry-after': number }; type: 'application/json'; body: RateLimitedError }
+  | { status: 429; headers: { 'retry-after': number }; type: 'text/html'; body: string }
   | { status: 500; body: InternalError }
   | { status: 502; body: PaymentError }
   | { status: 503; body: ConfigError };

@@ -8161,7 +8161,7 @@ return errors === 0;
 }
 
 export const startTopUp303Headers = validate51;
-const schema52 = {"type":"object","required":["x-trace-id","location"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"location":{"type":"string","format":"uri"}}};
+const schema52 = {"type":"object","coerce":{"x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","location"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"},"location":{"type":"string","format":"uri"}}};
 
 function validate51(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -8174,6 +8174,15 @@ validate51.errors = [{instancePath,schemaPath:"#/required",keyword:"required",pa
 return false;
 }
 else {
+if(typeof data["x-ratelimit-limit"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-limit"])){
+data["x-ratelimit-limit"] = Number(data["x-ratelimit-limit"]);
+}
+if(typeof data["x-ratelimit-remaining"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-remaining"])){
+data["x-ratelimit-remaining"] = Number(data["x-ratelimit-remaining"]);
+}
+if(typeof data["x-ratelimit-reset"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-reset"])){
+data["x-ratelimit-reset"] = Number(data["x-ratelimit-reset"]);
+}
 if(data["x-trace-id"] !== undefined){
 let data0 = data["x-trace-id"];
 const _errs1 = errors;
@@ -8197,13 +8206,100 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.location !== undefined){
-let data1 = data.location;
+if(data["x-ratelimit-limit"] !== undefined){
+let data1 = data["x-ratelimit-limit"];
 const _errs3 = errors;
+if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
+validate51.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
 if(errors === _errs3){
-if(errors === _errs3){
-if(typeof data1 === "string"){
-if(!(formats6(data1))){
+if((typeof data1 == "number") && (isFinite(data1))){
+if(data1 < 1 || isNaN(data1)){
+validate51.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-policy"] !== undefined){
+const _errs5 = errors;
+if(typeof data["x-ratelimit-policy"] !== "string"){
+validate51.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-remaining"] !== undefined){
+let data3 = data["x-ratelimit-remaining"];
+const _errs7 = errors;
+if(!(((typeof data3 == "number") && (!(data3 % 1) && !isNaN(data3))) && (isFinite(data3)))){
+validate51.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs7){
+if((typeof data3 == "number") && (isFinite(data3))){
+if(data3 < 0 || isNaN(data3)){
+validate51.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-reset"] !== undefined){
+let data4 = data["x-ratelimit-reset"];
+const _errs9 = errors;
+if(!(((typeof data4 == "number") && (!(data4 % 1) && !isNaN(data4))) && (isFinite(data4)))){
+validate51.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs9){
+if((typeof data4 == "number") && (isFinite(data4))){
+if(data4 < 0 || isNaN(data4)){
+validate51.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-scope"] !== undefined){
+const _errs11 = errors;
+if(typeof data["x-ratelimit-scope"] !== "string"){
+validate51.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs11 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.location !== undefined){
+let data6 = data.location;
+const _errs13 = errors;
+if(errors === _errs13){
+if(errors === _errs13){
+if(typeof data6 === "string"){
+if(!(formats6(data6))){
 validate51.errors = [{instancePath:instancePath+"/location",schemaPath:"#/properties/location/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
 return false;
 }
@@ -8214,10 +8310,15 @@ return false;
 }
 }
 }
-var valid0 = _errs3 === errors;
+var valid0 = _errs13 === errors;
 }
 else {
 var valid0 = true;
+}
+}
+}
+}
+}
 }
 }
 }
@@ -11522,7 +11623,7 @@ export const showTopUp429Headers = getHealth429Headers;
 export const showTopUp429Body0 = getHealth429Body0;
 export const showTopUp500Headers = getHealth200Headers;
 export const showTopUp500Body0 = showTopUp200Body0;
-export const startTopUp400Headers = getHealth200Headers;
+export const startTopUp400Headers = createFeedbackChallenge200Headers;
 export const startTopUp400Body0 = getJobAudio400Body0;
 export const startTopUp400Body1 = showTopUp200Body0;
 export const startTopUp413Headers = getHealth200Headers;
@@ -11531,9 +11632,10 @@ export const startTopUp415Headers = getHealth200Headers;
 export const startTopUp415Body0 = createFeedbackChallenge415Body0;
 export const startTopUp429Headers = getHealth429Headers;
 export const startTopUp429Body0 = getHealth429Body0;
+export const startTopUp429Body1 = showTopUp200Body0;
 export const startTopUp500Headers = getHealth200Headers;
 export const startTopUp500Body0 = getHealth500Body0;
-export const startTopUp502Headers = getHealth200Headers;
+export const startTopUp502Headers = createFeedbackChallenge200Headers;
 export const startTopUp503Headers = getHealth200Headers;
 export const startTopUp503Body0 = getServiceMetadata503Body0;
 export const completeTopUp200Headers = getServiceMetadata200Headers;
@@ -11767,7 +11869,7 @@ export const responseValidators = {
     400: { headers: startTopUp400Headers, body: { 'application/json': startTopUp400Body0, 'text/html': startTopUp400Body1 } },
     413: { headers: startTopUp413Headers, body: { 'application/json': startTopUp413Body0 } },
     415: { headers: startTopUp415Headers, body: { 'application/json': startTopUp415Body0 } },
-    429: { headers: startTopUp429Headers, body: { 'application/json': startTopUp429Body0 } },
+    429: { headers: startTopUp429Headers, body: { 'application/json': startTopUp429Body0, 'text/html': startTopUp429Body1 } },
     500: { headers: startTopUp500Headers, body: { 'application/json': startTopUp500Body0 } },
     502: { headers: startTopUp502Headers, body: { 'application/json': startTopUp502Body0 } },
     503: { headers: startTopUp503Headers, body: { 'application/json': startTopUp503Body0 } },

@@ -482,7 +482,7 @@ export const routes: readonly Route[] = [
       400: ['application/json', 'text/html'],
       413: ['application/json'],
       415: ['application/json'],
-      429: ['application/json'],
+      429: ['application/json', 'text/html'],
       500: ['application/json'],
       502: ['application/json'],
       503: ['application/json'],

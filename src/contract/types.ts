@@ -1536,7 +1536,7 @@ export interface components {
                 "application/json": components["schemas"]["SpeechUnavailableError"];
             };
         };
-        /** @description Too many requests from this address (RATE_LIMITED), or the wallet has sent 5 pieces of feedback within the last 24 hours (FEEDBACK_RATE_LIMITED); then the challenge stays usable until it expires. */
+        /** @description Too many requests from this address (RATE_LIMITED), or the wallet has sent 5 pieces of feedback within the last 24 hours, or all wallets together as many as are taken within an hour (FEEDBACK_RATE_LIMITED); then the challenge stays usable until it expires. */
         FeedbackRateLimited: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -2492,6 +2492,11 @@ export interface operations {
             303: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
+                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
                     /** @description Address of the hosted checkout. */
                     location: string;
                     [name: string]: unknown;
@@ -2502,6 +2507,11 @@ export interface operations {
             400: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
+                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -2511,12 +2521,33 @@ export interface operations {
             };
             413: components["responses"]["RequestTooLarge"];
             415: components["responses"]["UnsupportedContentType"];
-            429: components["responses"]["RateLimited"];
+            /** @description Too many requests, or this address has begun too many purchases within a minute. Nothing is charged. A page for browsers, structured otherwise. */
+            429: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "Retry-After": components["headers"]["RetryAfter"];
+                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RateLimitedError"];
+                    "text/html": string;
+                };
+            };
             500: components["responses"]["InternalError"];
             /** @description The card processor did not open a usable checkout. Nothing was charged. */
             502: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
+                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
                     [name: string]: unknown;
                 };
                 content: {

@@ -6,8 +6,8 @@ import { enqueueMail } from './outbox.ts';
 
 /** Feedback that is stored per wallet within any 24 hours (specification, "Limits"). */
 export const MAX_PER_DAY = 5;
-/** The first half of the keys of the advisory locks that put a wallet's submissions in order. */
-const WALLET_LOCKS = 7_300_006;
+/** The advisory lock that puts submissions in order: any number that nothing else in this database locks. */
+const SUBMISSION_LOCK = 7_300_006;
 
 /** Feedback whose challenge and signature hold. */
 export interface SignedFeedback {
@@ -24,24 +24,36 @@ export type RecordResult =
   | { readonly outcome: 'stored'; readonly feedbackId: string; readonly receivedAt: Date }
   | { readonly outcome: 'replayed' }
   | { readonly outcome: 'expired' }
-  | { readonly outcome: 'too_many'; readonly retryAfterSeconds: number };
+  | {
+      readonly outcome: 'too_many';
+      /** Whose limit it is: the wallet's own, or that of all wallets together. */
+      readonly of: 'wallet' | 'all';
+      readonly retryAfterSeconds: number;
+    };
+
+export interface RecordOptions {
+  readonly notification: Notification;
+  /** Feedback of all wallets together that is stored within any hour: a wallet costs nothing, a mail is read by people. */
+  readonly maxPerHour: number;
+}
 
 /**
- * Stores the feedback, uses up its challenge and queues the mail about it, all or nothing. Submissions of one wallet
- * take turns, so that a challenge is used once and the limit is exact; the database's clock is read when it is the
- * wallet's turn. A refused submission leaves its challenge as it was.
+ * Stores the feedback, uses up its challenge and queues the mail about it, all or nothing. Submissions take
+ * turns, so that a challenge is used once and the limits are exact; the database's clock is read when it is their
+ * turn. A refused submission leaves its challenge as it was.
  */
 export async function recordFeedback(
   db: Database,
   { content, challenge, ...proof }: SignedFeedback,
-  notification: Notification,
+  { notification, maxPerHour }: RecordOptions,
 ): Promise<RecordResult> {
   return db.transaction().execute(async (trx): Promise<RecordResult> => {
-    await sql`select pg_advisory_xact_lock(${WALLET_LOCKS}, hashtext(${content.wallet}))`.execute(trx);
-    const { at, replayed, expired, wait } = await standing(trx, challenge);
+    await sql`select pg_advisory_xact_lock(${SUBMISSION_LOCK})`.execute(trx);
+    const { at, replayed, expired, wait, wait_of_all } = await standing(trx, challenge, maxPerHour);
     if (replayed) return { outcome: 'replayed' };
     if (expired) return { outcome: 'expired' };
-    if (wait !== null) return { outcome: 'too_many', retryAfterSeconds: wait };
+    if (wait !== null) return { outcome: 'too_many', of: 'wallet', retryAfterSeconds: wait };
+    if (wait_of_all !== null) return { outcome: 'too_many', of: 'all', retryAfterSeconds: wait_of_all };
     const { id, received_at } = await trx
       .insertInto('feedback')
       .values({
@@ -70,9 +82,11 @@ interface Standing {
   readonly expired: boolean;
   /** Whole seconds until the wallet may send again; null when it may now. */
   readonly wait: number | null;
+  /** Likewise until any wallet may. */
+  readonly wait_of_all: number | null;
 }
 
-async function standing(db: Database, { wallet, nonce, expiresAt }: Challenge): Promise<Standing> {
+async function standing(db: Database, { wallet, nonce, expiresAt }: Challenge, maxPerHour: number): Promise<Standing> {
   const { rows } = await sql<Standing>`
     with clock as materialized (select clock_timestamp() as at)
     select at::text as at,
@@ -80,7 +94,10 @@ async function standing(db: Database, { wallet, nonce, expiresAt }: Challenge): 
            at >= ${expiresAt}::timestamptz as expired,
            (select ceil(extract(epoch from received_at + interval '24 hours' - at))::int from feedback
             where wallet = ${wallet} and received_at > at - interval '24 hours'
-            order by received_at desc offset ${MAX_PER_DAY - 1} limit 1) as wait
+            order by received_at desc offset ${MAX_PER_DAY - 1} limit 1) as wait,
+           (select ceil(extract(epoch from received_at + interval '1 hour' - at))::int from feedback
+            where received_at > at - interval '1 hour'
+            order by received_at desc offset ${maxPerHour - 1} limit 1) as wait_of_all
     from clock`.execute(db);
   return rows[0] as Standing;
 }

@@ -2,13 +2,12 @@ import type { Database } from '../db/database.ts';
 import type { ChallengeSigner } from './challenge-token.ts';
 import { type FeedbackContent, payloadSha256 } from './content.ts';
 import { recoverPersonalSigner } from './personal-sign.ts';
-import { type Notification, type RecordResult, recordFeedback } from './record.ts';
+import { type RecordOptions, type RecordResult, recordFeedback } from './record.ts';
 import { type ServiceIdentity, signingMessage } from './signing-message.ts';
 
-export interface SubmitOptions extends ServiceIdentity {
+export interface SubmitOptions extends ServiceIdentity, RecordOptions {
   readonly db: Database;
   readonly signer: ChallengeSigner;
-  readonly notification: Notification;
 }
 
 export interface Submission {
@@ -28,8 +27,8 @@ export type SubmitResult =
 
 /**
  * Checks and stores feedback. What can be told without the database comes first; whether the challenge was used, or is
- * past its time, is told only to the wallet that signed. A used challenge is reported as used for ever, so that a caller
- * who missed the answer learns that the feedback is stored.
+ * past its time, is told only to the wallet that signed. A used challenge is reported as used for as long as the feedback
+ * is stored, so that a caller who missed the answer learns of it.
  */
 export async function submitFeedback(options: SubmitOptions, submission: Submission): Promise<SubmitResult> {
   const { content, token, signature, traceId } = submission;
@@ -39,6 +38,6 @@ export async function submitFeedback(options: SubmitOptions, submission: Submiss
   const message = signingMessage(options, challenge, content.category);
   if (recoverPersonalSigner(message, signature) !== content.wallet) return { outcome: 'signature_invalid' };
   const signed = { content, challenge, signingMessage: message, signature, traceId };
-  const recorded = await recordFeedback(options.db, signed, options.notification);
+  const recorded = await recordFeedback(options.db, signed, options);
   return recorded.outcome === 'expired' ? { ...recorded, expiresAt: challenge.expiresAt } : recorded;
 }

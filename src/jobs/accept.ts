@@ -9,6 +9,7 @@ import { enqueue } from './enqueue.ts';
 import { findJob } from './find.ts';
 import { type Idempotency, idempotency } from './idempotency.ts';
 import type { Job } from './job.ts';
+import { nextTurn } from './turn.ts';
 
 /** A validated and priced request for asynchronous speech. */
 export interface JobRequest {
@@ -61,6 +62,7 @@ export async function acceptJob(db: Database, request: JobRequest): Promise<Acce
         store_audio: request.storeAudio,
         idempotency_key: repeated?.key ?? null,
         request_hash: repeated?.request ?? null,
+        turn: nextTurn(hold.accountId),
       })
       .returning('id')
       .executeTakeFirstOrThrow();

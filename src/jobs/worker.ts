@@ -7,7 +7,7 @@ import { openQueuePool } from '../db/queue-pool.ts';
 import { RunningWork } from '../running-work.ts';
 import { within } from '../within.ts';
 import { TASK, type TaskPayload } from './enqueue.ts';
-import { beat, HEARTBEAT_MS, signOff } from './heartbeat.ts';
+import { beat, HEARTBEAT_MS, type Holdings, signOff } from './heartbeat.ts';
 import { type JobRunnerOptions, runJob } from './run.ts';
 import { takeOverJobs } from './take-over.ts';
 
@@ -26,14 +26,16 @@ const EXTRA_CONNECTIONS = 2;
 
 /**
  * Runs the jobs of the queue in this process. As long as it can tell the database that it lives, it owns the jobs it
- * has claimed; with each heartbeat it also takes over the jobs of workers that are dead. Starts, and starts again, when
- * the database can be reached.
+ * has claimed and names; with each heartbeat it also takes over the jobs that nobody works on. Starts, and starts again,
+ * when the database can be reached.
  */
 export class JobWorker {
   readonly #id = randomUUID();
   readonly #options: JobWorkerOptions;
   readonly #connections: Pool;
   readonly #running = new RunningWork();
+  /** What the queue has handed over and is not done with yet. */
+  readonly #inHand = new Set<{ readonly jobId: string; readonly entryId: string }>();
   /** Fires when the jobs that run are to be given back. */
   readonly #givingBack = new AbortController();
   readonly #stopped = new AbortController();
@@ -72,15 +74,16 @@ export class JobWorker {
   async #live(): Promise<void> {
     const { db, log } = this.#options;
     const { signal } = this.#stopped;
+    let since: string | undefined;
     while (!signal.aborted) {
       try {
-        await beat(db, this.#id, this.#queue?.id);
+        since = await beat(db, this.#id, this.#queue?.id, since === undefined ? undefined : this.#holdings(since));
         if (!this.#queue && !this.#stop) {
           this.#queue = this.#openQueue();
           continue;
         }
         const count = await takeOverJobs(db);
-        if (count > 0) log.warn({ count }, 'jobs of dead workers were queued again');
+        if (count > 0) log.warn({ count }, 'jobs that nobody works on were queued again');
         this.#isAway = false;
       } catch (error) {
         if (!this.#isAway) log.warn({ err: error }, 'the job worker waits for the database');
@@ -90,14 +93,26 @@ export class JobWorker {
     }
   }
 
+  #holdings(since: string): Holdings {
+    const inHand = [...this.#inHand];
+    return { jobIds: inHand.map(({ jobId }) => jobId), entryIds: inHand.map(({ entryId }) => entryId), since };
+  }
+
+  async #run(jobId: string, entryId: string): Promise<void> {
+    const item = { jobId, entryId };
+    this.#inHand.add(item);
+    try {
+      await runJob(jobId, this.#id, this.#options, this.#givingBack.signal);
+    } finally {
+      this.#inHand.delete(item);
+    }
+  }
+
   #openQueue(): WorkerPool {
     const { concurrency, log } = this.#options;
     return openQueue(
       {
-        [TASK]: (payload) => {
-          const { jobId } = payload as TaskPayload;
-          return this.#running.add(runJob(jobId, this.#id, this.#options, this.#givingBack.signal));
-        },
+        [TASK]: (payload, { job: entry }) => this.#running.add(this.#run((payload as TaskPayload).jobId, entry.id)),
       },
       {
         name: 'job worker',

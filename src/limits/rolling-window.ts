@@ -128,12 +128,15 @@ export class RollingWindow {
     };
   }
 
-  /** Deletes buckets that hold no slot any more, a bounded number of them. Tells how many; never waits for a taker. */
-  async prune(): Promise<number> {
+  /**
+   * Deletes buckets that hold no slot any more, a bounded number of them. Tells how many; never waits for a taker.
+   * @param windowSeconds of the longest window that buckets in the table are counted in
+   */
+  async prune(windowSeconds = this.#options.windowSeconds): Promise<number> {
     const { numAffectedRows } = await sql`
       delete from rate_window where key in (
         select key from rate_window
-        where checked_at < clock_timestamp() - make_interval(secs => ${this.#options.windowSeconds}::double precision)
+        where checked_at < clock_timestamp() - make_interval(secs => ${windowSeconds}::double precision)
         limit ${PRUNE_ROWS} for update skip locked
       )`.execute(this.#db);
     return Number(numAffectedRows ?? 0n);

@@ -1,5 +1,5 @@
 /** The kinds of bucket that requests are counted in, as X-RateLimit-Scope names them (R48). */
-export type Scope = 'account' | 'ip' | 'feedback' | 'audio' | 'edge';
+export type Scope = 'account' | 'ip' | 'feedback' | 'top-up' | 'audio' | 'edge';
 
 /** What became of one attempt to take a slot of a bucket. A refused attempt takes none. */
 export interface Slot {

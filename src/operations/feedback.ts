@@ -3,7 +3,7 @@ import type { Database } from '../db/database.ts';
 import { issueChallenge } from '../feedback/challenge.ts';
 import type { ChallengeSigner } from '../feedback/challenge-token.ts';
 import { feedbackContent } from '../feedback/content.ts';
-import { MAX_PER_DAY, type Notification } from '../feedback/record.ts';
+import { MAX_PER_DAY, type RecordOptions } from '../feedback/record.ts';
 import { type ServiceIdentity, signingMessage } from '../feedback/signing-message.ts';
 import { submitFeedback } from '../feedback/submit.ts';
 import type { OperationContext } from '../http/context.ts';
@@ -17,7 +17,7 @@ export interface FeedbackOptions extends ServiceIdentity {
   readonly limits: RollingWindow;
   /** Undefined while feedback is off (R47). */
   readonly feedback:
-    | { readonly signer: ChallengeSigner; readonly challengeTtlSeconds: number; readonly notification: Notification }
+    | (RecordOptions & { readonly signer: ChallengeSigner; readonly challengeTtlSeconds: number })
     | undefined;
 }
 
@@ -104,8 +104,12 @@ export function feedbackOperations(options: FeedbackOptions): FeedbackOperations
           );
         case 'too_many': {
           const { retryAfterSeconds } = result;
-          const message = `This wallet has sent ${MAX_PER_DAY} pieces of feedback within 24 hours. Wait as Retry-After says.`;
-          const details = { limit: MAX_PER_DAY, windowSeconds: 86_400, retryAfterSeconds };
+          const [limit, windowSeconds, who] =
+            result.of === 'wallet'
+              ? [MAX_PER_DAY, 86_400, `This wallet has sent ${MAX_PER_DAY} pieces of feedback within 24 hours.`]
+              : [feedback.maxPerHour, 3600, 'Too much feedback has arrived within an hour, from all wallets together.'];
+          const message = `${who} Wait as Retry-After says; the challenge stays usable until it expires.`;
+          const details = { limit, windowSeconds, retryAfterSeconds };
           return {
             ...failure('FEEDBACK_RATE_LIMITED', message, details),
             headers: { 'retry-after': retryAfterSeconds },

@@ -4,17 +4,29 @@ import { failure } from '../http/errors.ts';
 import { PRIVATE } from '../http/headers.ts';
 import { pageContentSecurityPolicy, renderErrorPage } from '../http/page.ts';
 import { findCardAccount } from '../ledger/accounts.ts';
+import { addressKey } from '../limits/address-key.ts';
+import type { RollingWindow } from '../limits/rolling-window.ts';
 import { topUpAmount } from '../top-up/amount.ts';
 import * as pages from '../top-up/pages.ts';
 import type { Purchases } from '../top-up/purchase.ts';
 import { creditAccountBody } from './credit-account.ts';
+import { meter } from './rate-limit.ts';
+
+/** Of the persistent window that purchases of one address are counted in: each costs a row and a session. */
+export const TOP_UP_WINDOW_SECONDS = 60;
 
 export interface TopUpOptions {
   readonly baseUrl: string;
   readonly serviceName: string;
   /** Undefined while payment by card is off (R47). */
   readonly card:
-    | { readonly purchases: Purchases; readonly checkoutOrigin: string; readonly maxCents: number }
+    | {
+        readonly purchases: Purchases;
+        readonly checkoutOrigin: string;
+        readonly maxCents: number;
+        /** Counts the purchases that are begun, by address. */
+        readonly limits: RollingWindow;
+      }
     | undefined;
 }
 
@@ -40,6 +52,12 @@ export function topUpOperations(db: Database, { baseUrl, serviceName, card }: To
 
     startTopUp: async ({ body = {} }, context) => {
       if (!card) return failure('CONFIG_ERROR', OFF, { setting: 'STRIPE_SECRET_KEY' });
+      const limited = await meter(context, card.limits.take({ scope: 'top-up', key: addressKey(context.ip) }));
+      if (limited && context.prefersHtml) {
+        const { status, headers, body } = limited;
+        return { status, headers, type: 'text/html', body: renderErrorPage(body.error.message) };
+      }
+      if (limited) return limited;
       const result = await card.purchases.start({
         amountCents: topUpAmount(body.amount, card.maxCents),
         accountId: body.accountId?.trim() || undefined,

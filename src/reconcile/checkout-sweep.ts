@@ -13,9 +13,12 @@ const MOST_PAGES = 50;
 /** A session may be paid up to 24 hours after it was created; the rest is for clocks that differ. */
 const OVERLAP_SECONDS = 25 * 3600;
 
+/** How far a pass has come. It is written only by who has seen what is there: a process that was frozen leaves it. */
 interface Pass {
   /** Unix seconds. */
   readonly created_from: number;
+  /** With its microseconds. */
+  readonly begun_at: string;
   readonly pass_cursor: string | null;
 }
 
@@ -32,46 +35,55 @@ export function checkoutSweep(db: Database, processor: Processor, purchases: Pur
     everyTurns: EVERY_TURNS,
     async run(turn) {
       const failures = new Failures();
-      const { created_from, pass_cursor } = await beginPass(db);
-      let cursor = pass_cursor ?? undefined;
-      for (let pages = 0; pages < MOST_PAGES && !turn.signal.aborted; pages++) {
-        const { sessions, hasMore } = await list(created_from, cursor);
+      let pass: Pass | undefined = await beginPass(db);
+      for (let pages = 0; pass && pages < MOST_PAGES && !turn.signal.aborted; pages++) {
+        const { sessions, hasMore } = await list(pass);
         await creditListed(db, purchases, sessions, failures, turn);
-        if (!hasMore) {
-          await endPass(db);
-          break;
-        }
-        cursor = sessions.at(-1)?.id;
-        await db.updateTable('checkout_sweep').set({ pass_cursor: cursor }).execute();
+        if (!hasMore) await endPass(db, pass);
+        pass = hasMore ? await advance(db, pass, sessions.at(-1)?.id) : undefined;
       }
       failures.check();
     },
   };
 
   /** A cursor that the processor does not know (any more) would fail for ever: the pass begins anew. */
-  async function list(createdFrom: number, cursor: string | undefined) {
+  async function list(pass: Pass) {
+    const cursor = pass.pass_cursor ?? undefined;
     try {
-      return await processor.listSessions(createdFrom, cursor);
+      return await processor.listSessions(pass.created_from, cursor);
     } catch (error) {
       if (cursor && error instanceof ProcessorError && (error.status === 400 || error.status === 404)) {
-        await db.updateTable('checkout_sweep').set({ pass_started_at: null, pass_cursor: null }).execute();
+        await sql`update checkout_sweep set pass_started_at = null, pass_cursor = null where ${isAt(pass)}`.execute(db);
       }
       throw error;
     }
   }
 }
 
+const isAt = ({ begun_at, pass_cursor }: Pass) => sql<boolean>`(
+  pass_started_at = ${begun_at}::timestamptz and pass_cursor is not distinct from ${pass_cursor})`;
+
 /** Begins a pass, or takes up the one under way. */
 async function beginPass(db: Database): Promise<Pass> {
   const { rows } = await sql<Pass>`
     update checkout_sweep set pass_started_at = coalesce(pass_started_at, now())
-    returning floor(extract(epoch from read_until))::double precision as created_from, pass_cursor`.execute(db);
+    returning floor(extract(epoch from read_until))::double precision as created_from,
+              pass_started_at::text as begun_at, pass_cursor`.execute(db);
   return rows[0] as Pass;
 }
 
-async function endPass(db: Database): Promise<void> {
+/** Records that a page has been read; undefined when somebody else has gone on with the pass. */
+async function advance(db: Database, pass: Pass, cursor: string | undefined): Promise<Pass | undefined> {
+  const pass_cursor = cursor ?? null;
+  const { numAffectedRows } = await sql`
+    update checkout_sweep set pass_cursor = ${pass_cursor} where ${isAt(pass)}`.execute(db);
+  return numAffectedRows === 1n ? { ...pass, pass_cursor } : undefined;
+}
+
+async function endPass(db: Database, pass: Pass): Promise<void> {
   await sql`
     update checkout_sweep
     set read_until = greatest(read_until, pass_started_at - make_interval(secs => ${OVERLAP_SECONDS})),
-        pass_started_at = null, pass_cursor = null`.execute(db);
+        pass_started_at = null, pass_cursor = null
+    where ${isAt(pass)}`.execute(db);
 }

@@ -1,4 +1,8 @@
-/** Finishes what a process that died, or a buyer who never came back, has left unfinished. Running it twice is harmless. */
+/**
+ * Finishes what a process that died, or a buyer who never came back, has left unfinished. Running it twice at once is
+ * harmless, also when one of the two was frozen in the middle for hours: what it writes then names the state that it
+ * has seen.
+ */
 export interface Reconciler {
   /** For the log, the metrics and the database: lower case with underscores. */
   readonly name: string;
@@ -8,7 +12,7 @@ export interface Reconciler {
 }
 
 export interface Turn {
-  /** Aborted when the process stops: what has been begun is finished, and nothing more is begun. */
+  /** Aborted when the process stops, or has lost the turn: what has been begun is finished, and nothing more is begun. */
   readonly signal: AbortSignal;
   /** Counts pieces of work that are done. They count also when the turn fails later. */
   done(count: number): void;

@@ -11,6 +11,7 @@ import { expiredAudio } from './expired-audio.ts';
 import { expiredHolds } from './expired-holds.ts';
 import { lostJobs } from './lost-jobs.ts';
 import { lostMail } from './lost-mail.ts';
+import { oldFeedback, unpaidPurchases } from './old-rows.ts';
 import { paymentAudio } from './payment-audio.ts';
 import type { Reconciler } from './reconciler.ts';
 import { topUps } from './top-ups.ts';
@@ -31,8 +32,9 @@ export function createReconcilers(
     // The next turn is the retry.
     const processor = new Processor(card.secretKey, card.apiBase, { retries: 0 });
     const purchases = new Purchases(db, processor, { baseUrl, serviceName });
-    reconcilers.push(topUps(db, processor, purchases), checkoutSweep(db, processor, purchases));
+    reconcilers.push(topUps(db, processor, purchases), checkoutSweep(db, processor, purchases), unpaidPurchases(db));
   }
+  if (feedback) reconcilers.push(oldFeedback(db, feedback.retentionDays));
   if (feedback?.mail) reconcilers.push(lostMail(db));
   if (x402) {
     const { payments, resolver } = x402;

@@ -1,14 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { sql } from 'kysely';
 import type { Logger } from 'pino';
 import type { Database } from '../db/database.ts';
 import { RunningWork } from '../running-work.ts';
-import { withLock } from './lock.ts';
+import { withLease } from './lease.ts';
 import type { Reconciler, TurnResult } from './reconciler.ts';
 
 export interface RunnerOptions {
   readonly db: Database;
-  readonly databaseUrl: string;
   readonly reconcilers: readonly Reconciler[];
   /** RECONCILE_INTERVAL_MS. */
   readonly intervalMs: number;
@@ -57,11 +55,11 @@ export class ReconcilerRunner {
     const { intervalMs } = this.#options;
     const gapMs = intervalMs * ((reconciler.everyTurns ?? 1) - SLACK);
     const begunAt = performance.now();
-    let isFirst = true;
+    let hasActed = false;
     for (let at = begunAt + intervalMs; await this.#sleepUntil(at); at = Math.max(at + intervalMs, performance.now())) {
-      // In the first turn, what a replica did before this process began doesn't count: it may be what we repair.
-      const result = await this.#turn(reconciler, isFirst ? Math.min(gapMs, performance.now() - begunAt) : gapMs);
-      isFirst &&= result.outcome === 'failed';
+      // Before its first turn, what a replica did before this process began doesn't count: it may be what we repair.
+      const result = await this.#turn(reconciler, hasActed ? gapMs : Math.min(gapMs, performance.now() - begunAt));
+      hasActed ||= result.outcome === 'done';
     }
   }
 
@@ -75,9 +73,7 @@ export class ReconcilerRunner {
     const { name } = reconciler;
     let result: TurnResult | undefined;
     try {
-      if (await this.#claim(name, gapMs)) {
-        result = await withLock(this.#options.databaseUrl, name, () => this.#run(reconciler));
-      }
+      result = await withLease(this.#options.db, name, gapMs, (lost) => this.#run(reconciler, lost));
       this.#databaseAnswered();
     } catch (error) {
       this.#databaseFailed(error);
@@ -87,28 +83,19 @@ export class ReconcilerRunner {
     return result ?? { name, outcome: 'skipped', count: 0 };
   }
 
-  /** Records the turn's beginning, unless the last one began less than the gap ago; tells whether it did. */
-  async #claim(name: string, gapMs: number): Promise<boolean> {
-    const { rows } = await sql`
-      insert into reconciler (name) values (${name})
-      on conflict (name) do update set started_at = now()
-        where reconciler.started_at <= now() - make_interval(secs => ${gapMs / 1000}::double precision)
-      returning name`.execute(this.#options.db);
-    return rows.length > 0;
-  }
-
-  async #run(reconciler: Reconciler): Promise<TurnResult> {
+  async #run(reconciler: Reconciler, lost: AbortSignal): Promise<TurnResult> {
     const { name } = reconciler;
     let count = 0;
     const done = (more: number) => {
       count += more;
     };
     try {
-      await reconciler.run({ signal: this.#stopping.signal, done });
+      await reconciler.run({ signal: AbortSignal.any([this.#stopping.signal, lost]), done });
     } catch (error) {
       this.#failed(name, error);
       return { name, outcome: 'failed', count, error };
     }
+    if (lost.aborted) this.#options.log.warn({ reconciler: name }, 'a reconciler lost its turn to another process');
     if (this.#failures.delete(name)) this.#options.log.info({ reconciler: name }, 'a reconciler works again');
     if (count > 0) this.#options.log.info({ reconciler: name, count }, 'a reconciler did its work');
     return { name, outcome: 'done', count };

@@ -17,11 +17,15 @@ const SESSION_SECONDS = 86_400;
 const MARGIN_SECONDS = 60;
 /** How long a session is asked for that has neither been paid nor expired, as with a payment that takes days to clear. */
 const GIVE_UP_SECONDS = 14 * 86_400;
+/** For how long the processor's word that a session came to nothing is acted on: a process may be frozen meanwhile. */
+const VERDICT_SECONDS = 60;
 
 interface OpenPurchase {
   readonly id: string;
   readonly session_id: string;
   readonly age_seconds: number;
+  /** When it was claimed, by the database's clock with its microseconds. */
+  readonly claimed_at: string;
 }
 
 /**
@@ -53,7 +57,7 @@ export function topUps(db: Database, processor: Processor, purchases: Purchases)
     },
   };
 
-  async function check({ id, session_id, age_seconds }: OpenPurchase, { done }: Turn): Promise<void> {
+  async function check({ id, session_id, age_seconds, claimed_at }: OpenPurchase, { done }: Turn): Promise<void> {
     const session = await processor.findSession(session_id);
     const result = session && (await purchases.credit(session));
     if (result?.outcome === 'credited') {
@@ -61,7 +65,7 @@ export function topUps(db: Database, processor: Processor, purchases: Purchases)
       return;
     }
     const isOver = session ? session.status === 'expired' : age_seconds > SESSION_SECONDS + MARGIN_SECONDS;
-    if (isOver || age_seconds > GIVE_UP_SECONDS) await expire(db, id);
+    if (isOver || age_seconds > GIVE_UP_SECONDS) await expire(db, id, claimed_at);
   }
 
   async function readList(createdFrom: number, failures: Failures, turn: Turn): Promise<void> {
@@ -103,12 +107,15 @@ async function claimDue(db: Database, begin: string): Promise<OpenPurchase | und
       else now() + make_interval(secs => least(age, ${GIVE_UP_SECONDS}) / 4)
     end
     from due where top_up.id = due.id
-    returning top_up.id, session_id, age as age_seconds`.execute(db);
+    returning top_up.id, session_id, age as age_seconds, now()::text as claimed_at`.execute(db);
   return rows[0];
 }
 
-async function expire(db: Database, id: string): Promise<void> {
-  await db.updateTable('top_up').set({ state: 'expired' }).where('id', '=', id).where('state', '=', 'open').execute();
+async function expire(db: Database, id: string, claimedAt: string): Promise<void> {
+  await sql`
+    update top_up set state = 'expired'
+    where id = ${id} and state = 'open'
+      and now() < ${claimedAt}::timestamptz + make_interval(secs => ${VERDICT_SECONDS})`.execute(db);
 }
 
 /** Ends the purchases whose session nobody can have paid any more: the process died, or the processor refused. */

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { sql } from 'kysely';
 import { placeHold } from '../../src/ledger/hold.ts';
-import { withLock } from '../../src/reconcile/lock.ts';
+import { withLease } from '../../src/reconcile/lease.ts';
 import { faults, startFaultyCheckout } from '../support/faulty-checkout.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
 
@@ -47,7 +47,7 @@ test('npm run reconcile runs every reconciler once and tells what each did', asy
   assert.ok(!failed.output.includes('cs_test_') && !failed.output.includes(checkout.secretKey));
 
   checkout.fault = () => false;
-  const done = await withLock(gateway.databaseUrl, 'checkout_sweep', () => npmRunReconcile(env));
+  const done = await withLease(gateway.db, 'checkout_sweep', 0, () => npmRunReconcile(env));
   assert.equal(done?.code, 0, done?.output);
   assert.equal(
     done?.output.trim(),
@@ -57,6 +57,7 @@ test('npm run reconcile runs every reconciler once and tells what each did', asy
       'expired_audio      0 done',
       'top_ups            1 done',
       'checkout_sweep     skipped: another process is at it',
+      'unpaid_purchases   0 done',
       'Direct payment in USDC is off: X402_PAY_TO or X402_RPC_URL is unset.',
     ].join('\n'),
   );

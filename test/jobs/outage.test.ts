@@ -5,8 +5,9 @@ import { sql } from 'kysely';
 import { migrate } from '../../src/db/migrate.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { testDatabase } from '../support/database.ts';
-import { startGateway } from '../support/gateway.ts';
+import { type Gateway, startGateway } from '../support/gateway.ts';
 import { later, untilJob } from '../support/jobs.ts';
+import { runTurn } from '../support/reconcile.ts';
 import { Drip, mp3, silentMp3, startStubUpstream } from '../support/stub-upstream.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { until } from '../support/until.ts';
@@ -22,6 +23,9 @@ async function start(t: test.TestContext, options: { worker: boolean }) {
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url }, { databaseUrl: proxy.url, ...options });
   return { proxy, upstream, gateway, account: await gateway.fund(500) };
 }
+
+const job = (gateway: Gateway, id: string) =>
+  gateway.db.selectFrom('job').selectAll().where('id', '=', id).executeTakeFirstOrThrow();
 
 test('database lost while a job is spoken: its end is written once it is back, by the same worker', async (t) => {
   const { proxy, upstream, gateway, account } = await start(t, { worker: true });
@@ -99,5 +103,48 @@ test('an entry whose end can not be written breaks the queue, and the worker ope
   assert.equal((await untilJob(gateway, third.jobId, 'completed', 'failed')).json.status, 'completed');
   assert.equal(upstream.requests.length, 3, 'each was spoken once');
   assert.equal(await gateway.balance(account), FUNDS - 3n * PRICE);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('the answer of a claim is lost with its connection: the job is claimed anew, charged once, and no attempt is used up', async (t) => {
+  const { proxy, upstream, gateway, account } = await start(t, { worker: false });
+  const { jobId } = (await later(gateway, account, { text: 'Hello lost claim' })).json;
+  const lost = proxy.loseAnswer('Hello lost claim');
+  gateway.app.worker?.start();
+  await lost;
+  const { state, fence } = await job(gateway, jobId);
+  assert.deepEqual([state, fence], ['processing', 2], 'the database has seen the claim');
+  await until(async () => (await job(gateway, jobId)).state === 'completed');
+  const { attempts, fence: owner } = await job(gateway, jobId);
+  assert.deepEqual([attempts, owner], [1, 3]);
+  assert.equal(upstream.requests.length, 1);
+  assert.equal(await gateway.balance(account), FUNDS - 16n * 18n);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test("the answer of the queue's own get_job is lost with its connection: the entry is unlocked, and the job is spoken once", async (t) => {
+  const { proxy, upstream, gateway, account } = await start(t, { worker: false });
+  const { jobId } = (await later(gateway, account)).json;
+  const lost = proxy.loseAnswer(`{"jobId" : "${jobId}"}`);
+  gateway.app.worker?.start();
+  await lost;
+  const entry = async () =>
+    (
+      await sql<{ locked_by: string | null }>`
+        select locked_by from graphile_worker._private_jobs where key = ${jobId}`.execute(gateway.db)
+    ).rows[0];
+  const pool = (await entry())?.locked_by;
+  assert.ok(pool, 'the database has seen the call');
+  // As if it had been locked for longer than any answer takes.
+  await sql`update graphile_worker._private_jobs set locked_at = locked_at - interval '11 seconds'`.execute(gateway.db);
+  await until(async () => {
+    await runTurn(gateway, 'lost_jobs');
+    return (await job(gateway, jobId)).state === 'completed';
+  });
+  const workers = await gateway.db.selectFrom('worker').select('queue_pool').execute();
+  assert.deepEqual(workers, [{ queue_pool: pool }], 'the worker lives on');
+  assert.equal(upstream.requests.length, 1);
+  assert.equal(await gateway.balance(account), FUNDS - PRICE);
+  await until(async () => (await entry()) === undefined);
   assert.deepEqual(await audit(gateway.db), []);
 });

@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import test, { type TestContext } from 'node:test';
+import { sql } from 'kysely';
 import { testDatabase } from '../support/database.ts';
 import { controlDatabaseClock } from '../support/database-clock.ts';
 import { BUG, type Feedback, give, signedFeedback, submit } from '../support/feedback.ts';
 import { BASE_URL, type Gateway, startGateway } from '../support/gateway.ts';
+import { runTurn } from '../support/reconcile.ts';
 import { plainWallet, viemWallet } from '../support/wallet.ts';
 
 const DAY = '24 hours';
@@ -333,4 +335,39 @@ test('GET / lists both endpoints where the specification has them, and the guide
   assert.deepEqual(endpoints.slice(at, at + 3), ['GET /docs', 'POST /feedback/challenge', 'POST /feedback']);
   const { agentGuide } = (await gateway.call('/docs')).json;
   assert.match(agentGuide.feedback.join('\n'), /personal_sign/);
+});
+
+test('all wallets together may send FEEDBACK_MAX_PER_HOUR within an hour: fresh ones are refused until the oldest is an hour old', async (t) => {
+  const { gateway, clock } = await gatewayWithClock(t, { FEEDBACK_MAX_PER_HOUR: '3' });
+  for (let count = 0; count < 3; count++) {
+    assert.equal((await give(gateway, viemWallet())).status, 201);
+    await clock.advance('10 minutes');
+  }
+  const refused = await give(gateway, viemWallet());
+  assert.deepEqual([refused.status, refused.json.error.code], [429, 'FEEDBACK_RATE_LIMITED']);
+  assert.equal(refused.headers.get('retry-after'), '1800');
+  assert.deepEqual(refused.json.error.details, { limit: 3, windowSeconds: 3600, retryAfterSeconds: 1800 });
+  assert.equal((await stored(gateway)).length, 3);
+  await clock.advance('30 minutes');
+  const fresh = await Promise.all(Array.from({ length: 3 }, () => signedFeedback(gateway, viemWallet())));
+  const statuses = await Promise.all(fresh.map(async (signed) => (await submit(gateway, signed)).status));
+  assert.deepEqual(statuses.sort(), [201, 429, 429], 'the limit is exact when several come at once');
+});
+
+test('feedback is deleted when FEEDBACK_RETENTION_DAYS have passed, never what is still to be mailed', async (t) => {
+  const gateway = await startGateway(t, { FEEDBACK_RETENTION_DAYS: '30' });
+  const ids: string[] = [];
+  for (let count = 0; count < 4; count++) ids.push((await give(gateway, viemWallet())).json.feedbackId);
+  const [old, mailed, unmailed, young] = ids as [string, string, string, string];
+  await sql`update feedback set received_at = now() - interval '30 days 1 second' where id <> ${young}`.execute(
+    gateway.db,
+  );
+  await sql`update feedback set received_at = now() - interval '29 days 23 hours' where id = ${young}`.execute(
+    gateway.db,
+  );
+  await sql`update feedback set notification = 'queued' where id in (${mailed}, ${unmailed})`.execute(gateway.db);
+  await sql`update feedback set mailed_at = now() where id = ${mailed}`.execute(gateway.db);
+  assert.equal((await runTurn(gateway, 'old_feedback')).count, 2);
+  assert.deepEqual((await stored(gateway)).map(({ id }) => id).sort(), [unmailed, young].sort());
+  assert.ok(!(await stored(gateway)).some(({ id }) => id === old));
 });

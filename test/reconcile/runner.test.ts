@@ -1,13 +1,12 @@
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { type TestContext, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
+import { sql } from 'kysely';
 import pg from 'pg';
 import { pino } from 'pino';
 import { openDatabase } from '../../src/db/database.ts';
 import { migrate } from '../../src/db/migrate.ts';
-import { withLock } from '../../src/reconcile/lock.ts';
+import { withLease } from '../../src/reconcile/lease.ts';
 import type { Reconciler } from '../../src/reconcile/reconciler.ts';
 import { ReconcilerRunner } from '../../src/reconcile/runner.ts';
 import { testDatabase } from '../support/database.ts';
@@ -32,7 +31,6 @@ function setUp(
   const db = openDatabase(databaseUrl, { maxConnections: 3 });
   const runner = new ReconcilerRunner({
     db,
-    databaseUrl,
     reconcilers,
     intervalMs,
     log: pino({ level: 'info' }, { write: (line) => lines.push(JSON.parse(line)) }),
@@ -125,21 +123,35 @@ test('a turn that takes long is not joined by another replica, nor by the same o
   assert.deepEqual(second.reported, [['slow', 1]]);
 });
 
-test('a lock ends with the process that held it', async (t) => {
+test('a turn whose process died is free once its lease has passed; one that it lost is neither renewed nor given up by it', async (t) => {
   const { url } = await testDatabase(t);
-  const lock = new URL('../../src/reconcile/lock.ts', import.meta.url).href;
-  const script = `import { withLock } from '${lock}';
-    await withLock(process.argv[1], 'probe', async () => { console.log('locked'); setInterval(() => {}, 1000); await new Promise(() => {}); });`;
-  const child = spawn(process.execPath, ['--import', 'tsx', '--input-type=module', '-e', script, url], {
-    cwd: fileURLToPath(new URL('../..', import.meta.url)),
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  t.after(() => child.kill('SIGKILL'));
-  await once(child.stdout, 'data');
-  assert.equal(await withLock(url, 'probe', async () => 'mine'), undefined);
-  assert.equal(await withLock(url, 'another', async () => 'mine'), 'mine');
-  child.kill('SIGKILL');
-  await until(async () => (await withLock(url, 'probe', async () => 'mine')) === 'mine');
+  const { db } = setUp(t, url, []);
+  const pass = () => sql`update reconciler set lease_until = now() where name = 'probe'`.execute(db);
+  const owner = async () =>
+    (await db.selectFrom('reconciler').select('owner').where('name', '=', 'probe').executeTakeFirstOrThrow()).owner;
+  const hold = async () => {
+    const [entered, leave] = [withResolvers(), withResolvers()];
+    const left = withLease(db, 'probe', 0, () => {
+      entered.resolve();
+      return leave.promise;
+    });
+    await entered.promise;
+    return { leave: leave.resolve, left };
+  };
+  const first = await hold();
+  assert.equal(await withLease(db, 'probe', 0, async () => 'mine'), undefined);
+  assert.equal(await withLease(db, 'another', 0, async () => 'mine'), 'mine');
+  await pass();
+  const second = await hold();
+  const present = await owner();
+  assert.ok(present);
+  first.leave();
+  await first.left;
+  assert.equal(await owner(), present);
+  second.leave();
+  await second.left;
+  assert.equal(await withLease(db, 'probe', 60_000, async () => 'mine'), undefined, 'the last one began a moment ago');
+  assert.equal(await withLease(db, 'probe', 0, async () => 'mine'), 'mine');
 });
 
 test('one that fails stops no other; it is logged once, and again when it works', async (t) => {

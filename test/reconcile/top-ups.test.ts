@@ -9,6 +9,7 @@ import type { TurnResult } from '../../src/reconcile/reconciler.ts';
 import { type Fault, type FaultyCheckout, faults, startFaultyCheckout } from '../support/faulty-checkout.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
 import { runTurn, testRunner } from '../support/reconcile.ts';
+import { lockRows } from '../support/row-lock.ts';
 import { until } from '../support/until.ts';
 
 const HOUR = 3600;
@@ -288,4 +289,53 @@ test('a session that the processor always fails at keeps no other waiting', asyn
   checkout.fault = (method, path, response) => path.endsWith(bad as string) && fault(method, path, response);
   const { outcome, count } = await runTurn(gateway, 'top_ups');
   assert.deepEqual([outcome, count], ['failed', 2]);
+});
+
+test('R16: what came to nothing is deleted three weeks after it was begun, and a session of it that is paid after all is credited once', async (t) => {
+  const { checkout, gateway } = await setUp(t);
+  const [old, young, unpaid, paid] = [
+    await open(gateway),
+    await open(gateway),
+    await open(gateway),
+    await open(gateway),
+  ];
+  const ended = (session: string, seconds: number) =>
+    sql`update top_up set state = 'expired', created_at = now() - make_interval(secs => ${seconds})
+        where session_id = ${session}`.execute(gateway.db);
+  await ended(old, 21 * 24 * HOUR + 1);
+  await ended(young, 20 * 24 * HOUR);
+  await age(gateway, unpaid, 22 * 24 * HOUR);
+  await checkout.pay(paid);
+  await runTurn(gateway, 'top_ups');
+  await sql`update top_up set state = 'open' where session_id = ${unpaid}`.execute(gateway.db);
+  await sql`update top_up set created_at = now() - interval '1 year' where session_id = ${paid}`.execute(gateway.db);
+  assert.equal((await runTurn(gateway, 'unpaid_purchases')).count, 1);
+  const left = await gateway.db.selectFrom('top_up').select('session_id').execute();
+  assert.deepEqual(left.map(({ session_id }) => session_id).sort(), [young, unpaid, paid].sort());
+
+  await checkout.pay(old);
+  const back = () => gateway.call(`/top-up/complete?session_id=${old}`);
+  const pages = await Promise.all([back(), back()]);
+  assert.deepEqual(
+    pages.map(({ status }) => status),
+    [200, 200],
+  );
+  const { account_id, state } = await purchase(gateway, old);
+  assert.equal(state, 'credited');
+  assert.equal(await gateway.balance(account_id), 7_000_000n);
+  assert.equal((await runTurn(gateway, 'checkout_sweep')).count, 0);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('R16: a session that is paid at the moment at which its purchase is deleted is credited', async (t) => {
+  const { checkout, gateway } = await setUp(t);
+  const session = await open(gateway);
+  await checkout.pay(session);
+  const lock = await lockRows(t, gateway.databaseUrl, sql`delete from top_up where session_id = ${session}`);
+  const page = gateway.call(`/top-up/complete?session_id=${session}`);
+  await lock.untilWaiting(1);
+  await lock.release();
+  assert.equal((await page).status, 200);
+  assert.equal(await gateway.balance((await purchase(gateway, session)).account_id), 7_000_000n);
+  assert.deepEqual(await audit(gateway.db), []);
 });

@@ -84,6 +84,7 @@ export async function startGateway(
     QUOTE_SECRET: 'a-quote-secret-of-the-tests-of-32-bytes-or-more',
     SIGNING_KEYS_FILE: signingKeys,
     RATE_LIMIT_MAX: '10000',
+    TOP_UP_RATE_LIMIT_MAX: '10000',
     EDGE_RATE_LIMIT_MAX: '1000000',
     RECONCILE_INTERVAL_MS: '86400000',
     ...env,

@@ -10,11 +10,11 @@ export function testRunner(
   { db, config }: Gateway,
   { names, log = pino({ level: 'silent' }) }: { names?: readonly string[]; log?: Logger } = {},
 ): ReconcilerRunner {
-  const { databaseUrl, reconcileIntervalMs: intervalMs } = config;
+  const { reconcileIntervalMs: intervalMs } = config;
   const reconcilers = createReconcilers(config, db, openAudioStore(config.jobs.audioStore)).filter(
     ({ name }) => !names || names.includes(name),
   );
-  return new ReconcilerRunner({ db, databaseUrl, reconcilers, intervalMs, log });
+  return new ReconcilerRunner({ db, reconcilers, intervalMs, log });
 }
 
 /** One turn of one reconciler. */

@@ -15,6 +15,8 @@ export interface TcpProxy {
   mute(): void;
   /** Lets everything through again. */
   restore(): void;
+  /** Breaks the connection over which the next answer with this text arrives, in its place; resolves when that is done. */
+  loseAnswer(text: string): Promise<void>;
 }
 
 /** The message of PostgreSQL's protocol with which a client leaves, such as an idle one of a pool. */
@@ -26,6 +28,7 @@ export async function startTcpProxy(t: TestContext, target: string): Promise<Tcp
   const sockets = new Set<Socket>();
   let sent = 0;
   let state: 'open' | 'cut' | 'frozen' | 'muted' = 'open';
+  let toLose: { readonly text: string; readonly lost: () => void } | undefined;
   const server = createServer((client) => {
     if (state === 'cut') return void client.destroy();
     const upstream = connect(Number(port), hostname);
@@ -37,6 +40,12 @@ export async function startTcpProxy(t: TestContext, target: string): Promise<Tcp
       const isLetThrough = () => state === 'open' || (state === 'muted' && from === client);
       from.on('data', (chunk) => {
         if (from === client && chunk[0] !== TERMINATE) sent += 1;
+        if (from === upstream && toLose && chunk.includes(toLose.text)) {
+          toLose.lost();
+          toLose = undefined;
+          client.destroy();
+          return;
+        }
         if (isLetThrough()) to.write(chunk);
       });
       from.on('close', () => {
@@ -75,5 +84,9 @@ export async function startTcpProxy(t: TestContext, target: string): Promise<Tcp
       if (state === 'frozen' || state === 'muted') destroyAll();
       state = 'open';
     },
+    loseAnswer: (text) =>
+      new Promise((lost) => {
+        toLose = { text, lost };
+      }),
   };
 }

@@ -234,3 +234,23 @@ test('pages escape what they are given, and allow nothing but their style and fo
     assert.equal((await gateway.call(`/top-up?${query}`)).status, 400, query);
   }
 });
+
+test('an address begins 10 purchases a minute: the next ones are 429, a page for browsers, and make no row and no session', async (t) => {
+  const { gateway, checkout } = await shop(t, { TOP_UP_RATE_LIMIT_MAX: '', RATE_LIMIT_MAX: '1' });
+  const statuses = [];
+  for (let count = 0; count < 12; count++) statuses.push((await gateway.call('/top-up', form({}))).status);
+  assert.deepEqual(statuses, [...Array.from({ length: 10 }, () => 303), 429, 429]);
+  const refused = await gateway.call('/top-up', form({}));
+  assert.equal(refused.json.error.code, 'RATE_LIMITED');
+  assert.equal(refused.headers.get('x-ratelimit-policy'), '10;w=60');
+  assert.equal(refused.headers.get('x-ratelimit-scope'), 'top-up');
+  assert.ok(Number(refused.headers.get('retry-after')) > 0);
+  const request = form({});
+  const page = await gateway.call('/top-up', { ...request, headers: { ...request.headers, accept: 'text/html,*/*' } });
+  assert.equal(page.status, 429);
+  assert.match(page.headers.get('content-type') ?? '', /text\/html/);
+  assert.equal(page.headers.get('x-ratelimit-scope'), 'top-up');
+  assert.equal((await gateway.db.selectFrom('top_up').select('id').execute()).length, 10);
+  assert.equal((await checkout.stripe.checkout.sessions.list({ limit: 100 })).data.length, 10);
+  assert.equal((await gateway.call('/top-up')).status, 200, 'the page itself is not counted');
+});
