@@ -1,11 +1,17 @@
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
-import { addHoldGauges, addJobGauges, addPoolGauges, addUnsettledWorkGauge } from './admin/gauges.ts';
+import {
+  addHoldGauges,
+  addJobGauges,
+  addPoolGauges,
+  addUnsettledWorkGauge,
+  addWaitingAudioGauge,
+} from './admin/gauges.ts';
 import { createAdminServer } from './admin/server.ts';
 import { createLinkSigner } from './audio/link-token.ts';
 import { openAudioStore } from './audio/open-store.ts';
 import type { AudioStore } from './audio/store.ts';
-import type { Config, X402Config } from './config.ts';
+import type { Config, SpeechConfig, X402Config } from './config.ts';
 import { type Database, databaseOn, openPool } from './db/database.ts';
 import { createChallengeSigner } from './feedback/challenge-token.ts';
 import { MailWorker } from './feedback/mail-worker.ts';
@@ -27,11 +33,15 @@ import { Deposits } from './payments/deposit.ts';
 import { DirectPayment } from './payments/direct.ts';
 import { PaymentIntake } from './payments/intake.ts';
 import { PrepaidBalances } from './payments/prepaid.ts';
+import { StreamDeadlines } from './payments/stream-deadlines.ts';
 import { createReconcilers } from './reconcile/reconcilers.ts';
 import { ReconcilerRunner } from './reconcile/runner.ts';
 import { RunningWork } from './running-work.ts';
+import { Admission } from './speech/admission.ts';
+import { AudioMemory } from './speech/audio-memory.ts';
 import { measuredProvider } from './speech/measured-provider.ts';
 import { openProvider } from './speech/open-provider.ts';
+import type { SpeechProvider } from './speech/provider.ts';
 import { Processor } from './top-up/processor.ts';
 import { Purchases } from './top-up/purchase.ts';
 import { Facilitator } from './x402/facilitator.ts';
@@ -63,12 +73,9 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const metrics = new Metrics();
   const limits = new RollingWindow(db, config.rateLimit, metrics);
 
-  const speech = config.speech && {
-    provider: measuredProvider(await openProvider(config.speech), metrics),
-    timeoutMs: config.speech.timeoutMs,
-  };
+  const speech = config.speech && openSpeech(config.speech, await openProvider(config.speech), metrics);
   const card = config.card && {
-    credits: new CardCredits(db, config.speech?.timeoutMs ?? 0, log, metrics),
+    credits: new CardCredits(db, config.speech?.streaming.leaseSeconds ?? 0, log, metrics),
     purchases: new Purchases(db, new Processor(config.card.secretKey, config.card.apiBase), { baseUrl, serviceName }),
     checkoutOrigin: config.card.checkoutOrigin,
     maxCents: config.card.topUpMaxCents,
@@ -139,6 +146,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   addPoolGauges(metrics, pool);
   addHoldGauges(metrics, db);
   addJobGauges(metrics, db);
+  if (speech) addWaitingAudioGauge(metrics, speech.streaming.memory);
   if (chained) addUnsettledWorkGauge(metrics, chained.unsettledWork);
 
   const reconcilers = new ReconcilerRunner({
@@ -164,6 +172,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     close: async () => {
       clearInterval(pruning);
       chained?.deposits.stop();
+      speech?.streaming.deadlines.stop();
       await Promise.all([server.close(), worker?.stop(), mailer?.stop(), reconcilers.stop()]);
       await work.idle();
       await admin.close();
@@ -172,6 +181,18 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
       await store.close();
       await db.destroy();
     },
+  };
+}
+
+/** The provider, and what decides how much is asked of it. */
+function openSpeech({ timeoutMs, streaming }: SpeechConfig, unmeasured: SpeechProvider, metrics: Metrics) {
+  const provider = measuredProvider(unmeasured, metrics);
+  const memory = new AudioMemory(streaming.waitingBytes);
+  return {
+    provider,
+    timeoutMs,
+    admission: new Admission(provider, memory),
+    streaming: { deadlines: new StreamDeadlines({ silenceMs: timeoutMs, totalMs: streaming.totalMs }), memory },
   };
 }
 

@@ -3,6 +3,7 @@ import type { Database } from '../db/database.ts';
 import { backlog } from '../jobs/backlog.ts';
 import { pendingHolds } from '../ledger/pending-holds.ts';
 import type { Metrics } from '../metrics.ts';
+import type { AudioMemory } from '../speech/audio-memory.ts';
 import type { UnsettledWork } from '../x402/unsettled-work.ts';
 
 /** Shows operators how busy this process's connections to the database are. */
@@ -59,5 +60,13 @@ export function addUnsettledWorkGauge(metrics: Metrics, work: UnsettledWork): vo
   metrics.addGauges(
     { speechgate_unsettled_work_seconds: 'Upstream seconds whose direct payment is not settled, of the last hour.' },
     async () => ({ speechgate_unsettled_work_seconds: work.seconds }),
+  );
+}
+
+/** Shows operators how much audio waits in this process for callers who have not taken it (R55). */
+export function addWaitingAudioGauge(metrics: Metrics, memory: AudioMemory): void {
+  metrics.addGauges(
+    { speechgate_waiting_audio_bytes: 'Audio in memory that callers have not taken yet.' },
+    async () => ({ speechgate_waiting_audio_bytes: memory.bytes }),
   );
 }

@@ -2899,7 +2899,7 @@ export const document: OpenApiDocument = {
         }
       },
       "X402Unavailable": {
-        "description": "A part that the request needs is not set up, too slow or not reachable, or the audio of a paid request can't be stored or read now. Nothing was settled or charged by this request.",
+        "description": "A part that the request needs is not set up, too slow or not reachable, or the audio of a paid request can't be stored or read now, or too much speech waits (then `Retry-After` says when to try again). Nothing was settled or charged by this request.",
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"
@@ -3043,10 +3043,25 @@ export const document: OpenApiDocument = {
         }
       },
       "TextTooLong": {
-        "description": "The text is over the selected model's cap, or the body is over 64 KiB. Nothing is charged.",
+        "description": "The text is over the selected model's cap, or it would be spoken for longer than is accepted (`details.rule` is `duration`; a single character may stand for a sentence), or the body is over 64 KiB. Nothing is charged.",
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"
+          },
+          "X-RateLimit-Limit": {
+            "$ref": "#/components/headers/RateLimitLimit"
+          },
+          "X-RateLimit-Policy": {
+            "$ref": "#/components/headers/RateLimitPolicy"
+          },
+          "X-RateLimit-Remaining": {
+            "$ref": "#/components/headers/RateLimitRemaining"
+          },
+          "X-RateLimit-Reset": {
+            "$ref": "#/components/headers/RateLimitReset"
+          },
+          "X-RateLimit-Scope": {
+            "$ref": "#/components/headers/RateLimitScope"
           }
         },
         "content": {
@@ -3202,7 +3217,7 @@ export const document: OpenApiDocument = {
         }
       },
       "SpeechUnavailable": {
-        "description": "The speech provider can't be reached, is too slow, or is not configured, or the service's own database is not ready. A debit that had been made is refunded.",
+        "description": "The speech provider can't be reached, is too slow, or is not configured, or the service's own database is not ready. A debit that had been made is refunded. While too much speech waits, or too much audio waits for its callers, nothing is debited, and `Retry-After` says when to try again.",
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"

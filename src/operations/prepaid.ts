@@ -7,7 +7,7 @@ import type { RollingWindow } from '../limits/rolling-window.ts';
 import { formatUsd } from '../money.ts';
 import { speakBuffered } from '../payments/buffered.ts';
 import type { PrepaidBalances } from '../payments/prepaid.ts';
-import { SpeechError, type SpeechProvider } from '../speech/provider.ts';
+import { type Place, SpeechError, type Utterance } from '../speech/provider.ts';
 import { PREPAID } from '../x402/prepaid.ts';
 import {
   type PrepaidCredential,
@@ -18,7 +18,10 @@ import {
 import { refuseForeignHeaders, refuseIncompletePrepaid } from './flows.ts';
 import { type Purchase, quoteExpired, textMissing, utteranceOf } from './purchase.ts';
 import { addressBucket, meter } from './rate-limit.ts';
+import type { Speaking } from './speaking.ts';
 import { speechFailure } from './speech-failure.ts';
+
+const NOT_CHARGED = 'Nothing was charged.';
 
 export interface PrepaidParts {
   readonly balances: PrepaidBalances;
@@ -47,15 +50,32 @@ const EXPIRY = failure(
 export async function speakPrepaid(
   parts: PrepaidParts,
   { order, hasExpired }: Purchase,
-  speech: { readonly provider: SpeechProvider; readonly timeoutMs: number },
+  speech: Speaking,
   context: OperationContext,
 ): Promise<GetX402SpeechResult> {
-  const { balances, baseUrl } = parts;
   const credential = readCredential(context.headers);
   if (!credential) return MAX_AMOUNT;
   if (hasExpired) return quoteExpired();
   if (order.text === undefined) return textMissing();
-  const { priceMicroUsd } = order;
+  const utterance = utteranceOf(order, order.text);
+  const place = speech.admission.admitBuffered(utterance);
+  if (place instanceof SpeechError) return speechFailure(place, NOT_CHARGED);
+  try {
+    const { priceMicroUsd } = order;
+    return await speakAt(place, parts, { credential, priceMicroUsd, utterance, timeoutMs: speech.timeoutMs }, context);
+  } finally {
+    place.release();
+  }
+}
+
+async function speakAt(
+  place: Place,
+  parts: PrepaidParts,
+  request: { credential: PrepaidCredential; priceMicroUsd: bigint; utterance: Utterance; timeoutMs: number },
+  context: OperationContext,
+): Promise<GetX402SpeechResult> {
+  const { balances, baseUrl } = parts;
+  const { credential, priceMicroUsd, utterance, timeoutMs } = request;
   const authorization = await balances.authorize(credential, signedRequestOf(context), priceMicroUsd);
   switch (authorization.outcome) {
     case 'unauthorized':
@@ -88,9 +108,8 @@ export async function speakPrepaid(
   }
   context.exemptFromEdgeLimit();
   const { hold } = authorization;
-  const utterance = utteranceOf(order, order.text);
   try {
-    const { audio, receipt } = await speakBuffered(hold, speech.provider, utterance, speech.timeoutMs);
+    const { audio, receipt } = await speakBuffered(hold, place, utterance, timeoutMs);
     showMoney(context, receipt.balanceMicroUsd, receipt.isCharged ? priceMicroUsd : 0n);
     return receipt.isCharged
       ? { status: 200, headers: { 'cache-control': PRIVATE }, body: audio }
@@ -99,7 +118,7 @@ export async function speakPrepaid(
     if (!isUnavailable(error)) showMoney(context, hold.restoredMicroUsd, 0n);
     if (!(error instanceof SpeechError)) throw error;
     context.log.warn({ err: error }, 'synthesis failed');
-    return speechFailure(error, 'Nothing was charged.');
+    return speechFailure(error, NOT_CHARGED);
   }
 
   function tooLittle(reason: string, message: string, balanceMicroUsd: bigint) {

@@ -2,8 +2,9 @@ import type { FastifyBaseLogger } from 'fastify';
 import type { Database } from '../db/database.ts';
 import { isUnavailable } from '../db/errors.ts';
 import { persistently } from '../db/patience.ts';
-import { captureHold, type Hold, voidHold } from '../ledger/hold.ts';
+import { captureHold, type Hold, renewHold, voidHold } from '../ledger/hold.ts';
 import type { Flow, Metrics } from '../metrics.ts';
+import { keepLease } from './kept-lease.ts';
 
 /** How long a capture is repeated while the database is away; the lease of a hold is longer. */
 const CAPTURE_PATIENCE_MS = 15_000;
@@ -29,6 +30,20 @@ export class BalanceHolds {
 
   placed(hold: Pick<Hold, 'amountMicroUsd'>): void {
     this.#metrics.holdMoved(this.#flow, 'placed', hold.amountMicroUsd);
+  }
+
+  /**
+   * Keeps a hold's lease until the returned function is called.
+   * @param askedAt when it was placed, by the monotonic clock, or earlier
+   * @param lost when the lease could not be kept
+   */
+  keep(hold: Hold, lease: { readonly askedAt: number; readonly seconds: number }, lost: () => void): () => void {
+    const { askedAt, seconds } = lease;
+    const renew = () => renewHold(this.#db, hold, seconds);
+    return keepLease({ askedAt, durationMs: seconds * 1000, renew }, () => {
+      this.#log.warn('the lease of a hold was lost while its speech was heard');
+      lost();
+    });
   }
 
   /**
