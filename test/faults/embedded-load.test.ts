@@ -19,7 +19,9 @@ test('a voice with too much to speak refuses before the hold, and speaks to the 
   const alone = await gateway.call('/tts', call);
   assert.equal(alone.status, 200);
   const replies = await Promise.all(
-    Array.from({ length: REQUESTS }, () => gateway.call('/tts', { ...call, json: { ...(call.json as object), speed: 0.5 } })),
+    Array.from({ length: REQUESTS }, () =>
+      gateway.call('/tts', { ...call, json: { ...(call.json as object), speed: 0.5 } }),
+    ),
   );
   const served = replies.filter(({ status }) => status === 200);
   assert.ok(served.length > 0 && served.length < REQUESTS, replies.map(({ status }) => status).join());
