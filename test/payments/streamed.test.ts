@@ -36,7 +36,7 @@ async function bench(
   t.after(() => upstream.close());
   const gateway = await startGateway(
     t,
-    { SPEECH_BASE_URL: upstream.url, SPEECH_TIMEOUT_MS: '1500', ...env },
+    { SPEECH_BASE_URL: upstream.url, SPEECH_TIMEOUT_MS: '2500', ...env },
     {
       ...(databaseUrl !== undefined && { databaseUrl }),
       adjust: (config) => ({
@@ -77,7 +77,7 @@ const isPending = async (gateway: Gateway) => (await charge(gateway)).state === 
 test('audio that flows past SPEECH_TIMEOUT_MS is delivered whole, and paid', async (t) => {
   const { gateway, account, drip, speak } = await bench(t);
   const reply = speak();
-  const poured = await pourWhile(drip, forMs(4000));
+  const poured = await pourWhile(drip, forMs(6000));
   drip.end();
   assert.deepEqual((await reply).bytes, poured);
   assert.equal(await gateway.balance(account), PAID);
@@ -87,7 +87,8 @@ test('audio that flows past SPEECH_TIMEOUT_MS is delivered whole, and paid', asy
 test('a silence of SPEECH_TIMEOUT_MS within the audio breaks it off, and nothing is paid', async (t) => {
   const { gateway, account, drip, speak } = await bench(t);
   const reply = assert.rejects(speak(), BROKEN_OFF);
-  await pourWhile(drip, forMs(500));
+  await drip.opened;
+  await drip.write(PIECE);
   await reply;
   await until(async () => (await gateway.balance(account)) === FUNDED);
   assert.deepEqual(await audit(gateway.db), []);
@@ -103,7 +104,7 @@ test('audio that does not begin within SPEECH_TIMEOUT_MS is 503, and nothing is 
 });
 
 test('an upstream that drips for ever is broken off at the total bound, and nothing is paid', async (t) => {
-  const { gateway, account, drip, speak } = await bench(t, {}, { totalMs: 2500 });
+  const { gateway, account, drip, speak } = await bench(t, {}, { totalMs: 4000 });
   let isOver = false;
   const reply = assert.rejects(speak(), BROKEN_OFF).then(() => {
     isOver = true;
@@ -206,19 +207,31 @@ test('a stop waits for audio that flows, and for no longer than SPEECH_TIMEOUT_M
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('R55: audio that nobody reads is bounded in all: then new work is 503, until the readers are gone', async (t) => {
-  const { gateway, upstream, account, speak } = await bench(t, {}, { waitingBytes: 1024 * 1024 });
-  const waiting = async () =>
-    Number(/^speechgate_waiting_audio_bytes (\d+)/m.exec((await gateway.app.admin.inject('/metrics')).body)?.[1]);
-  upstream.mode = mp3(600_000);
+const MIB = 1024 * 1024;
+/** 12 MB, of which the operating system's buffers take less than a half. */
+const MUCH = mp3(750_000);
+
+const waitingBytes = async ({ app }: Gateway) =>
+  Number(/^speechgate_waiting_audio_bytes (\d+)/m.exec((await app.admin.inject('/metrics')).body)?.[1]);
+
+/** A caller who reads nothing of the audio; resolves once it was spoken to its end. */
+async function stall(t: TestContext, { gateway, account, upstream }: Bench): Promise<IncomingMessage> {
+  upstream.mode = MUCH;
   const outgoing = request(`${gateway.url}/tts?text=Hello+world`, { headers: { 'x-credit-account': account } });
   t.after(() => outgoing.destroy());
   outgoing.on('error', () => {}).end();
   const [incoming] = (await once(outgoing, 'response')) as [IncomingMessage];
   incoming.on('error', () => {}).pause();
   await until(async () => !(await isPending(gateway)));
-  assert.ok((await waiting()) >= 1024 * 1024);
   assert.equal(await gateway.balance(account), PAID, 'who does not read has paid');
+  return incoming;
+}
+
+test('R55: while too much audio waits for who does not read, new work is 503; it is freed when they leave', async (t) => {
+  const started = await bench(t, { SPEECH_TIMEOUT_MS: '45000' }, { waitingBytes: 6.5 * MIB });
+  const { gateway, upstream, account, speak } = started;
+  const stalled = await stall(t, started);
+  assert.ok((await waitingBytes(gateway)) >= 6.5 * MIB);
 
   const refused = await speak();
   assert.deepEqual([refused.status, refused.json.error.code], [503, 'TTS_UNAVAILABLE']);
@@ -226,9 +239,21 @@ test('R55: audio that nobody reads is bounded in all: then new work is 503, unti
   assert.equal(upstream.requests.length, 1, 'the provider is not asked');
   assert.equal(await gateway.balance(account), PAID);
 
-  outgoing.destroy();
-  await until(async () => (await waiting()) === 0);
+  stalled.destroy();
+  await until(async () => (await waitingBytes(gateway)) === 0);
   upstream.mode = mp3();
   assert.equal((await speak()).status, 200);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('R55: at twice the bound, the caller for whom the most waits is cut off, and has paid', async (t) => {
+  const started = await bench(t, { SPEECH_TIMEOUT_MS: '45000' }, { waitingBytes: MIB });
+  const { gateway } = started;
+  const stalled = await stall(t, started);
+  const cut = new Promise((resolve) => stalled.once('close', resolve));
+  stalled.resume();
+  await cut;
+  assert.equal(stalled.complete, false);
+  assert.equal(await waitingBytes(gateway), 0);
   assert.deepEqual(await audit(gateway.db), []);
 });
