@@ -1,11 +1,18 @@
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
-import { addDoubtGauge, addHoldGauges, addJobGauges, addPoolGauges, addUnsettledWorkGauge } from './admin/gauges.ts';
+import {
+  addDoubtGauge,
+  addHoldGauges,
+  addJobGauges,
+  addPoolGauges,
+  addUnsettledWorkGauge,
+  addWaitingAudioGauge,
+} from './admin/gauges.ts';
 import { createAdminServer } from './admin/server.ts';
 import { createLinkSigner } from './audio/link-token.ts';
 import { openAudioStore } from './audio/open-store.ts';
 import type { AudioStore } from './audio/store.ts';
-import type { Config, X402Config } from './config.ts';
+import type { Config, SpeechConfig, X402Config } from './config.ts';
 import { type Database, databaseOn, openPool } from './db/database.ts';
 import { createChallengeSigner } from './feedback/challenge-token.ts';
 import { MailWorker } from './feedback/mail-worker.ts';
@@ -31,11 +38,15 @@ import { DirectWork, type DirectWorkLimits } from './payments/direct-work.ts';
 import { GivingBack } from './payments/giving-back.ts';
 import { PaymentIntake } from './payments/intake.ts';
 import { PrepaidBalances } from './payments/prepaid.ts';
+import { StreamDeadlines } from './payments/stream-deadlines.ts';
 import { createReconcilers } from './reconcile/reconcilers.ts';
 import { ReconcilerRunner } from './reconcile/runner.ts';
 import { RunningWork } from './running-work.ts';
+import { Admission } from './speech/admission.ts';
+import { AudioMemory } from './speech/audio-memory.ts';
 import { measuredProvider } from './speech/measured-provider.ts';
 import { openProvider } from './speech/open-provider.ts';
+import type { SpeechProvider } from './speech/provider.ts';
 import { Processor } from './top-up/processor.ts';
 import { Purchases } from './top-up/purchase.ts';
 import { Facilitator } from './x402/facilitator.ts';
@@ -70,13 +81,10 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const delivery = { deliveries, givingBack, capturePatienceMs: config.capturePatienceMs };
   const longestWindowSeconds = Math.max(config.rateLimit.windowSeconds, TOP_UP_WINDOW_SECONDS);
 
-  const speech = config.speech && {
-    provider: measuredProvider(await openProvider(config.speech), metrics),
-    timeoutMs: config.speech.timeoutMs,
-  };
+  const speech = config.speech && openSpeech(config.speech, await openProvider(config.speech), metrics);
   const card = config.card && {
     credits: new CardCredits(db, {
-      synthesisTimeoutMs: config.speech?.timeoutMs ?? 0,
+      leaseSeconds: config.speech?.streaming.leaseSeconds ?? 0,
       work: new UnpaidWork(config.unpaidWork),
       log,
       metrics,
@@ -171,6 +179,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   addHoldGauges(metrics, db);
   addJobGauges(metrics, db);
   addDoubtGauge(metrics, givingBack);
+  if (speech) addWaitingAudioGauge(metrics, speech.streaming.memory);
   if (chained) addUnsettledWorkGauge(metrics, chained.work);
 
   const reconcilers = new ReconcilerRunner({
@@ -195,6 +204,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     close: async () => {
       clearInterval(pruning);
       chained?.deposits.stop();
+      speech?.streaming.deadlines.stop();
       await Promise.all([server.close(), worker?.stop(), mailer?.stop(), reconcilers.stop()]);
       await work.idle();
       await givingBack.stop();
@@ -205,6 +215,18 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
       await store.close();
       await db.destroy();
     },
+  };
+}
+
+/** The provider, and what decides how much is asked of it. */
+function openSpeech({ timeoutMs, streaming }: SpeechConfig, unmeasured: SpeechProvider, metrics: Metrics) {
+  const provider = measuredProvider(unmeasured, metrics);
+  const memory = new AudioMemory(streaming.waitingBytes);
+  return {
+    provider,
+    timeoutMs,
+    admission: new Admission(provider, memory),
+    streaming: { deadlines: new StreamDeadlines({ silenceMs: timeoutMs, totalMs: streaming.totalMs }), memory },
   };
 }
 

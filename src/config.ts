@@ -6,6 +6,9 @@ import { parseAudioStoreSetting } from './audio/setting.ts';
 import { type Mailbox, readMailboxes } from './feedback/mailbox.ts';
 import { CLIENT_STALL_MS } from './http/connections.ts';
 import { type WorkLimits, workLimits } from './limits/unpaid-work.ts';
+import { leaseSeconds } from './payments/balance-holds.ts';
+import { MAX_STREAM_MS } from './payments/stream-deadlines.ts';
+import { MAX_WAITING_BYTES } from './speech/audio-memory.ts';
 import { type Catalog, CatalogError, loadCatalog } from './speech/catalog.ts';
 import { type Asset, DEFAULT_ASSET, DEFAULT_NETWORK } from './x402/network.ts';
 import { type Payee, PayeeError, parsePayees } from './x402/payees.ts';
@@ -26,7 +29,19 @@ export interface SpeechConfig {
   /** `embedded:` or the base of an OpenAI-compatible API. */
   readonly baseUrl: string;
   readonly apiKey: string | undefined;
+  /** Longest synthesis that is collected before it is paid, and longest silence of one that is heard meanwhile. */
   readonly timeoutMs: number;
+  /** What no setting changes. */
+  readonly streaming: StreamingConfig;
+}
+
+export interface StreamingConfig {
+  /** Longest time of one stream, however much audio flows. */
+  readonly totalMs: number;
+  /** How long a hold stands without a renewal. */
+  readonly leaseSeconds: number;
+  /** Audio that may wait for callers before new work is refused. */
+  readonly waitingBytes: number;
 }
 
 export interface X402Config {
@@ -250,12 +265,17 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
         fault('SPEECH_BASE_URL', 'is not set, but SPEECH_API_KEY is', 'Set it to the base of the speech API.');
       return undefined;
     }
-    if (baseUrl === 'embedded:') return { baseUrl, apiKey: undefined, timeoutMs };
+    const streaming: StreamingConfig = {
+      totalMs: MAX_STREAM_MS,
+      leaseSeconds: leaseSeconds(timeoutMs),
+      waitingBytes: MAX_WAITING_BYTES,
+    };
+    if (baseUrl === 'embedded:') return { baseUrl, apiKey: undefined, timeoutMs, streaming };
     const parsed = url('SPEECH_BASE_URL', baseUrl, ['http:', 'https:'], 'https://speech.internal/v1, or embedded:');
     if (parsed && !/\/v1\/?$/.test(parsed.href)) {
       fault('SPEECH_BASE_URL', 'does not end in /v1', 'Give the base of the API, such as https://speech.internal/v1.');
     }
-    return { baseUrl: baseUrl.replace(/\/$/, ''), apiKey, timeoutMs };
+    return { baseUrl: baseUrl.replace(/\/$/, ''), apiKey, timeoutMs, streaming };
   }
 
   function readCard(): CardConfig | undefined {

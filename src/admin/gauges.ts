@@ -5,6 +5,7 @@ import { pendingHolds } from '../ledger/pending-holds.ts';
 import type { Metrics } from '../metrics.ts';
 import type { DirectWork } from '../payments/direct-work.ts';
 import type { GivingBack } from '../payments/giving-back.ts';
+import type { AudioMemory } from '../speech/audio-memory.ts';
 
 /** Shows operators how busy this process's connections to the database are. */
 export function addPoolGauges(metrics: Metrics, pool: Pool): void {
@@ -70,5 +71,13 @@ export function addUnsettledWorkGauge(metrics: Metrics, work: DirectWork): void 
   metrics.addGauges(
     { speechgate_unsettled_work_seconds: 'Upstream seconds whose direct payment is not settled, of the last hour.' },
     async () => ({ speechgate_unsettled_work_seconds: work.unsettledSeconds }),
+  );
+}
+
+/** Shows operators how much audio waits in this process for callers who have not taken it (R55). */
+export function addWaitingAudioGauge(metrics: Metrics, memory: AudioMemory): void {
+  metrics.addGauges(
+    { speechgate_waiting_audio_bytes: 'Audio in memory that callers have not taken yet.' },
+    async () => ({ speechgate_waiting_audio_bytes: memory.bytes }),
   );
 }

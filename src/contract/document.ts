@@ -3039,7 +3039,7 @@ export const document: OpenApiDocument = {
         }
       },
       "X402Unavailable": {
-        "description": "A part that the request needs is not set up, too slow or not reachable, or the audio of a paid request can't be stored or read now. Nothing was settled by this request. Nothing is charged in the end: when the database was lost, x-x402-charged is left out, and a debit that may have been made is given back once that is known.",
+        "description": "A part that the request needs is not set up, too slow or not reachable, or the audio of a paid request can't be stored or read now, or too much speech waits (then `Retry-After` says when to try again). Nothing was settled by this request. Nothing is charged in the end: when the database was lost, x-x402-charged is left out, and a debit that may have been made is given back once that is known.",
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"
@@ -3183,10 +3183,25 @@ export const document: OpenApiDocument = {
         }
       },
       "TextTooLong": {
-        "description": "The text is over the selected model's cap, or the body is over 64 KiB. Nothing is charged.",
+        "description": "The text is over the selected model's cap, or it would be spoken for longer than is accepted (`details.rule` is `duration`; a single character may stand for a sentence), or the body is over 64 KiB. Nothing is charged.",
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"
+          },
+          "X-RateLimit-Limit": {
+            "$ref": "#/components/headers/RateLimitLimit"
+          },
+          "X-RateLimit-Policy": {
+            "$ref": "#/components/headers/RateLimitPolicy"
+          },
+          "X-RateLimit-Remaining": {
+            "$ref": "#/components/headers/RateLimitRemaining"
+          },
+          "X-RateLimit-Reset": {
+            "$ref": "#/components/headers/RateLimitReset"
+          },
+          "X-RateLimit-Scope": {
+            "$ref": "#/components/headers/RateLimitScope"
           }
         },
         "content": {
@@ -3372,7 +3387,7 @@ export const document: OpenApiDocument = {
         }
       },
       "SpeechUnavailable": {
-        "description": "The speech provider can't be reached, is too slow, or is not configured, or the service's own database is not ready. A debit that had been made is refunded; when the database was lost, once it is there again.",
+        "description": "The speech provider can't be reached, is too slow, or is not configured, or the service's own database is not ready. A debit that had been made is refunded; when the database was lost, once it is there again. While too much speech waits, or too much audio waits for its callers, nothing is debited, and `Retry-After` says when to try again.",
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"

@@ -1339,7 +1339,7 @@ export interface components {
                 "application/json": components["schemas"]["SpeechFailedError"];
             };
         };
-        /** @description A part that the request needs is not set up, too slow or not reachable, or the audio of a paid request can't be stored or read now. Nothing was settled by this request. Nothing is charged in the end: when the database was lost, x-x402-charged is left out, and a debit that may have been made is given back once that is known. */
+        /** @description A part that the request needs is not set up, too slow or not reachable, or the audio of a paid request can't be stored or read now, or too much speech waits (then `Retry-After` says when to try again). Nothing was settled by this request. Nothing is charged in the end: when the database was lost, x-x402-charged is left out, and a debit that may have been made is given back once that is known. */
         X402Unavailable: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1417,10 +1417,15 @@ export interface components {
                 "application/json": components["schemas"]["RequestTooLargeError"];
             };
         };
-        /** @description The text is over the selected model's cap, or the body is over 64 KiB. Nothing is charged. */
+        /** @description The text is over the selected model's cap, or it would be spoken for longer than is accepted (`details.rule` is `duration`; a single character may stand for a sentence), or the body is over 64 KiB. Nothing is charged. */
         TextTooLong: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
                 [name: string]: unknown;
             };
             content: {
@@ -1520,7 +1525,7 @@ export interface components {
                 "application/json": components["schemas"]["SpeechFailedError"];
             };
         };
-        /** @description The speech provider can't be reached, is too slow, or is not configured, or the service's own database is not ready. A debit that had been made is refunded; when the database was lost, once it is there again. */
+        /** @description The speech provider can't be reached, is too slow, or is not configured, or the service's own database is not ready. A debit that had been made is refunded; when the database was lost, once it is there again. While too much speech waits, or too much audio waits for its callers, nothing is debited, and `Retry-After` says when to try again. */
         SpeechUnavailable: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];

@@ -10,6 +10,8 @@ import type { PaidFor } from './paid-for.ts';
  *     (none) -- placeHold --> pending -- captureHold --> posted
  *                             pending -- voidHold, or the lease passes --> voided
  *
+ * renewHold keeps the lease of a hold from passing whose speech is still being heard.
+ *
  * The fence names the hold's present owner. Whoever takes a hold over raises it, and the former owner's capture or void
  * then finds nothing to end.
  */
@@ -34,8 +36,8 @@ export type HoldResult =
  * Holds the amount on a card account for a charge. One statement: the account's row is locked, debited when it can pay,
  * and the hold is written, or nothing is. It is the locked balance that is lowered: that of the statement's snapshot
  * may be older, and too small.
- * @param leaseSeconds how long the hold stands when nobody ends it, by the database's clock; it must outlast the
- *   deadline of the synthesis. Null for a hold that is owned by a job and has no lease.
+ * @param leaseSeconds how long the hold stands when nobody ends or renews it, by the database's clock; it must
+ *   outlast the deadline of a synthesis that isn't renewed. Null for a hold that is owned by a job and has no lease.
  * @param paidFor what the amount is the price of; the service always tells it
  * @param processId of the process that delivers what the hold pays for; null for a job's
  */
@@ -74,6 +76,14 @@ export async function placeHold(
     outcome: 'held',
     hold: { id: row.hold_id, fence: row.fence, accountId: row.id, amountMicroUsd, balanceMicroUsd: row.remaining },
   };
+}
+
+/** Makes the lease last so long from now, by the database's clock. False when the hold has ended or was taken over. */
+export async function renewHold(db: Database, { id, fence }: HeldBy, leaseSeconds: number): Promise<boolean> {
+  const { numAffectedRows } = await sql`
+    update transfer set lease_until = now() + make_interval(secs => ${leaseSeconds}::double precision)
+    where id = ${id} and fence = ${fence} and state = 'pending'`.execute(db);
+  return numAffectedRows === 1n;
 }
 
 /**

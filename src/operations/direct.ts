@@ -5,12 +5,15 @@ import { addressKey } from '../limits/address-key.ts';
 import type { RollingWindow } from '../limits/rolling-window.ts';
 import { speakBuffered } from '../payments/buffered.ts';
 import type { DirectPayment } from '../payments/direct.ts';
-import { SpeechError, type SpeechProvider } from '../speech/provider.ts';
+import { SpeechError } from '../speech/provider.ts';
 import type { Resource } from '../x402/challenge.ts';
 import { readPayment, refusePayment } from './payment-required.ts';
 import { type Purchase, quoteExpired, textMissing, utteranceOf } from './purchase.ts';
 import { addressBucket, meter } from './rate-limit.ts';
+import type { Speaking } from './speaking.ts';
 import { speechFailure } from './speech-failure.ts';
+
+const NOT_SETTLED = 'Nothing was settled.';
 
 export interface DirectParts {
   readonly direct: DirectPayment;
@@ -22,7 +25,7 @@ export interface DirectParts {
 export async function speakDirect(
   { direct, limits, resource }: DirectParts,
   { order, offers, hasExpired }: Purchase,
-  speech: { readonly provider: SpeechProvider; readonly timeoutMs: number },
+  speech: Speaking,
   context: OperationContext,
 ): Promise<GetX402SpeechResult> {
   const limited = await meter(context, limits.take(addressBucket(context)));
@@ -35,8 +38,11 @@ export async function speakDirect(
   const { timeoutMs } = speech;
   const address = addressKey(context.ip);
   const request = { method, url, bytes, envelope: read.envelope, offers, resource, timeoutMs, address };
-  const outcome = hasExpired ? await direct.replay(request) : await direct.authorize(request);
-  if (!outcome) return quoteExpired();
+  const utterance = utteranceOf(order, order.text);
+  // What was paid before is answered however much is being spoken.
+  const refusal = speech.admission.check(utterance);
+  const outcome = hasExpired || refusal ? await direct.replay(request) : await direct.authorize(request);
+  if (!outcome) return refusal && !hasExpired ? speechFailure(refusal, NOT_SETTLED) : quoteExpired();
   const paid = (receipt: string, isReplay: boolean) => ({
     'cache-control': PRIVATE,
     'payment-response': receipt,
@@ -48,19 +54,22 @@ export async function speakDirect(
     return { status: 200, headers: paid(outcome.receipt, true), body: outcome.audio };
   }
   const { hold } = outcome;
+  // Nothing is reserved while the payment is verified, lest payments that fail keep others out.
+  const place = speech.admission.admitBuffered(utterance);
+  if (place instanceof SpeechError) {
+    await hold.void();
+    return speechFailure(place, NOT_SETTLED);
+  }
   try {
-    const { audio, receipt } = await speakBuffered(
-      hold,
-      speech.provider,
-      utteranceOf(order, order.text),
-      hold.timeoutMs,
-    );
+    const { audio, receipt } = await speakBuffered(hold, place, utterance, hold.timeoutMs);
     return receipt.outcome === 'settled'
       ? { status: 200, headers: paid(receipt.receipt, false), body: audio }
       : refusePayment(receipt.refusal, resource, offers[0]);
   } catch (error) {
     if (!(error instanceof SpeechError)) throw error;
     context.log.warn({ err: error }, 'synthesis failed');
-    return speechFailure(error, 'Nothing was settled.');
+    return speechFailure(error, NOT_SETTLED);
+  } finally {
+    place.release();
   }
 }

@@ -3,19 +3,23 @@ import { isUnavailable } from '../db/errors.ts';
 import type { OperationContext } from '../http/context.ts';
 import { failure } from '../http/errors.ts';
 import { PRIVATE } from '../http/headers.ts';
+import type { PaidFor } from '../ledger/paid-for.ts';
 import type { RollingWindow } from '../limits/rolling-window.ts';
 import { formatUsd } from '../money.ts';
 import { speakBuffered } from '../payments/buffered.ts';
 import { paidFor } from '../payments/paid-for.ts';
 import type { PrepaidBalances } from '../payments/prepaid.ts';
-import { SpeechError, type SpeechProvider } from '../speech/provider.ts';
+import { type Place, SpeechError, type Utterance } from '../speech/provider.ts';
 import { PREPAID } from '../x402/prepaid.ts';
 import { type PrepaidCredential, readCredential, signedBalanceRead } from '../x402/prepaid-credential.ts';
 import { busy } from './busy.ts';
 import { refuseForeignHeaders, refuseIncompletePrepaid } from './flows.ts';
 import { type Purchase, quoteExpired, textMissing, utteranceOf } from './purchase.ts';
 import { addressBucket, meter } from './rate-limit.ts';
+import type { Speaking } from './speaking.ts';
 import { speechFailure } from './speech-failure.ts';
+
+const NOT_CHARGED = 'Nothing was charged.';
 
 export interface PrepaidParts {
   readonly balances: PrepaidBalances;
@@ -49,16 +53,40 @@ const REPLAYED = failure('PREPAID_NONCE_REPLAYED', 'This nonce was spent before.
 export async function speakPrepaid(
   parts: PrepaidParts,
   { order, hasExpired }: Purchase,
-  speech: { readonly provider: SpeechProvider; readonly timeoutMs: number },
+  speech: Speaking,
   context: OperationContext,
 ): Promise<GetX402SpeechResult> {
-  const { balances, baseUrl } = parts;
   const credential = readCredential(context.headers);
   if (!credential) return MAX_AMOUNT;
   if (hasExpired) return quoteExpired();
   if (order.text === undefined) return textMissing();
-  const { priceMicroUsd } = order;
-  const bought = paidFor({ ...order, text: order.text }, context.traceId);
+  const utterance = utteranceOf(order, order.text);
+  const place = speech.admission.admitBuffered(utterance);
+  if (place instanceof SpeechError) return speechFailure(place, NOT_CHARGED);
+  try {
+    const { priceMicroUsd } = order;
+    const bought = paidFor({ ...order, text: order.text }, context.traceId);
+    const request = { credential, priceMicroUsd, bought, utterance, timeoutMs: speech.timeoutMs };
+    return await speakAt(place, parts, request, context);
+  } finally {
+    place.release();
+  }
+}
+
+async function speakAt(
+  place: Place,
+  parts: PrepaidParts,
+  request: {
+    credential: PrepaidCredential;
+    priceMicroUsd: bigint;
+    bought: PaidFor;
+    utterance: Utterance;
+    timeoutMs: number;
+  },
+  context: OperationContext,
+): Promise<GetX402SpeechResult> {
+  const { balances, baseUrl } = parts;
+  const { credential, priceMicroUsd, bought, utterance, timeoutMs } = request;
   const authorization = await balances.authorize(credential, context, priceMicroUsd, bought, context.answer);
   switch (authorization.outcome) {
     case 'unauthorized':
@@ -94,9 +122,8 @@ export async function speakPrepaid(
   }
   context.exemptFromEdgeLimit();
   const { hold } = authorization;
-  const utterance = utteranceOf(order, order.text);
   try {
-    const { audio, receipt } = await speakBuffered(hold, speech.provider, utterance, speech.timeoutMs);
+    const { audio, receipt } = await speakBuffered(hold, place, utterance, timeoutMs);
     showMoney(context, receipt.balanceMicroUsd, receipt.isCharged ? priceMicroUsd : 0n);
     return receipt.isCharged
       ? { status: 200, headers: { 'cache-control': PRIVATE }, body: audio }
@@ -105,7 +132,7 @@ export async function speakPrepaid(
     if (!isUnavailable(error)) showMoney(context, hold.restoredMicroUsd, 0n);
     if (!(error instanceof SpeechError)) throw error;
     context.log.warn({ err: error }, 'synthesis failed');
-    return speechFailure(error, 'Nothing was charged.');
+    return speechFailure(error, NOT_CHARGED);
   }
 
   function tooLittle(reason: string, message: string, balanceMicroUsd: bigint) {

@@ -17,11 +17,12 @@ import type { Metrics } from '../metrics.ts';
 import type { CardCredits } from '../payments/card-credits.ts';
 import { creditChallenge } from '../payments/credit-challenge.ts';
 import { paidFor } from '../payments/paid-for.ts';
-import { streamSpeech } from '../payments/streamed.ts';
+import { type Streaming, streamSpeech } from '../payments/streamed.ts';
 import type { RunningWork } from '../running-work.ts';
+import type { Admission } from '../speech/admission.ts';
 import type { Catalog } from '../speech/catalog.ts';
 import { type Order, type OrderRequest, placeOrder } from '../speech/order.ts';
-import { SpeechError, type SpeechProvider, type Utterance } from '../speech/provider.ts';
+import { type Place, SpeechError, type Utterance } from '../speech/provider.ts';
 import { busy } from './busy.ts';
 import { refuseX402Headers } from './flows.ts';
 import { type JobLinks, jobBody } from './job-body.ts';
@@ -33,13 +34,15 @@ export interface SpeechOptions extends JobLinks {
   readonly serviceName: string;
   readonly catalog: Catalog;
   /** Undefined while no speech provider is configured. */
-  readonly speech: { readonly provider: SpeechProvider; readonly timeoutMs: number } | undefined;
+  readonly speech: { readonly admission: Admission; readonly streaming: Streaming } | undefined;
   /** Undefined while payment by card is off (R47). */
   readonly cardCredits: CardCredits | undefined;
   readonly limits: RollingWindow;
   readonly metrics: Metrics;
   readonly work: RunningWork;
 }
+
+const NOT_CHARGED = 'Nothing was charged.';
 
 /** What a request says beside the order. */
 interface Wishes {
@@ -73,8 +76,26 @@ export function speechOperations(options: SpeechOptions): SpeechOperations {
     const { accountId } = wishes;
     const limited = await meter(context, limits.takeForAccount(accountId, addressBucket(context)));
     if (limited) return limited;
-    if (isAsynchronous(wishes.asynchronous, order.characters)) return speakLater(order, wishes, context);
+    const utterance = utteranceOf(order);
+    if (isAsynchronous(wishes.asynchronous, order.characters)) {
+      const refusal = speech.admission.refuse(utterance);
+      return refusal ? speechFailure(refusal, NOT_CHARGED) : speakLater(order, wishes, context);
+    }
+    const place = speech.admission.admit(utterance);
+    if (place instanceof SpeechError) return speechFailure(place, NOT_CHARGED);
+    try {
+      return await speakNow(order, accountId, { cardCredits, place, streaming: speech.streaming }, context);
+    } finally {
+      place.release();
+    }
+  }
 
+  async function speakNow(
+    order: Order,
+    accountId: string | undefined,
+    { cardCredits, place, streaming }: { cardCredits: CardCredits; place: Place; streaming: Streaming },
+    context: OperationContext,
+  ) {
     const authorization = await cardCredits.authorize(order, accountId, context.traceId, context.answer);
     if (authorization.outcome === 'busy') return busy(authorization.reason);
     if (authorization.outcome === 'refused') {
@@ -82,8 +103,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations {
     }
     const { hold } = authorization;
     try {
-      const utterance = utteranceOf(order);
-      const { mimeType, audio, ended } = await streamSpeech(hold, speech.provider, utterance, speech.timeoutMs);
+      const { mimeType, audio, ended } = await streamSpeech(hold, place, utteranceOf(order), streaming);
       work.add(ended).catch((err) => context.log.error({ err }, 'a hold could not be ended; its lease ends it'));
       return {
         status: 200 as const,
@@ -98,7 +118,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations {
     } catch (error) {
       if (!(error instanceof SpeechError)) throw error;
       context.log.warn({ err: error }, 'synthesis failed');
-      return speechFailure(error, 'Nothing was charged.');
+      return speechFailure(error, NOT_CHARGED);
     }
   }
 

@@ -10,7 +10,6 @@ import type { PrepaidBalances } from '../payments/prepaid.ts';
 import type { Catalog } from '../speech/catalog.ts';
 import { type OrderRefusal, type OrderRequest, placeOrder, select, textTooLong } from '../speech/order.ts';
 import { priceMicroUsd } from '../speech/price.ts';
-import type { SpeechProvider } from '../speech/provider.ts';
 import { speechResource } from '../x402/challenge.ts';
 import type { ServiceMetadata } from '../x402/metadata.ts';
 import type { Asset } from '../x402/network.ts';
@@ -24,13 +23,14 @@ import { refuseForeignHeaders, x402FlowOf } from './flows.ts';
 import { askForPayment, offersFor } from './payment-required.ts';
 import { readPrepaidAccount, speakPrepaid } from './prepaid.ts';
 import { type Purchase, quoteExpired } from './purchase.ts';
+import type { Speaking } from './speaking.ts';
 
 export interface X402Options {
   readonly baseUrl: string;
   readonly serviceName: string;
   readonly catalog: Catalog;
   /** Undefined while no speech provider is configured. */
-  readonly speech: { readonly provider: SpeechProvider; readonly timeoutMs: number } | undefined;
+  readonly speech: Speaking | undefined;
   readonly limits: RollingWindow;
   /** Who is paid in what. Undefined while payment under x402 is off (R47). */
   readonly terms: { readonly asset: Asset; readonly payees: readonly Payee[] } | undefined;

@@ -2,11 +2,12 @@ import type { FastifyBaseLogger } from 'fastify';
 import type { Database } from '../db/database.ts';
 import { isUnavailable } from '../db/errors.ts';
 import { persistently } from '../db/patience.ts';
-import { captureHold, type Hold, voidHold } from '../ledger/hold.ts';
+import { captureHold, type Hold, renewHold, voidHold } from '../ledger/hold.ts';
 import { type GivenBack, giveBack } from '../ledger/reversal.ts';
 import type { Flow, Metrics } from '../metrics.ts';
 import type { Answer, Deliveries, Placed } from './deliveries.ts';
 import type { GivingBack } from './giving-back.ts';
+import { keepLease } from './kept-lease.ts';
 
 /** How long a hold's lease outlasts the synthesis: long enough for the capture and its last, slow statement. */
 const LEASE_RESERVE_SECONDS = 30;
@@ -43,6 +44,20 @@ export class BalanceHolds {
     const result = await this.#delivery.deliveries.follow(answer, statement, (hold) => this.#giveBack(hold));
     if (result.hold) this.#metrics.holdMoved(this.#flow, 'placed', result.hold.amountMicroUsd);
     return result;
+  }
+
+  /**
+   * Keeps a hold's lease until the returned function is called.
+   * @param askedAt when it was placed, by the monotonic clock, or earlier
+   * @param lost when the lease could not be kept
+   */
+  keep(hold: Hold, lease: { readonly askedAt: number; readonly seconds: number }, lost: () => void): () => void {
+    const { askedAt, seconds } = lease;
+    const renew = () => renewHold(this.#db, hold, seconds);
+    return keepLease({ askedAt, durationMs: seconds * 1000, renew }, () => {
+      this.#log.warn('the lease of a hold was lost while its speech was heard');
+      lost();
+    });
   }
 
   /**

@@ -1,5 +1,5 @@
 import { collectSpeech } from '../speech/collect.ts';
-import { SpeechError, type SpeechProvider, type Utterance } from '../speech/provider.ts';
+import { SpeechError, type Synthesizer, type Utterance } from '../speech/provider.ts';
 
 /** A payment that is captured with the whole audio at hand; exactly one of capture and void ends it. */
 export interface BufferedHold<Receipt> {
@@ -14,13 +14,13 @@ export interface BufferedHold<Receipt> {
  */
 export async function speakBuffered<Receipt>(
   hold: BufferedHold<Receipt>,
-  provider: SpeechProvider,
+  synthesizer: Synthesizer,
   utterance: Utterance,
   timeoutMs: number,
 ): Promise<{ audio: Buffer; receipt: Receipt }> {
   let audio: Buffer;
   try {
-    audio = await collectMpeg(provider, utterance, timeoutMs);
+    audio = await collectMpeg(synthesizer, utterance, timeoutMs);
   } catch (error) {
     await hold.void();
     throw error;
@@ -28,8 +28,8 @@ export async function speakBuffered<Receipt>(
   return { audio, receipt: await hold.capture(audio) };
 }
 
-async function collectMpeg(provider: SpeechProvider, utterance: Utterance, timeoutMs: number): Promise<Buffer> {
-  const { mimeType, audio } = await collectSpeech(provider, utterance, AbortSignal.timeout(timeoutMs));
+async function collectMpeg(synthesizer: Synthesizer, utterance: Utterance, timeoutMs: number): Promise<Buffer> {
+  const { mimeType, audio } = await collectSpeech(synthesizer, utterance, AbortSignal.timeout(timeoutMs));
   if (mimeType === 'audio/mpeg') return audio;
   throw new SpeechError('TTS_UPSTREAM_ERROR', 'The speech provider did not answer with MPEG audio.', false);
 }

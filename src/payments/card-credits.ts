@@ -4,7 +4,7 @@ import { type Hold, placeHold } from '../ledger/hold.ts';
 import { type EndWork, endWith, holdFor, type UnpaidWork } from '../limits/unpaid-work.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Order } from '../speech/order.ts';
-import { BalanceHolds, type Delivery, leaseSeconds } from './balance-holds.ts';
+import { BalanceHolds, type Delivery } from './balance-holds.ts';
 import type { Answer } from './deliveries.ts';
 import { paidFor } from './paid-for.ts';
 import type { Authorization } from './strategy.ts';
@@ -22,19 +22,13 @@ export class CardCredits {
   readonly #holds: BalanceHolds;
   readonly #work: UnpaidWork;
 
-  /** @param options.synthesisTimeoutMs the longest that a synthesis may take; the lease of a hold outlasts it */
+  /** @param options.leaseSeconds how long a hold stands when nobody ends or renews it */
   constructor(
     db: Database,
-    options: {
-      synthesisTimeoutMs: number;
-      work: UnpaidWork;
-      log: FastifyBaseLogger;
-      metrics: Metrics;
-      delivery: Delivery;
-    },
+    options: { leaseSeconds: number; work: UnpaidWork; log: FastifyBaseLogger; metrics: Metrics; delivery: Delivery },
   ) {
     this.#db = db;
-    this.#leaseSeconds = leaseSeconds(options.synthesisTimeoutMs);
+    this.#leaseSeconds = options.leaseSeconds;
     this.#holds = new BalanceHolds(db, 'card', options.log, options.metrics, options.delivery);
     this.#work = options.work;
   }
@@ -49,6 +43,7 @@ export class CardCredits {
     if (!accountId) return { outcome: 'refused', refusal: { reason: 'no_account', balanceMicroUsd: 0n } };
     const endWork = this.#work.begin(accountId.toLowerCase());
     if (typeof endWork === 'string') return { outcome: 'busy', reason: endWork };
+    const askedAt = performance.now();
     const bought = paidFor(order, traceId);
     const placing = this.#holds.place(answer, (processId) =>
       placeHold(this.#db, accountId, order.priceMicroUsd, this.#leaseSeconds, bought, processId),
@@ -63,13 +58,14 @@ export class CardCredits {
           refusal: { reason: 'insufficient_funds', balanceMicroUsd: result.balanceMicroUsd },
         };
       case 'held':
-        return { outcome: 'held', hold: this.#hold(result.hold, endWork) };
+        return { outcome: 'held', hold: this.#hold(result.hold, askedAt, endWork) };
     }
   }
 
-  #hold(hold: Hold, endWork: EndWork) {
+  #hold(hold: Hold, askedAt: number, endWork: EndWork) {
     return {
       balanceMicroUsd: hold.balanceMicroUsd,
+      keep: (lost: () => void) => this.#holds.keep(hold, { askedAt, seconds: this.#leaseSeconds }, lost),
       capture: () => endWith(endWork, this.#holds.capture(hold), (captured) => captured),
       void: async () => void (await endWith(endWork, this.#holds.void(hold), () => false)),
     };

@@ -14,6 +14,11 @@ export interface PaymentHold {
   readonly balanceMicroUsd: bigint;
   /** Takes the money. False means that the hold is lost, and what was made for it must not be delivered. */
   capture(): Promise<boolean>;
+  /**
+   * Keeps the hold's lease from passing, for work that takes longer than it, until the returned function is called.
+   * @param lost called when the hold belongs to this process no more, or may soon: nothing more may be delivered
+   */
+  keep(lost: () => void): () => void;
   /** Gives the money back. */
   void(): Promise<void>;
 }

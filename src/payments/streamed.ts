@@ -1,13 +1,17 @@
-import { Readable } from 'node:stream';
+import type { Readable } from 'node:stream';
+import type { AudioMemory } from '../speech/audio-memory.ts';
 import {
   type AudioType,
   MAX_AUDIO_BYTES,
+  type Speech,
   SpeechError,
-  type SpeechProvider,
+  type Synthesizer,
   type Utterance,
 } from '../speech/provider.ts';
 import { testPoint } from '../test-point.ts';
+import { AudioOutlet } from './audio-outlet.ts';
 import type { PaymentHold } from './strategy.ts';
+import type { StreamDeadline, StreamDeadlines } from './stream-deadlines.ts';
 
 export interface StreamedSpeech {
   readonly mimeType: AudioType;
@@ -16,42 +20,61 @@ export interface StreamedSpeech {
   readonly ended: Promise<void>;
 }
 
+/** What all streams of the process share. */
+export interface Streaming {
+  readonly deadlines: StreamDeadlines;
+  readonly memory: AudioMemory;
+}
+
 /**
  * Speaks what a hold pays for, and hands the audio on as it is produced (R55):
  *
  *     provider fails before audio  -> void, throw SpeechError
  *     provider breaks off          -> void, break the stream off
+ *     silence, or the hold is lost -> the same
  *     caller leaves                -> read on to the end, capture
  *     last byte                    -> capture, and only then the caller gets it
  *     capture finds the hold lost  -> break the stream off
  *
- * The caller's reading speed never slows the provider: what is not read yet waits in memory.
+ * The caller's reading speed never slows the provider: what is not read yet waits in memory. While audio flows, the
+ * hold's lease is renewed, so that a synthesis that takes long is heard to its end and paid.
  */
 export async function streamSpeech(
   hold: PaymentHold,
-  provider: SpeechProvider,
+  synthesizer: Synthesizer,
   utterance: Utterance,
-  timeoutMs: number,
+  { deadlines, memory }: Streaming,
 ): Promise<StreamedSpeech> {
-  const deadline = AbortSignal.timeout(timeoutMs);
+  const deadline = deadlines.begin();
+  const endLease = hold.keep(deadline.abort);
+  const end = () => {
+    deadline.end();
+    endLease();
+  };
   testPoint('speech held');
-  let speech: Awaited<ReturnType<SpeechProvider['synthesize']>>;
+  let speech: Speech;
   try {
-    speech = await provider.synthesize(utterance, deadline);
+    speech = await synthesizer.synthesize(utterance, deadline.signal);
   } catch (error) {
+    end();
     await hold.void();
     throw error;
   }
-  const audio = new Readable({ read() {} });
+  const audio = new AudioOutlet(memory);
   // Fastify destroys the stream when the caller leaves; nobody may be listening when it breaks off later.
   audio.on('error', () => {});
-  return { mimeType: speech.mimeType, audio, ended: forward(speech.audio, audio, hold) };
+  return { mimeType: speech.mimeType, audio, ended: forward(speech.audio, audio, hold, deadline).finally(end) };
 }
 
-async function forward(source: AsyncIterable<Uint8Array>, target: Readable, hold: PaymentHold): Promise<void> {
+async function forward(
+  source: AsyncIterable<Uint8Array>,
+  target: AudioOutlet,
+  hold: PaymentHold,
+  deadline: StreamDeadline,
+): Promise<void> {
   let last: Uint8Array;
   try {
-    last = await forwardAllButLastByte(source, target);
+    last = await forwardAllButLastByte(source, target, deadline);
   } catch (error) {
     await hold.void();
     target.destroy(error as Error);
@@ -61,27 +84,28 @@ async function forward(source: AsyncIterable<Uint8Array>, target: Readable, hold
   try {
     if (!(await hold.capture())) throw new SpeechError('TTS_UNAVAILABLE', 'The hold was lost.', true);
     testPoint('speech captured');
-    if (!target.destroyed) {
-      target.push(last);
-      target.push(null);
-    }
+    target.give(last);
+    target.finish();
   } catch (error) {
     target.destroy(error as Error);
   }
 }
 
-async function forwardAllButLastByte(source: AsyncIterable<Uint8Array>, target: Readable): Promise<Uint8Array> {
+async function forwardAllButLastByte(
+  source: AsyncIterable<Uint8Array>,
+  target: AudioOutlet,
+  deadline: StreamDeadline,
+): Promise<Uint8Array> {
   let held: Uint8Array = new Uint8Array();
   let size = 0;
   for await (const chunk of source) {
     if (chunk.length === 0) continue;
+    deadline.heard();
     size += chunk.length;
     if (size > MAX_AUDIO_BYTES) throw new SpeechError('TTS_UPSTREAM_ERROR', 'The audio is too large.', false);
     const last = chunk.length - 1;
-    if (!target.destroyed) {
-      if (held.length > 0) target.push(held);
-      if (last > 0) target.push(chunk.subarray(0, last));
-    }
+    if (held.length > 0) target.give(held);
+    if (last > 0) target.give(chunk.subarray(0, last));
     held = chunk.subarray(last);
   }
   return held;

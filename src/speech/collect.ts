@@ -1,12 +1,12 @@
-import { type AudioType, MAX_AUDIO_BYTES, SpeechError, type SpeechProvider, type Utterance } from './provider.ts';
+import { type AudioType, MAX_AUDIO_BYTES, SpeechError, type Synthesizer, type Utterance } from './provider.ts';
 
 /** Speaks to the end, and gives the audio as a whole. Rejects with SpeechError; the signal is the deadline. */
 export async function collectSpeech(
-  provider: SpeechProvider,
+  synthesizer: Synthesizer,
   utterance: Utterance,
   signal: AbortSignal,
 ): Promise<{ readonly mimeType: AudioType; readonly audio: Buffer }> {
-  const speech = await provider.synthesize(utterance, signal);
+  const speech = await synthesizer.synthesize(utterance, signal);
   const chunks: Uint8Array[] = [];
   let size = 0;
   for await (const chunk of speech.audio) {

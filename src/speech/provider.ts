@@ -20,16 +20,34 @@ export interface Speech {
   readonly audio: AsyncIterable<Uint8Array>;
 }
 
-export interface SpeechProvider {
+export interface Synthesizer {
   /**
    * Resolves once the first bytes are known to be audio, rejects with SpeechError.
    * The signal is the deadline of the whole synthesis: when it fires, all work for it stops.
    */
   synthesize(utterance: Utterance, signal: AbortSignal): Promise<Speech>;
+}
+
+/** One synthesis that was taken on before its payment. Its utterance is the one that was asked for. */
+export interface Place extends Synthesizer {
+  /** Gives the place back, and what is kept for it. A synthesis that has begun goes on. */
+  release(): void;
+}
+
+export interface SpeechProvider extends Synthesizer {
+  /** Why this utterance would never be spoken to its end; undefined when it would. */
+  refuse?(utterance: Utterance): SpeechError | undefined;
+  /** Takes one synthesis on, or says why it could not begin soon. A provider without this takes any number. */
+  reserve?(utterance: Utterance): Place | SpeechError;
   close(): Promise<void>;
 }
 
-export type SpeechErrorCode = 'TTS_UPSTREAM_ERROR' | 'TTS_UNAVAILABLE' | 'TTS_PROVIDER_NOT_CONFIGURED';
+export type SpeechErrorCode =
+  | 'TTS_UPSTREAM_ERROR'
+  | 'TTS_UNAVAILABLE'
+  | 'TTS_PROVIDER_NOT_CONFIGURED'
+  /** Too long to be heard, though not in characters. */
+  | 'TEXT_TOO_LONG';
 
 /**
  * A synthesis that did not succeed (R9). The message is safe to show to a caller: it holds neither the text nor

@@ -5,7 +5,8 @@ type Piece = Uint8Array | undefined;
 
 /**
  * One utterance being spoken on a thread. The next piece is made while the caller handles the last one, so no more than two
- * are in memory however slowly the caller reads. `release` is called once, when the thread is not needed any more.
+ * are in memory however slowly the caller reads. `release` is called once, when the thread is not needed any more,
+ * and told whether all was spoken.
  */
 export class Narration implements AsyncIterableIterator<Uint8Array> {
   private ahead: Promise<Piece>;
@@ -15,7 +16,7 @@ export class Narration implements AsyncIterableIterator<Uint8Array> {
     private readonly thread: SpeechThread,
     utterance: Utterance,
     private readonly signal: AbortSignal,
-    private readonly release: () => void,
+    private readonly release: (isSpoken: boolean) => void,
   ) {
     signal.addEventListener('abort', this.end);
     this.ahead = this.ask(utterance);
@@ -48,16 +49,18 @@ export class Narration implements AsyncIterableIterator<Uint8Array> {
     // The thread may serve another utterance by now.
     if (this.released) return handled(Promise.reject(unavailable('The embedded voice did not finish by the deadline')));
     const piece = this.thread.ask(utterance);
-    piece.then((bytes) => bytes === undefined && this.end(), this.end);
+    piece.then((bytes) => bytes === undefined && this.leave(true), this.end);
     return piece;
   }
 
-  private readonly end = (): void => {
+  private readonly end = (): void => this.leave(false);
+
+  private leave(isSpoken: boolean): void {
     if (this.released) return;
     this.released = true;
     this.signal.removeEventListener('abort', this.end);
-    this.release();
-  };
+    this.release(isSpoken);
+  }
 }
 
 /** A rejection that nobody may come to read is no fault of the process. */

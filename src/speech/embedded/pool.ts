@@ -25,13 +25,16 @@ export class ThreadPool {
     while (this.threads.size < size) this.idle.push(this.add());
   }
 
-  /** A thread for the caller alone until it is released. Rejects with TTS_UNAVAILABLE when the signal fires or the queue is full. */
-  async acquire(signal: AbortSignal): Promise<SpeechThread> {
+  /**
+   * A thread for the caller alone until it is released. Rejects with TTS_UNAVAILABLE when the signal fires, or when the queue is
+   * full and the caller was not promised a thread.
+   */
+  async acquire(signal: AbortSignal, isPromised = false): Promise<SpeechThread> {
     if (this.closed) throw unavailable(CLOSING);
     if (signal.aborted) throw unavailable(DEADLINE);
     const thread = this.idle.pop() ?? (this.threads.size < this.size ? this.add() : undefined);
     if (thread !== undefined) return thread;
-    if (this.waiting.size >= this.maxWaiting) throw unavailable(FULL);
+    if (!isPromised && this.waiting.size >= this.maxWaiting) throw unavailable(FULL);
     return this.wait(signal);
   }
 

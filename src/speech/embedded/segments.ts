@@ -12,12 +12,12 @@ export function* segmentsOf(text: string): Generator<string> {
   let words: string[] = [];
   let cost = 0;
   for (const word of wordsOf(text)) {
-    const wordCost = costOf(word);
+    const wordCost = soundsOf(word);
     if (cost + wordCost > MAX_SEGMENT_COST) {
       const end = bestEnd(words);
       yield words.slice(0, end).join(' ');
       words = words.slice(end);
-      cost = words.reduce((sum, each) => sum + costOf(each), 0);
+      cost = words.reduce((sum, each) => sum + soundsOf(each), 0);
     }
     words.push(word);
     cost += wordCost;
@@ -25,7 +25,8 @@ export function* segmentsOf(text: string): Generator<string> {
   if (words.length > 0) yield words.join(' ');
 }
 
-function wordsOf(text: string): string[] {
+/** The words that are spoken, each of bounded length. */
+export function wordsOf(text: string): string[] {
   return toSpeakableAscii(text)
     .split(' ')
     .flatMap((word) => word.match(new RegExp(`.{1,${MAX_WORD_LENGTH}}`, 'g')) ?? []);
@@ -41,7 +42,7 @@ function toSpeakableAscii(text: string): string {
 }
 
 /** About how many letters' worth of sound a word makes: flite spells out digits, symbols and letters without a vowel. */
-function costOf(word: string): number {
+export function soundsOf(word: string): number {
   const spelled = /[aeiouy]/i.test(word) ? (word.match(/[^a-z.,!?'-]/gi)?.length ?? 0) : word.length;
   return 1 + word.length + 5 * spelled;
 }

@@ -2,8 +2,8 @@ import { Worker } from 'node:worker_threads';
 import { SpeechError, type Utterance } from '../provider.ts';
 import type { Reply } from './worker.ts';
 
-/** A piece takes a fraction of a second; one that takes this long has gone astray. */
-const PIECE_DEADLINE_MS = 20_000;
+/** A piece takes a second at most, unless others take the processor; one that takes this long has gone astray. */
+const PIECE_DEADLINE_MS = 60_000;
 const MAX_HEAP_MEGABYTES = 128;
 const BROKE_OFF = 'The embedded voice broke off; try again';
 const OVERRUN = 'The embedded voice took too long; try again';
