@@ -82,11 +82,9 @@ async function auditedPayments(db: Database, { x402 }: Config): Promise<OutsideA
   return notAsked(row && 'there are payments in USDC, and X402_PAY_TO or X402_RPC_URL is unset.');
 }
 
-const notAsked = (reason: string | undefined): OutsideAudit => ({
-  findings: [],
-  compared: 0,
-  unanswered: reason ? [reason] : [],
-});
+function notAsked(reason: string | undefined): OutsideAudit {
+  return { findings: [], compared: 0, unanswered: reason ? [reason] : [] };
+}
 
 /** Prints each rule, and what breaks it. Tells whether one is broken. */
 function print(rules: readonly string[], findings: readonly AuditFinding[], isPartial = false): boolean {
