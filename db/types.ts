@@ -38,6 +38,7 @@ export interface Account {
   created_at: Generated<Timestamp>;
   id: Generated<string>;
   kind: string;
+  livemode: boolean | null;
 }
 
 export interface CheckoutSweep {
@@ -63,7 +64,10 @@ export interface Feedback {
 }
 
 export interface Instance {
+  asset: string | null;
+  card_livemode: boolean | null;
   id: Generated<string>;
+  network: string | null;
   singleton: Generated<boolean>;
 }
 
@@ -167,6 +171,7 @@ export interface X402Payment {
   lease_until: Timestamp | null;
   log_index: number | null;
   network: string;
+  next_look_at: Timestamp | null;
   nonce: string;
   pay_to: string;
   payer: string;

@@ -2,6 +2,7 @@ import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import { isAccountId } from './accounts.ts';
 import { contra } from './contra.ts';
+import { isOfMode } from './instance.ts';
 
 /**
  * A pending transfer: its amount has left the user's balance, and exactly one of capture and void ends it.
@@ -35,17 +36,20 @@ export type HoldResult =
  * may be older, and too small.
  * @param leaseSeconds how long the hold stands when nobody ends it, by the database's clock; it must outlast the
  *   deadline of the synthesis. Null for a hold that is owned by a job and has no lease.
+ * @param livemode of the processor's key: an account of the other mode is unknown. Null for one of either mode
  */
 export async function placeHold(
   db: Database,
   accountId: string,
   amountMicroUsd: bigint,
   leaseSeconds: number | null,
+  livemode: boolean | null = null,
 ): Promise<HoldResult> {
   if (!isAccountId(accountId)) return { outcome: 'unknown_account' };
   const { rows } = await sql<{ id: string; balance: bigint; remaining: bigint | null; hold_id: bigint; fence: number }>`
     with payer as materialized (
-      select id, balance_micro_usd from account where id = ${accountId} and kind = 'card' for update
+      select id, balance_micro_usd from account
+      where id = ${accountId} and kind = 'card' and ${isOfMode(livemode)} for update of account
     ), debit as (
       update account set balance_micro_usd = payer.balance_micro_usd - ${amountMicroUsd}
       from payer where account.id = payer.id and payer.balance_micro_usd >= ${amountMicroUsd}

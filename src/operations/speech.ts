@@ -34,6 +34,8 @@ export interface SpeechOptions extends JobLinks {
   readonly speech: { readonly provider: SpeechProvider; readonly timeoutMs: number } | undefined;
   /** Undefined while payment by card is off (R47). */
   readonly cardCredits: CardCredits | undefined;
+  /** Of the processor's key. Undefined while payment by card is off. */
+  readonly livemode: boolean | undefined;
   readonly limits: RollingWindow;
   readonly metrics: Metrics;
   readonly work: RunningWork;
@@ -50,7 +52,7 @@ interface Wishes {
 
 /** Text to speech, paid from a card-credit account. */
 export function speechOperations(options: SpeechOptions): SpeechOperations {
-  const { db, baseUrl, signer, serviceName, catalog, speech, cardCredits, limits, metrics, work } = options;
+  const { db, baseUrl, signer, serviceName, catalog, speech, cardCredits, livemode, limits, metrics, work } = options;
 
   async function speak(request: OrderRequest, wishes: Wishes, context: OperationContext) {
     const placed = placeOrder(catalog, request);
@@ -103,7 +105,9 @@ export function speechOperations(options: SpeechOptions): SpeechOperations {
     const { accountId, storeAudio, idempotencyKey } = wishes;
     const { priceMicroUsd } = order;
     const utterance = utteranceOf(order);
-    const accepted = await acceptJob(db, { accountId, utterance, priceMicroUsd, storeAudio, idempotencyKey, traceId });
+    const account = { accountId, livemode };
+    const job = { ...account, utterance, priceMicroUsd, storeAudio, idempotencyKey, traceId };
+    const accepted = await acceptJob(db, job);
     switch (accepted.outcome) {
       case 'refused':
         return creditChallenge(baseUrl, serviceName, priceMicroUsd, accepted.refusal);

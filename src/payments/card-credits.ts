@@ -15,12 +15,17 @@ export interface CreditRefusal {
 /** Pays an order from a prepaid card account: the exact price is debited before synthesis. */
 export class CardCredits {
   readonly #db: Database;
+  readonly #livemode: boolean;
   readonly #leaseSeconds: number;
   readonly #holds: BalanceHolds;
 
-  /** @param synthesisTimeoutMs the longest that a synthesis may take; the lease of a hold outlasts it */
-  constructor(db: Database, synthesisTimeoutMs: number, log: FastifyBaseLogger, metrics: Metrics) {
+  /**
+   * @param livemode of the processor's key: accounts of the other mode are unknown
+   * @param synthesisTimeoutMs the longest that a synthesis may take; the lease of a hold outlasts it
+   */
+  constructor(db: Database, livemode: boolean, synthesisTimeoutMs: number, log: FastifyBaseLogger, metrics: Metrics) {
     this.#db = db;
+    this.#livemode = livemode;
     this.#leaseSeconds = leaseSeconds(synthesisTimeoutMs);
     this.#holds = new BalanceHolds(db, 'card', log, metrics);
   }
@@ -28,7 +33,7 @@ export class CardCredits {
   /** No account, an unknown one and too small a balance are all refused, with nothing debited (R12). */
   async authorize(order: Order, accountId: string | undefined): Promise<Authorization<CreditRefusal>> {
     if (!accountId) return { outcome: 'refused', refusal: { reason: 'no_account', balanceMicroUsd: 0n } };
-    const result = await placeHold(this.#db, accountId, order.priceMicroUsd, this.#leaseSeconds);
+    const result = await placeHold(this.#db, accountId, order.priceMicroUsd, this.#leaseSeconds, this.#livemode);
     switch (result.outcome) {
       case 'unknown_account':
         return { outcome: 'refused', refusal: { reason: 'unknown_account', balanceMicroUsd: 0n } };

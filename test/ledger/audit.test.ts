@@ -25,6 +25,7 @@ const PAYER = 'a deposit is credited to the account of its payer';
 const NONCE = 'a nonce is spent if and only if a wallet was debited for it';
 const CHAIN = 'a transfer on the chain pays for one payment at most';
 const LEASE = 'a payment under way is within its lease';
+const DENOMINATION = 'payments are of the network and asset that the database belongs to';
 /** Broken and shown by test/jobs/audit.test.ts. */
 const OF_JOBS = /^(a job's hold is pending while it lives|a job that has ended has no text)/;
 
@@ -70,6 +71,14 @@ const CORRUPTIONS: [string, (cardAccount: string) => RawBuilder<unknown>[], stri
     'a spend that is booked as card revenue',
     () => [sql`update transfer set credit_account_id = ${contra.cardRevenue} where kind = 'spend'`],
     [SIDES],
+  ],
+  [
+    'a database that is given to another network',
+    () => [
+      sql`alter table instance disable trigger instance_keeps_network`,
+      sql`update instance set network = 'eip155:1'`,
+    ],
+    [DENOMINATION],
   ],
   [
     'a deposit that is taken from card money',
@@ -320,6 +329,7 @@ test('the audit holds on a sound ledger, and each rule can fail', async (t) => {
     topUpId: randomUUID(),
     sessionId: 'cs_test_1',
     accountId: randomUUID(),
+    livemode: false,
     amountCents: 500,
     challengeId: null,
   });

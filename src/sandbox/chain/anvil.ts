@@ -9,6 +9,8 @@ import { hasCode } from '../postgres/system-error.ts';
 import { CHAIN_ID } from './network.ts';
 
 const POLL_MS = 10;
+/** A block is finalized once two are on top of it: few blocks come here. */
+const FINALITY = ['--slots-in-an-epoch', '1'];
 
 /** The anvil of the npm package, which exists for Linux on x64 only; undefined when it is not installed. */
 export function findBinary(): string | undefined {
@@ -65,7 +67,8 @@ export async function launch(
   const logFile = join(directory, 'anvil.log');
   const log = await open(logFile, 'w', 0o600);
   try {
-    const settings = ['--host', '127.0.0.1', '--port', String(port), '--chain-id', String(CHAIN_ID), '--no-cors'];
+    const network = ['--host', '127.0.0.1', '--port', String(port), '--no-cors'];
+    const settings = [...network, '--chain-id', String(CHAIN_ID), ...FINALITY];
     const files = ['--cache-path', cachePath(directory), ...(stateFile ? ['--load-state', stateFile] : [])];
     const child = spawn(binary, [...settings, ...files, '--accounts', '0', '--quiet'], {
       cwd: directory,
