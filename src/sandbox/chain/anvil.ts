@@ -1,9 +1,10 @@
 import { execFile, spawn } from 'node:child_process';
-import { open, readdir, readFile } from 'node:fs/promises';
+import { readdir, readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
+import { openOwnLog } from '../../private-files.ts';
 import { hasArgument } from '../postgres/process.ts';
 import { hasCode } from '../postgres/system-error.ts';
 import { CHAIN_ID } from './network.ts';
@@ -65,8 +66,9 @@ export async function launch(
 ): Promise<AnvilProcess> {
   const { binary, directory, port, stateFile, detached } = options;
   const logFile = join(directory, 'anvil.log');
-  const log = await open(logFile, 'w', 0o600);
+  const log = await openOwnLog(logFile);
   try {
+    await log.truncate();
     const network = ['--host', '127.0.0.1', '--port', String(port), '--no-cors'];
     const settings = [...network, '--chain-id', String(CHAIN_ID), ...FINALITY];
     const files = ['--cache-path', cachePath(directory), ...(stateFile ? ['--load-state', stateFile] : [])];
