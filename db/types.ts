@@ -38,6 +38,7 @@ export interface Account {
   created_at: Generated<Timestamp>;
   id: Generated<string>;
   kind: string;
+  livemode: boolean | null;
 }
 
 export interface CheckoutSweep {
@@ -73,7 +74,10 @@ export interface GatewayProcess {
 }
 
 export interface Instance {
+  asset: string | null;
+  card_livemode: boolean | null;
   id: Generated<string>;
+  network: string | null;
   singleton: Generated<boolean>;
 }
 
@@ -193,6 +197,7 @@ export interface X402Payment {
   lease_until: Timestamp | null;
   log_index: number | null;
   network: string;
+  next_look_at: Timestamp | null;
   nonce: string;
   pay_to: string;
   payer: string;

@@ -12,6 +12,7 @@ import { createAdminServer } from './admin/server.ts';
 import { createLinkSigner } from './audio/link-token.ts';
 import { openAudioStore } from './audio/open-store.ts';
 import type { AudioStore } from './audio/store.ts';
+import { Belonging } from './belonging.ts';
 import type { Config, SpeechConfig, X402Config } from './config.ts';
 import { type Database, databaseOn, openPool } from './db/database.ts';
 import { createChallengeSigner } from './feedback/challenge-token.ts';
@@ -49,6 +50,7 @@ import { openProvider } from './speech/open-provider.ts';
 import type { SpeechProvider } from './speech/provider.ts';
 import { Processor } from './top-up/processor.ts';
 import { Purchases } from './top-up/purchase.ts';
+import type { NodeUrls } from './x402/chain.ts';
 import { Facilitator } from './x402/facilitator.ts';
 import { ServiceMetadata } from './x402/metadata.ts';
 import { openPayments } from './x402/open-payments.ts';
@@ -62,6 +64,8 @@ export interface App {
   /** Runs jobs once it is started; undefined without a speech provider. */
   readonly worker: JobWorker | undefined;
   readonly reconcilers: ReconcilerRunner;
+  /** Whether the database's money is that of the settings. */
+  readonly belonging: Belonging;
   /** Mails feedback once it is started; undefined where mail is not set up. */
   readonly mailer: MailWorker | undefined;
   /** Stops accepting, finishes what runs, and gives everything up. */
@@ -75,7 +79,9 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const db = databaseOn(pool);
   const work = new RunningWork();
   const metrics = new Metrics();
-  const limits = new RollingWindow(db, config.rateLimit, metrics);
+  const belonging = new Belonging(db, config);
+  const livemode = config.card?.livemode;
+  const limits = new RollingWindow(db, { ...config.rateLimit, livemode }, metrics);
   const deliveries = new Deliveries(db, log);
   const givingBack = new GivingBack(db, log);
   const delivery = { deliveries, givingBack, capturePatienceMs: config.capturePatienceMs };
@@ -84,6 +90,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const speech = config.speech && openSpeech(config.speech, await openProvider(config.speech), metrics);
   const card = config.card && {
     credits: new CardCredits(db, {
+      livemode: config.card.livemode,
       leaseSeconds: config.speech?.streaming.leaseSeconds ?? 0,
       work: new UnpaidWork(config.unpaidWork),
       log,
@@ -114,7 +121,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const mailer = mail && new MailWorker({ ...mail, db, databaseUrl, serviceName, log });
   const { x402 } = config;
   const chained =
-    x402?.rpcUrl === undefined ? undefined : openDirect(db, x402, x402.rpcUrl, store, config.unpaidWork, log);
+    x402?.rpcUrls === undefined ? undefined : openDirect(db, x402, x402.rpcUrls, store, config.unpaidWork, log);
   const prepaid =
     x402 &&
     new PrepaidBalances(db, new PrepaidVerifier(serviceName, x402.asset, x402.payees), {
@@ -140,11 +147,11 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
       catalog: catalogOperations(catalog),
       speech: speechOperations({
         ...{ db, baseUrl, signer, serviceName, catalog, speech },
-        ...{ cardCredits: card?.credits, limits, metrics, work },
+        ...{ cardCredits: card?.credits, livemode, limits, metrics, work },
       }),
       jobs: jobsOperations({ db, store, baseUrl, signer, limits }),
-      topUp: topUpOperations(db, { baseUrl, serviceName, card }),
-      credits: creditsOperations(db),
+      topUp: topUpOperations(db, { baseUrl, serviceName, card, livemode }),
+      credits: creditsOperations(db, livemode),
       feedback: feedbackOperations({ db, serviceName, baseUrl, limits, feedback }),
       x402: x402Operations({
         baseUrl,
@@ -153,6 +160,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
         speech,
         limits,
         terms: x402,
+        belonging,
         direct: chained?.direct,
         deposits: chained?.deposits,
         prepaid,
@@ -193,6 +201,8 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const pruning = setInterval(() => {
     work.add(limits.prune(longestWindowSeconds)).catch((err) => log.warn({ err }, 'rate windows could not be pruned'));
     work.add(pruneNonces(db)).catch((err) => log.warn({ err }, 'spent nonces could not be pruned'));
+    // Until the database was there for the first time; whoever needs it meanwhile tells that it is not.
+    work.add(belonging.check()).catch(() => {});
   }, config.reconcileIntervalMs).unref();
 
   return {
@@ -201,6 +211,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     worker,
     mailer,
     reconcilers,
+    belonging,
     close: async () => {
       clearInterval(pruning);
       chained?.deposits.stop();
@@ -234,12 +245,12 @@ function openSpeech({ timeoutMs, streaming }: SpeechConfig, unmeasured: SpeechPr
 function openDirect(
   db: Database,
   x402: X402Config,
-  rpcUrl: string,
+  rpcUrls: NodeUrls,
   store: AudioStore,
   limits: DirectWorkLimits,
   log: Logger,
 ) {
-  const opened = openPayments(db, x402.asset, rpcUrl);
+  const opened = openPayments(db, x402.asset, rpcUrls);
   const facilitator = new Facilitator(x402.facilitatorUrl, x402.facilitatorToken);
   const settlement = new Settlement({ ...opened, facilitator, log });
   const intake = new PaymentIntake({ ...opened, asset: x402.asset, facilitator, log });

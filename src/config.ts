@@ -10,6 +10,8 @@ import { leaseSeconds } from './payments/balance-holds.ts';
 import { MAX_STREAM_MS } from './payments/stream-deadlines.ts';
 import { MAX_WAITING_BYTES } from './speech/audio-memory.ts';
 import { type Catalog, CatalogError, loadCatalog } from './speech/catalog.ts';
+import { isLiveKey } from './top-up/live-key.ts';
+import type { NodeUrls } from './x402/chain.ts';
 import { type Asset, DEFAULT_ASSET, DEFAULT_NETWORK } from './x402/network.ts';
 import { type Payee, PayeeError, parsePayees } from './x402/payees.ts';
 import { PREPAID } from './x402/prepaid.ts';
@@ -17,6 +19,8 @@ import { parseSigningKeys, type SigningKey, SigningKeysError } from './x402/sign
 
 export interface CardConfig {
   readonly secretKey: string;
+  /** Whether the key is a live one. */
+  readonly livemode: boolean;
   /** Origin of a compatible server; the processor's own when undefined. */
   readonly apiBase: string | undefined;
   readonly checkoutOrigin: string;
@@ -49,8 +53,8 @@ export interface X402Config {
   readonly facilitatorToken: string | undefined;
   readonly payees: readonly Payee[];
   readonly asset: Asset;
-  /** Undefined while direct payment and deposits are off (R58). */
-  readonly rpcUrl: string | undefined;
+  /** Nodes of the chain. Undefined while direct payment and deposits are off (R58). */
+  readonly rpcUrls: NodeUrls | undefined;
   /** How long a deposit's request waits for the confirmations of its transfer (specification, "Limits"). */
   readonly confirmationTimeoutMs: number;
 }
@@ -296,7 +300,7 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
         'Use a key that starts with sk_test_, sk_live_, rk_test_ or rk_live_.',
       );
     }
-    return { secretKey, apiBase, checkoutOrigin, topUpMaxCents, topUpRateLimitMax };
+    return { secretKey, livemode: isLiveKey(secretKey), apiBase, checkoutOrigin, topUpMaxCents, topUpRateLimitMax };
   }
 
   function readX402(): X402Config | undefined {
@@ -309,7 +313,7 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
       'https://facilitator.example/x402',
     );
     const facilitatorToken = text('X402_FACILITATOR_AUTH');
-    const rpc = url('X402_RPC_URL', text('X402_RPC_URL'), http, 'https://mainnet.base.org');
+    const rpcUrls = readNodes();
     const asset = readAsset();
     const payees = payTo === undefined ? undefined : readPayees(payTo);
     const hasFacilitator = text('X402_FACILITATOR_URL') !== undefined;
@@ -323,9 +327,18 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
       fault('X402_FACILITATOR_URL', 'is not set, but X402_FACILITATOR_AUTH is', 'Set it, or unset the token.');
     }
     if (!facilitator || !payees || !asset) return undefined;
-    const rpcUrl = rpc?.href;
     const confirmationTimeoutMs = PREPAID.depositTimeoutSeconds * 1000;
-    return { facilitatorUrl: facilitator.href, facilitatorToken, payees, asset, rpcUrl, confirmationTimeoutMs };
+    return { facilitatorUrl: facilitator.href, facilitatorToken, payees, asset, rpcUrls, confirmationTimeoutMs };
+  }
+
+  function readNodes(): NodeUrls | undefined {
+    const nodes = (text('X402_RPC_URL') ?? '')
+      .split(',')
+      .map((entry) => entry.trim())
+      .filter(Boolean)
+      .map((entry) => url('X402_RPC_URL', entry, ['http:', 'https:'], 'https://mainnet.base.org')?.href);
+    const [first, ...others] = [...new Set(nodes.filter((node) => node !== undefined))];
+    return first === undefined ? undefined : [first, ...others];
   }
 
   function readAsset(): Asset | undefined {

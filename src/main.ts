@@ -1,13 +1,18 @@
 import closeWithGrace from 'close-with-grace';
 import { createApp } from './app.ts';
+import { describeMismatch } from './belonging.ts';
 import { describeFaults, readConfig } from './config.ts';
 import { createLogger } from './logger.ts';
 import { readRole } from './role.ts';
+import { within } from './within.ts';
 
 /** EX_CONFIG of sysexits(3): the settings can't be used (R47). */
 const EXIT_CONFIG = 78;
 /** What stopping may take beyond the slowest synthesis, before the process ends all the same. */
 const STOP_RESERVE_MS = 30_000;
+
+/** How long a start waits for a database that does not answer, to learn whose money it holds. */
+const BELONGING_PATIENCE_MS = 5_000;
 
 const role = readRole(process.argv.slice(2));
 if (!role) {
@@ -32,6 +37,12 @@ closeWithGrace({ delay: (config.speech?.timeoutMs ?? 0) + STOP_RESERVE_MS, logge
   await app.close();
 });
 
+await within(BELONGING_PATIENCE_MS, app.belonging.check());
+if (app.belonging.mismatch) {
+  console.error(`speechgate can't start:\n${describeMismatch(app.belonging.mismatch)}`);
+  await app.close();
+  process.exit(EXIT_CONFIG);
+}
 if (config.adminPort !== undefined) await app.admin.listen({ host: config.admin.host, port: config.adminPort });
 if (role !== 'web') {
   app.worker?.start();

@@ -260,10 +260,13 @@ const settings: { readonly [name: string]: Setting } = {
     beside: X402,
   },
   X402_RPC_URL: {
-    read: (config) => config.x402?.rpcUrl,
+    read: (config) => config.x402?.rpcUrls,
     absent: undefined,
-    accepted: { 'https://node.example/key': 'https://node.example/key' },
-    refused: ['node.example', 'ipc:/node'],
+    accepted: {
+      'https://node.example/key': ['https://node.example/key'],
+      'https://a.example/, http://b.example/,https://a.example': ['https://a.example/', 'http://b.example/'],
+    },
+    refused: ['node.example', 'ipc:/node', 'https://node.example/,ipc:/node'],
     beside: X402,
   },
   X402_NETWORK: {

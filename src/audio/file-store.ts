@@ -1,6 +1,6 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { constants } from 'node:fs';
-import { type FileHandle, lstat, mkdir, open, readdir, realpath, rename, rm } from 'node:fs/promises';
+import { chmod, type FileHandle, lstat, mkdir, open, readdir, realpath, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
 import { type AudioStore, type ByteRange, checkKey, checkRange, type StoredAudio, StoreError } from './store.ts';
 
@@ -83,6 +83,7 @@ export class FileAudioStore implements AudioStore {
   async #openDirectory(root: string, name: string): Promise<string> {
     const directory = join(root, name);
     const made = await mkdir(directory, { recursive: true, mode: 0o700 });
+    if (made) await chmod(directory, 0o700);
     if (!(await isOwnDirectory(directory))) throw new Error('The directory has gone.');
     if (made || !this.#syncedDirectories.has(name)) {
       await sync(root);
@@ -115,7 +116,11 @@ function locate(key: string): { directory: string; file: string } {
 /** The directory without symlinks in its path; what had to be made is durable. */
 async function makeRoot(path: string): Promise<string> {
   const made = await mkdir(path, { recursive: true, mode: 0o700 });
+  const { uid } = await stat(path);
+  // Root may give the folder; anybody else who owns it could replace what is in it.
+  if (uid !== 0 && uid !== process.geteuid?.()) throw new Error(`The folder belongs to user id ${uid}.`);
   if (made) {
+    await chmod(path, 0o700);
     let directory = dirname(made);
     await sync(directory);
     for (const name of relative(directory, dirname(path)).split(sep).filter(Boolean)) {
@@ -154,6 +159,7 @@ async function openFile(
 async function writeDurably(path: string, content: Buffer): Promise<void> {
   const handle = await open(path, 'wx', 0o600);
   try {
+    await handle.chmod(0o600);
     await handle.writeFile(content);
     await handle.sync();
   } finally {

@@ -2,7 +2,8 @@
  * `npm run keys`: makes SIGNING_KEYS_FILE when it does not exist, and rotates it when it does. Running processes keep
  * the keys that they have read; restart them after a rotation.
  */
-import { readFile, rename, writeFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
+import { replaceOwnFile } from '../private-files.ts';
 import { parseSigningKeys, readStoredKeys, rotateKeys, SigningKeysError } from '../x402/signing-keys.ts';
 
 const file = process.env.SIGNING_KEYS_FILE?.trim();
@@ -20,10 +21,7 @@ try {
   const keys = rotateKeys(text === undefined ? undefined : readStoredKeys(text), now);
   const rotated = `${JSON.stringify(keys, null, 2)}\n`;
   parseSigningKeys(rotated, now);
-  // A new file with the mode from the start, and then its name: nobody ever reads half a key set.
-  const draft = `${file}.${process.pid}.new`;
-  await writeFile(draft, rotated, { mode: 0o600, flag: 'wx', flush: true });
-  await rename(draft, file);
+  await replaceOwnFile(file, rotated);
   console.log(`${text === undefined ? 'Made' : 'Rotated'} ${file}:`);
   for (const { kid, status, validUntil } of keys.keys) {
     console.log(`  ${status.padEnd(8)}  ${kid}${validUntil ? `  until ${validUntil}` : ''}`);

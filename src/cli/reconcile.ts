@@ -1,5 +1,6 @@
 import { pino } from 'pino';
 import { openAudioStore } from '../audio/open-store.ts';
+import { Belonging, describeMismatch } from '../belonging.ts';
 import { describeFaults, readConfig } from '../config.ts';
 import { openDatabase } from '../db/database.ts';
 import type { TurnResult } from '../reconcile/reconciler.ts';
@@ -17,7 +18,14 @@ if ('faults' in read) {
 const { config } = read;
 const db = openDatabase(config.databaseUrl, { maxConnections: 4 });
 const store = openAudioStore(config.jobs.audioStore);
-const x402 = config.x402?.rpcUrl ? openPayments(db, config.x402.asset, config.x402.rpcUrl) : undefined;
+const belonging = new Belonging(db, config);
+// A database that is away is told by each reconciler.
+const mismatch = await belonging.check().catch(() => undefined);
+if (mismatch) {
+  console.error(`speechgate can't reconcile:\n${describeMismatch(mismatch)}`);
+  process.exit(EXIT_CONFIG);
+}
+const x402 = config.x402?.rpcUrls ? openPayments(db, config.x402.asset, config.x402.rpcUrls) : undefined;
 const runner = new ReconcilerRunner({
   db,
   reconcilers: createReconcilers(config, db, store, x402),

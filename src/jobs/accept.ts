@@ -14,6 +14,8 @@ import { nextTurn } from './turn.ts';
 /** A validated and priced request for asynchronous speech. */
 export interface JobRequest {
   readonly accountId: string | undefined;
+  /** Of the processor's key: an account of the other mode is unknown. Undefined for one of either mode. */
+  readonly livemode: boolean | undefined;
   readonly utterance: Utterance;
   readonly priceMicroUsd: bigint;
   readonly paidFor: PaidFor;
@@ -44,10 +46,11 @@ export async function acceptJob(db: Database, request: JobRequest): Promise<Acce
     const repeated =
       request.idempotencyKey === undefined ? undefined : idempotency(request.idempotencyKey, accountId, request);
     if (repeated) {
-      const earlier = await findRepeated(trx, accountId, repeated);
+      const earlier = await findRepeated(trx, accountId, request.livemode, repeated);
       if (earlier) return earlier;
     }
-    const held = await placeHold(trx, accountId, request.priceMicroUsd, null, request.paidFor);
+    const { paidFor, livemode } = request;
+    const held = await placeHold(trx, accountId, request.priceMicroUsd, null, { paidFor, livemode });
     if (held.outcome === 'unknown_account') return refuse('unknown_account');
     if (held.outcome === 'insufficient_funds') return refuse('insufficient_funds', held.balanceMicroUsd);
     const { hold } = held;
@@ -79,9 +82,10 @@ export async function acceptJob(db: Database, request: JobRequest): Promise<Acce
 async function findRepeated(
   trx: Database,
   accountId: string,
+  livemode: boolean | undefined,
   { key, request }: Idempotency,
 ): Promise<AcceptResult | undefined> {
-  const account = await findCardAccount(trx, accountId, 'lock');
+  const account = await findCardAccount(trx, accountId, { livemode, lock: true });
   if (!account) return refuse('unknown_account');
   const row = await trx
     .selectFrom('job')

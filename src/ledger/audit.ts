@@ -170,6 +170,13 @@ export const invariants: readonly Invariant[] = [
       group by network, transaction_hash, log_index having count(*) > 1`,
   },
   {
+    rule: 'payments are of the network and asset that the database belongs to',
+    breaches: sql`
+      select payment.id, payment.network, payment.asset, instance.network as own_network, instance.asset as own_asset
+      from x402_payment payment, instance
+      where (payment.network, payment.asset) is distinct from (instance.network, instance.asset)`,
+  },
+  {
     rule: 'a payment under way is within its lease',
     breaches: sql`
       select id, state, amount_micro_usd as amount, created_at, lease_until from x402_payment

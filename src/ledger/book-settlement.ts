@@ -30,9 +30,9 @@ export async function bookSettlement(
   const { rows } = await sql<{ receipt: string }>`
     with payment as (
       update x402_payment
-      set state = 'settled', settled_at = now(), lease_until = null, refusal = null, failed_at = null,
+      set state = 'settled', settled_at = now(), lease_until = null, refusal = null, failed_at = null, next_look_at = null,
           transaction_hash = ${transaction}, log_index = ${logIndex}, receipt = ${receipt}
-      where id = ${paymentId} and state in ('settling', 'refused', 'unknown')
+      where id = ${paymentId} and state in ('settling', 'refused', 'unknown', 'failed')
       returning id, purpose, payer, amount_micro_usd, receipt
     ), revenue as (
       insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, ended_at)

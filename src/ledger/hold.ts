@@ -2,6 +2,7 @@ import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import { isAccountId } from './accounts.ts';
 import { contra } from './contra.ts';
+import { isOfMode } from './instance.ts';
 import type { PaidFor } from './paid-for.ts';
 
 /**
@@ -32,27 +33,35 @@ export type HoldResult =
   | { readonly outcome: 'unknown_account' }
   | { readonly outcome: 'insufficient_funds'; readonly balanceMicroUsd: bigint };
 
+/** What else is known of a charge that is held. */
+export interface HoldTerms {
+  /** What the amount is the price of; the service always tells it. */
+  readonly paidFor?: PaidFor;
+  /** Of the process that delivers what the hold pays for; null for a job's. */
+  readonly processId?: number | null;
+  /** Of the processor's key: an account of the other mode is unknown. Null, or absent, for one of either mode. */
+  readonly livemode?: boolean | null | undefined;
+}
+
 /**
  * Holds the amount on a card account for a charge. One statement: the account's row is locked, debited when it can pay,
  * and the hold is written, or nothing is. It is the locked balance that is lowered: that of the statement's snapshot
  * may be older, and too small.
  * @param leaseSeconds how long the hold stands when nobody ends or renews it, by the database's clock; it must
  *   outlast the deadline of a synthesis that isn't renewed. Null for a hold that is owned by a job and has no lease.
- * @param paidFor what the amount is the price of; the service always tells it
- * @param processId of the process that delivers what the hold pays for; null for a job's
  */
 export async function placeHold(
   db: Database,
   accountId: string,
   amountMicroUsd: bigint,
   leaseSeconds: number | null,
-  paidFor?: PaidFor,
-  processId: number | null = null,
+  { paidFor, processId = null, livemode = null }: HoldTerms = {},
 ): Promise<HoldResult> {
   if (!isAccountId(accountId)) return { outcome: 'unknown_account' };
   const { rows } = await sql<{ id: string; balance: bigint; remaining: bigint | null; hold_id: bigint; fence: number }>`
     with payer as materialized (
-      select id, balance_micro_usd from account where id = ${accountId} and kind = 'card' for update
+      select id, balance_micro_usd from account
+      where id = ${accountId} and kind = 'card' and ${isOfMode(livemode)} for update of account
     ), debit as (
       update account set balance_micro_usd = payer.balance_micro_usd - ${amountMicroUsd}
       from payer where account.id = payer.id and payer.balance_micro_usd >= ${amountMicroUsd}

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import { isAccountId } from '../ledger/accounts.ts';
+import { isOfMode } from '../ledger/instance.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Scope, Slot } from './slot.ts';
 
@@ -15,6 +16,8 @@ export interface WindowOptions {
   /** Requests per bucket within any `windowSeconds`. */
   readonly max: number;
   readonly windowSeconds: number;
+  /** Of the card processor's key; accounts of the other mode have no bucket. Undefined for either mode. */
+  readonly livemode?: boolean | undefined;
 }
 
 /** Rows that one pruning deletes at most, so that it stays short. */
@@ -90,14 +93,14 @@ export class RollingWindow {
    * the database may lose is the last moment's counts, so nobody waits until they are on disk.
    */
   async #take(accountId: string | null, otherwise: Bucket): Promise<Slot> {
-    const { max, windowSeconds } = this.#options;
+    const { max, windowSeconds, livemode = null } = this.#options;
     const window = sql`make_interval(secs => ${windowSeconds}::double precision)`;
     const accountKey = accountId === null ? null : hash({ scope: 'account', key: accountId });
     const { rows } = await sql<{ scope: Bucket['scope']; allowed: boolean; taken: number; reset_seconds: number }>`
       with bucket as (
         select case when known then 'account' else ${otherwise.scope}::text end as scope,
                case when known then ${accountKey}::bytea else ${hash(otherwise)}::bytea end as key
-        from (select exists (select from account where id = ${accountId}::uuid and kind = 'card') as known) account
+        from (select exists (select from account where id = ${accountId}::uuid and kind = 'card' and ${isOfMode(livemode)}) as known) account
       )
       insert into rate_window (key, scope, checked_at, allowed, taken)
       select key, scope, at, true, array[at]

@@ -5,11 +5,14 @@ import { PRIVATE } from '../http/headers.ts';
 import { findCardAccount } from '../ledger/accounts.ts';
 import { creditAccountBody } from './credit-account.ts';
 
-/** The credit account, keyed by its bearer id. */
-export function creditsOperations(db: Database): CreditsOperations {
+/**
+ * The credit account, keyed by its bearer id.
+ * @param livemode that accounts are shown of; undefined for those of either mode
+ */
+export function creditsOperations(db: Database, livemode: boolean | undefined): CreditsOperations {
   return {
     getCredits: async ({ params }) => {
-      const account = await findCardAccount(db, params.accountId);
+      const account = await findCardAccount(db, params.accountId, { livemode });
       if (!account) {
         return failure('NOT_FOUND', 'There is no such credit account. A top-up makes one.', { field: 'accountId' });
       }

@@ -37,6 +37,8 @@ export interface SpeechOptions extends JobLinks {
   readonly speech: { readonly admission: Admission; readonly streaming: Streaming } | undefined;
   /** Undefined while payment by card is off (R47). */
   readonly cardCredits: CardCredits | undefined;
+  /** Of the processor's key. Undefined while payment by card is off. */
+  readonly livemode: boolean | undefined;
   readonly limits: RollingWindow;
   readonly metrics: Metrics;
   readonly work: RunningWork;
@@ -55,7 +57,7 @@ interface Wishes {
 
 /** Text to speech, paid from a card-credit account. */
 export function speechOperations(options: SpeechOptions): SpeechOperations {
-  const { db, baseUrl, signer, serviceName, catalog, speech, cardCredits, limits, metrics, work } = options;
+  const { db, baseUrl, signer, serviceName, catalog, speech, cardCredits, livemode, limits, metrics, work } = options;
 
   async function speak(request: OrderRequest, wishes: Wishes, context: OperationContext) {
     const placed = placeOrder(catalog, request);
@@ -127,7 +129,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations {
     const { priceMicroUsd } = order;
     const utterance = utteranceOf(order);
     const accepted = await acceptJob(db, {
-      ...{ accountId, utterance, priceMicroUsd, storeAudio, idempotencyKey, traceId },
+      ...{ accountId, livemode, utterance, priceMicroUsd, storeAudio, idempotencyKey, traceId },
       paidFor: paidFor(order, traceId),
     });
     switch (accepted.outcome) {

@@ -28,12 +28,14 @@ export interface TopUpOptions {
         readonly limits: RollingWindow;
       }
     | undefined;
+  /** That accounts are shown of; undefined for those of either mode. */
+  readonly livemode: boolean | undefined;
 }
 
 const OFF = 'Payment by card is not set up here.';
 
 /** Buying credit: the launcher, the way to the hosted checkout and back. */
-export function topUpOperations(db: Database, { baseUrl, serviceName, card }: TopUpOptions): TopUpOperations {
+export function topUpOperations(db: Database, { baseUrl, serviceName, card, livemode }: TopUpOptions): TopUpOperations {
   const headers = { 'content-security-policy': pageContentSecurityPolicy(card ? [card.checkoutOrigin] : []) };
   return {
     showTopUp: async ({ query }) => {
@@ -104,7 +106,7 @@ export function topUpOperations(db: Database, { baseUrl, serviceName, card }: To
     },
 
     getTopUpStatus: async ({ query }) => {
-      const account = await findCardAccount(db, query.account.trim());
+      const account = await findCardAccount(db, query.account.trim(), { livemode });
       if (!account) {
         const body = creditAccountBody({ id: query.account, balanceMicroUsd: 0n });
         return { status: 404, headers: { 'cache-control': PRIVATE }, body: { ...body, status: 'not_found' } };

@@ -1,3 +1,4 @@
+import type { Belonging } from '../belonging.ts';
 import type { GetX402SpeechResult, X402Operations } from '../contract/operations.ts';
 import type { OperationContext } from '../http/context.ts';
 import { errorBody, failure } from '../http/errors.ts';
@@ -34,6 +35,8 @@ export interface X402Options {
   readonly limits: RollingWindow;
   /** Who is paid in what. Undefined while payment under x402 is off (R47). */
   readonly terms: { readonly asset: Asset; readonly payees: readonly Payee[] } | undefined;
+  /** Whether the database's money is of these terms. */
+  readonly belonging: Belonging;
   /** Undefined while payment under x402 is off, or the chain can't be asked (R58). */
   readonly direct: DirectPayment | undefined;
   /** Undefined while payment under x402 is off, or the chain can't be asked (R58). */
@@ -48,6 +51,7 @@ const OFF = 'Payment in USDC is not set up here.';
 /** Text to speech paid in USDC under x402, quotes, and the signed metadata. */
 export function x402Operations(options: X402Options): X402Operations {
   const { baseUrl, serviceName, catalog, speech, limits, terms, direct, deposits, prepaid, quotes, metadata } = options;
+  const { belonging } = options;
   const failures = new FailureLimit(limits);
   const resources = {
     GET: speechResource(baseUrl, serviceName, 'GET'),
@@ -67,6 +71,7 @@ export function x402Operations(options: X402Options): X402Operations {
       const details = { setting: 'SPEECH_BASE_URL' };
       return failure('TTS_PROVIDER_NOT_CONFIGURED', 'No speech provider is set up here.', details);
     }
+    if (await isForeign(flow.flow !== 'none')) return foreignDatabase();
     const resource = resources[method];
     switch (flow.flow) {
       case 'prepaid':
@@ -79,6 +84,11 @@ export function x402Operations(options: X402Options): X402Operations {
         if (!direct) return chainMissing();
         return purchase.hasExpired ? quoteExpired() : askForPayment(resource, purchase.offers[0]);
     }
+  }
+
+  /** Money is moved only once the database has told that it is of these terms; for anything else, what is known counts. */
+  async function isForeign(movesMoney: boolean): Promise<boolean> {
+    return (movesMoney && !belonging.isKnown ? await belonging.check() : belonging.mismatch) !== undefined;
   }
 
   function plainPurchase(request: OrderRequest) {
@@ -109,14 +119,16 @@ export function x402Operations(options: X402Options): X402Operations {
 
     getX402Speech: ({ query }, context) => speak('GET', query, context),
 
-    getPrepaidAccount: async ({ params }, context) =>
-      prepaid
-        ? readPrepaidAccount({ balances: prepaid, limits, baseUrl }, params.address, context)
-        : failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' }),
+    getPrepaidAccount: async ({ params }, context) => {
+      if (!prepaid) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
+      if (await isForeign(true)) return foreignDatabase();
+      return readPrepaidAccount({ balances: prepaid, limits, baseUrl }, params.address, context);
+    },
 
     createDeposit: async ({ body }, context) => {
       if (!terms) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
       if (!deposits) return chainMissing();
+      if (await isForeign(context.headers['payment-signature'] !== undefined)) return foreignDatabase();
       return makeDeposit({ baseUrl, serviceName, terms, deposits, failures }, body.amountMicroUsd, context);
     },
 
@@ -135,6 +147,7 @@ export function x402Operations(options: X402Options): X402Operations {
       }
       if (!terms) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
       if (!quotes) return quotesMissing();
+      if (await isForeign(false)) return foreignDatabase();
       const { quote, token } = await quotes.issue({
         textLength: body.textLength,
         textSha256: body.textSha256.toLowerCase(),
@@ -165,6 +178,7 @@ export function x402Operations(options: X402Options): X402Operations {
         const details = { setting: terms ? 'SIGNING_KEYS_FILE' : 'X402_PAY_TO' };
         return failure('CONFIG_ERROR', 'Signed metadata is not set up here.', details);
       }
+      if (await isForeign(false)) return foreignDatabase();
       const { document, maxAgeSeconds } = await metadata.read();
       return { status: 200, headers: { 'cache-control': `public, max-age=${maxAgeSeconds}` }, body: document };
     },
@@ -177,6 +191,12 @@ const quotesMissing = () => failure('CONFIG_ERROR', 'Quotes are not set up here.
 const chainMissing = () =>
   failure('CONFIG_ERROR', 'Payment on the chain is not set up here: its node is not known.', {
     setting: 'X402_RPC_URL',
+  });
+
+const foreignDatabase = () =>
+  failure('CONFIG_ERROR', "The service's database holds money of another network. The operator has to repair it.", {
+    reason: 'database_of_another_network',
+    setting: 'X402_NETWORK',
   });
 
 const refuseOrder = ({ code, message, details }: OrderRefusal | QuoteRefusal) => failure(code, message, details);

@@ -18,16 +18,28 @@ export interface CreditRefusal {
 /** Pays an order from a prepaid card account: the exact price is debited before synthesis. */
 export class CardCredits {
   readonly #db: Database;
+  readonly #livemode: boolean;
   readonly #leaseSeconds: number;
   readonly #holds: BalanceHolds;
   readonly #work: UnpaidWork;
 
-  /** @param options.leaseSeconds how long a hold stands when nobody ends or renews it */
+  /**
+   * @param options.livemode of the processor's key: accounts of the other mode are unknown
+   * @param options.leaseSeconds how long a hold stands when nobody ends or renews it
+   */
   constructor(
     db: Database,
-    options: { leaseSeconds: number; work: UnpaidWork; log: FastifyBaseLogger; metrics: Metrics; delivery: Delivery },
+    options: {
+      livemode: boolean;
+      leaseSeconds: number;
+      work: UnpaidWork;
+      log: FastifyBaseLogger;
+      metrics: Metrics;
+      delivery: Delivery;
+    },
   ) {
     this.#db = db;
+    this.#livemode = options.livemode;
     this.#leaseSeconds = options.leaseSeconds;
     this.#holds = new BalanceHolds(db, 'card', options.log, options.metrics, options.delivery);
     this.#work = options.work;
@@ -44,9 +56,9 @@ export class CardCredits {
     const endWork = this.#work.begin(accountId.toLowerCase());
     if (typeof endWork === 'string') return { outcome: 'busy', reason: endWork };
     const askedAt = performance.now();
-    const bought = paidFor(order, traceId);
+    const terms = { paidFor: paidFor(order, traceId), livemode: this.#livemode };
     const placing = this.#holds.place(answer, (processId) =>
-      placeHold(this.#db, accountId, order.priceMicroUsd, this.#leaseSeconds, bought, processId),
+      placeHold(this.#db, accountId, order.priceMicroUsd, this.#leaseSeconds, { ...terms, processId }),
     );
     const result = await holdFor(endWork, placing);
     switch (result.outcome) {

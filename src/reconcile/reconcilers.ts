@@ -9,6 +9,7 @@ import { checkoutSweep } from './checkout-sweep.ts';
 import { doubtfulPayments } from './doubtful-payments.ts';
 import { expiredAudio } from './expired-audio.ts';
 import { expiredHolds } from './expired-holds.ts';
+import { failedPayments } from './failed-payments.ts';
 import { lostJobs } from './lost-jobs.ts';
 import { lostMail } from './lost-mail.ts';
 import { oldFeedback, unpaidPurchases } from './old-rows.ts';
@@ -41,6 +42,7 @@ export function createReconcilers(
     reconcilers.push(
       abandonedPayments(payments, store),
       doubtfulPayments(payments, resolver),
+      failedPayments(payments, resolver),
       paymentAudio(payments, store),
     );
   }

@@ -1,7 +1,8 @@
-import { mkdir, readFile, realpath, writeFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Address } from 'viem';
+import { ownFolder, ownSubfolder, replaceOwnFile } from '../private-files.ts';
 import { type AnvilProcess, findAnvil, findBinary, launch, shutDown, whyUnrunnable } from './chain/anvil.ts';
 import { startBlockClock } from './chain/block-clock.ts';
 import { multicallCode, usdCoinCode } from './chain/contracts/generated.ts';
@@ -92,9 +93,8 @@ export async function startChain(options: ChainOptions): Promise<ChainStart> {
 }
 
 async function chainDirectory(dataDir: string): Promise<string> {
-  const directory = join(dataDir, 'chain');
-  await mkdir(directory, { recursive: true, mode: 0o700 });
-  return realpath(directory);
+  await ownFolder(dataDir);
+  return ownSubfolder(join(dataDir, 'chain'));
 }
 
 /** Joins the anvil that runs on the directory, or starts one from the state on disk. */
@@ -130,7 +130,7 @@ async function run(directory: string, anvil: AnvilProcess, state: StateFile, blo
   await deploy(client);
   const persist = shared(async () => state.write(await client.dumpState()));
   await persist();
-  await writeFile(join(directory, 'port'), String(anvil.port));
+  await replaceOwnFile(join(directory, 'port'), String(anvil.port));
 
   const clock = blockTime > 0 ? startBlockClock(client, blockTime, persist) : undefined;
   let stopped: Promise<void> | undefined;

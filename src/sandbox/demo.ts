@@ -2,8 +2,8 @@
  * `npm run demo`: uses a running sandbox as its callers would, each flow once: shows what was paid, and writes the MP3s
  * into DATA_DIR/demo.
  */
-import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { ownSubfolder } from '../private-files.ts';
 import { card } from './demo/card.ts';
 import { direct } from './demo/direct.ts';
 import { prepaid } from './demo/prepaid.ts';
@@ -12,7 +12,7 @@ import { dataDir, runningSandbox, usdcParts } from './running-sandbox.ts';
 const folder = join(dataDir, 'demo');
 const sandbox = await runningSandbox();
 const usdc = usdcParts(sandbox);
-await mkdir(folder, { recursive: true });
+await ownSubfolder(folder);
 
 await card(sandbox, folder);
 if (usdc) {

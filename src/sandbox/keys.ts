@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
-import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Hex } from 'viem';
 import { generatePrivateKey } from 'viem/accounts';
+import { readOwnFile, replaceOwnFile } from '../private-files.ts';
 
 /** Secrets that the sandbox makes for itself once, and keeps. */
 export interface SandboxKeys {
@@ -36,8 +36,8 @@ export async function sandboxKeys(dataDir: string): Promise<SandboxKeys> {
     facilitatorKey: generatePrivateKey(),
     walletKey: generatePrivateKey(),
   };
-  const kept = await readFile(file, 'utf8').catch(() => '{}');
+  const kept = (await readOwnFile(file)) ?? '{}';
   const keys = { ...made, ...JSON.parse(kept) };
-  await writeFile(file, `${JSON.stringify(keys, null, 2)}\n`, { mode: 0o600 });
+  await replaceOwnFile(file, `${JSON.stringify(keys, null, 2)}\n`);
   return keys;
 }

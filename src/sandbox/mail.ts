@@ -1,9 +1,9 @@
 import { once } from 'node:events';
-import { mkdir, rename, writeFile } from 'node:fs/promises';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { SMTPServer } from 'smtp-server';
+import { ownSubfolder, replaceOwnFile } from '../private-files.ts';
 
 const MAX_MAIL_BYTES = 1_048_576;
 
@@ -19,16 +19,14 @@ export interface MailSink {
  * @param onMail is told the file
  */
 export async function startMailSink(options: { dataDir: string; onMail: (file: string) => void }): Promise<MailSink> {
-  const directory = join(options.dataDir, 'mail');
-  await mkdir(directory, { recursive: true });
+  const directory = await ownSubfolder(join(options.dataDir, 'mail'));
   let count = 0;
 
   const keep = async (mail: Buffer) => {
     count += 1;
     const name = `${new Date().toISOString().replaceAll(':', '-')}-${count}.eml`;
     const file = join(directory, name);
-    await writeFile(`${file}.new`, mail, { mode: 0o600 });
-    await rename(`${file}.new`, file);
+    await replaceOwnFile(file, mail);
     options.onMail(file);
   };
 

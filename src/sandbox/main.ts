@@ -1,4 +1,4 @@
-import { mkdir, rm } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import closeWithGrace from 'close-with-grace';
 import { createApp } from '../app.ts';
@@ -7,6 +7,7 @@ import { openDatabase } from '../db/database.ts';
 import { migrate } from '../db/migrate.ts';
 import { findCardAccount } from '../ledger/accounts.ts';
 import { createLogger } from '../logger.ts';
+import { ForeignFileError, ownFolder } from '../private-files.ts';
 import { startCheckout } from './checkout/server.ts';
 import { buyDemoCredit } from './demo-account.ts';
 import { freePort } from './free-port.ts';
@@ -37,7 +38,11 @@ const closer = closeWithGrace({ delay: 60_000, logger: false }, async ({ err }) 
 });
 stopWithParent();
 
-await mkdir(dataDir, { recursive: true });
+await ownFolder(dataDir).catch((error) => {
+  if (!(error instanceof ForeignFileError)) throw error;
+  console.error(`The sandbox can't start:\n${error.message}`);
+  process.exit(EXIT_CONFIG);
+});
 const before = await readSandboxFile(dataDir);
 await rm(resolve(dataDir, SANDBOX_FILE), { force: true });
 

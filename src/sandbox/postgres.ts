@@ -1,7 +1,8 @@
-import { readFile, writeFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
+import { replaceOwnFile } from '../private-files.ts';
 import { freePort, isFree } from './free-port.ts';
 import { type Account, serverAccount } from './postgres/account.ts';
 import { type Binaries, serverBinaries } from './postgres/binaries.ts';
@@ -60,7 +61,7 @@ export async function startPostgres(options: PostgresOptions): Promise<RunningPo
   );
   await ensureDatabase(client, DATABASE);
   keepsProcessAlive(client, false);
-  await writeFile(join(home, 'port'), String(port));
+  await replaceOwnFile(join(home, 'port'), String(port));
 
   const url = (database: string) => `postgres://${ROLE}:${cluster.password}@127.0.0.1:${port}/${database}`;
   let stopped: Promise<void> | undefined;

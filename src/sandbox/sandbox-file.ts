@@ -1,5 +1,6 @@
-import { readFile, rename, writeFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { replaceOwnFile } from '../private-files.ts';
 
 export const SANDBOX_FILE = 'sandbox.json';
 
@@ -24,7 +25,5 @@ export async function readSandboxFile(dataDir: string): Promise<SandboxFile | un
 
 /** Writes the file at once and whole, readable by its owner only: it holds a bearer id and a private key. */
 export async function writeSandboxFile(dataDir: string, content: SandboxFile): Promise<void> {
-  const file = join(dataDir, SANDBOX_FILE);
-  await writeFile(`${file}.new`, `${JSON.stringify(content, null, 2)}\n`, { mode: 0o600 });
-  await rename(`${file}.new`, file);
+  await replaceOwnFile(join(dataDir, SANDBOX_FILE), `${JSON.stringify(content, null, 2)}\n`);
 }

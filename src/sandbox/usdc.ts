@@ -1,6 +1,6 @@
-import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { privateKeyToAccount } from 'viem/accounts';
+import { createOwnFile, readOwnFile } from '../private-files.ts';
 import { rotateKeys } from '../x402/signing-keys.ts';
 import { fund, usdcBalance } from './chain/fund.ts';
 import { chainClient } from './chain/network.ts';
@@ -75,8 +75,6 @@ async function fundedWallet(chain: RunningChain, { walletKey, facilitatorKey }: 
 async function signingKeysFile(dataDir: string): Promise<string> {
   const file = join(dataDir, 'signing-keys.json');
   const keys = `${JSON.stringify(rotateKeys(undefined, new Date()), null, 2)}\n`;
-  await writeFile(file, keys, { mode: 0o600, flag: 'wx' }).catch((error) => {
-    if (error.code !== 'EEXIST') throw error;
-  });
+  if ((await readOwnFile(file)) === undefined) await createOwnFile(file, keys);
   return file;
 }

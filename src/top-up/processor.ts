@@ -1,4 +1,5 @@
 import Stripe from 'stripe';
+import { isLiveKey } from './live-key.ts';
 import { createStripeHttpClient } from './stripe-http.ts';
 
 const TIMEOUT_MS = 10_000;
@@ -52,7 +53,7 @@ export class Processor {
    */
   constructor(secretKey: string, apiBase: string | undefined, options: { retries?: number } = {}) {
     const base = apiBase ? new URL(apiBase) : undefined;
-    this.livemode = secretKey.includes('_live_');
+    this.livemode = isLiveKey(secretKey);
     this.#stripe = new Stripe(secretKey, {
       timeout: TIMEOUT_MS,
       maxNetworkRetries: options.retries ?? RETRIES,

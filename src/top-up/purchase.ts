@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type Stripe from 'stripe';
 import type { Database } from '../db/database.ts';
 import { findCardAccount, isAccountId } from '../ledger/accounts.ts';
-import { creditTopUp, type TopUpCredit } from '../ledger/credit-top-up.ts';
+import { creditTopUp, OtherModeError, type TopUpCredit } from '../ledger/credit-top-up.ts';
 import { type Processor, ProcessorError } from './processor.ts';
 
 export interface PurchaseRequest {
@@ -50,7 +50,7 @@ export class Purchases {
   /** Records the purchase and opens the checkout; an account that is named must exist (R15). */
   async start(request: PurchaseRequest): Promise<StartResult> {
     const { amountCents, challengeId = null } = request;
-    const account = request.accountId && (await findCardAccount(this.#db, request.accountId));
+    const account = request.accountId && (await findCardAccount(this.#db, request.accountId, this.#processor));
     if (request.accountId && !account) return { outcome: 'unknown_account' };
     const accountId = account ? account.id : randomUUID();
     const instanceId = await this.#instance();
@@ -116,14 +116,14 @@ export class Purchases {
     if (session.payment_status !== 'paid' || !Number.isSafeInteger(amountCents) || !amountCents || amountCents < 0) {
       return { outcome: 'unpaid' };
     }
-    const credit = await creditTopUp(this.#db, {
-      topUpId,
-      sessionId: session.id,
-      accountId,
-      amountCents,
-      challengeId: challenge_id ?? null,
-    });
-    return { outcome: 'credited', credit, amountCents };
+    const { id: sessionId, livemode } = session;
+    const paid = { topUpId, sessionId, accountId, livemode, amountCents, challengeId: challenge_id ?? null };
+    try {
+      return { outcome: 'credited', credit: await creditTopUp(this.#db, paid), amountCents };
+    } catch (error) {
+      if (error instanceof OtherModeError) return { outcome: 'foreign_session' };
+      throw error;
+    }
   }
 
   async #instance(): Promise<string> {

@@ -1,5 +1,5 @@
 import type { Database } from '../db/database.ts';
-import { Chain } from './chain.ts';
+import { Chain, type NodeUrls } from './chain.ts';
 import type { Asset } from './network.ts';
 import { Payments } from './payment.ts';
 import { Resolver } from './resolver.ts';
@@ -12,8 +12,8 @@ export interface OpenPayments {
 }
 
 /** Nothing is connected to before the first use; the chain is to be closed. */
-export function openPayments(db: Database, asset: Asset, rpcUrl: string): OpenPayments {
+export function openPayments(db: Database, asset: Asset, rpcUrls: NodeUrls): OpenPayments {
   const payments = new Payments(db, asset);
-  const chain = new Chain(rpcUrl, asset);
+  const chain = new Chain(rpcUrls, asset);
   return { payments, chain, resolver: new Resolver(db, payments, chain, asset) };
 }

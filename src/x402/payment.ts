@@ -58,6 +58,9 @@ const LEASE_SECONDS = 6;
 const RENEW_EVERY_MS = 2_000;
 /** The chain is asked about one payment at most this often. */
 const CHECK_EVERY_SECONDS = 1;
+/** How long after its failure a payment is looked for once more; and then, while that gives no answer, how often. */
+const LAST_LOOK_SECONDS = 86_400;
+const LOOK_AGAIN_SECONDS = 3_600;
 
 const LEASE = sql`now() + make_interval(secs => ${sql.lit(LEASE_SECONDS)})`;
 
@@ -114,10 +117,13 @@ const toPayment = (row: Row): Payment => ({
 export class Payments {
   readonly #db: Database;
   readonly #asset: Asset;
+  /** Of the network and asset that the chain can be asked about. */
+  readonly #isOurs: RawBuilder<unknown>;
 
   constructor(db: Database, asset: Asset) {
     this.#db = db;
     this.#asset = asset;
+    this.#isOurs = sql`(network = ${asset.network} and asset = ${asset.address.toLowerCase()})`;
   }
 
   async find(identifier: string): Promise<Payment | undefined> {
@@ -198,10 +204,11 @@ export class Payments {
     await sql`update x402_payment set awaited_transaction = ${transaction} where id = ${id}`.execute(this.#db);
   }
 
-  /** Records that the authorization will never be used any more, as the chain has told. */
+  /** Records that the authorization will not be used any more, as the chain has told; it is asked once more later. */
   async markFailed({ id }: Payment): Promise<boolean> {
     const { numAffectedRows } = await sql`
-      update x402_payment set state = 'failed', failed_at = now()
+      update x402_payment
+      set state = 'failed', failed_at = now(), next_look_at = now() + make_interval(secs => ${LAST_LOOK_SECONDS})
       where id = ${id} and state in ('unknown', 'refused')`.execute(this.#db);
     return numAffectedRows === 1n;
   }
@@ -231,7 +238,7 @@ export class Payments {
     return this.#one(sql`
       update x402_payment
       set checked_at = now(), lease_until = null, state = case state when 'settling' then 'unknown' else state end
-      where id = ${id} and ${IN_DOUBT}
+      where id = ${id} and ${IN_DOUBT} and ${this.#isOurs}
         and (checked_at is null or checked_at < now() - make_interval(secs => ${CHECK_EVERY_SECONDS}))
       returning ${COLUMNS}`);
   }
@@ -242,10 +249,30 @@ export class Payments {
       update x402_payment
       set checked_at = now(), lease_until = null, state = case state when 'settling' then 'unknown' else state end
       where id = (
-        select id from x402_payment where ${IN_DOUBT} and (checked_at is null or checked_at < ${since})
+        select id from x402_payment
+        where ${IN_DOUBT} and ${this.#isOurs} and (checked_at is null or checked_at < ${since})
         order by checked_at nulls first limit 1 for update skip locked
       )
       returning ${COLUMNS}`);
+  }
+
+  /**
+   * Takes the turn to look once more for a payment that failed a day ago; the longest due one, undefined without any.
+   * It is due again later, until the look is recorded as the last one.
+   */
+  async claimLastLook(): Promise<Payment | undefined> {
+    return this.#one(sql`
+      update x402_payment set next_look_at = now() + make_interval(secs => ${LOOK_AGAIN_SECONDS})
+      where id = (
+        select id from x402_payment where state = 'failed' and next_look_at < now() and ${this.#isOurs}
+        order by next_look_at limit 1 for update skip locked
+      )
+      returning ${COLUMNS}`);
+  }
+
+  /** Records that a failed payment has been looked for once more, in vain: now it has failed for good. */
+  async endLooking({ id }: Payment): Promise<void> {
+    await sql`update x402_payment set next_look_at = null where id = ${id} and state = 'failed'`.execute(this.#db);
   }
 
   /** Reservations whose process is gone, at most so many. */

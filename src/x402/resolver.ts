@@ -57,6 +57,17 @@ export class Resolver {
     }
   }
 
+  /** Looks once more for a payment that has failed, and whose turn has been claimed. */
+  async lookAgain(payment: Payment): Promise<Resolution> {
+    const finding = await this.#chain.find(payment.claim, payment.headBlock);
+    const isPaid = finding.outcome === 'paid' && (payment.purpose === 'speech' || finding.isConfirmed);
+    const booking = isPaid && (await this.book(payment, finding.proof));
+    if (booking) return { outcome: 'settled', ...booking };
+    if (finding.outcome !== 'unused') return { outcome: 'open' };
+    await this.#payments.endLooking(payment);
+    return { outcome: 'failed' };
+  }
+
   /** Books a proven payment; undefined when it can't be settled any more. */
   book(payment: Payment, proof: TransferProof): Promise<Booking | undefined> {
     const receipt = encodeHeader({

@@ -6,6 +6,9 @@ const MAX_ANSWER_BYTES = 8 * 1024 * 1024;
 /** The chain's node could not be reached in time, or refused a call. Holds nothing that it wrote. */
 export class RpcError extends Error {}
 
+/** The node has answered, and refused the call. */
+export class RpcRefusal extends RpcError {}
+
 /** JSON-RPC calls to the node of a chain over kept-alive HTTP connections. */
 export class Rpc {
   readonly #pool: Pool;
@@ -43,7 +46,7 @@ export class Rpc {
       throw new RpcError(`The chain's node gave no answer to ${method}.`, { cause: error });
     }
     if (answer?.error !== undefined || answer?.result === undefined) {
-      throw new RpcError(`The chain's node refused ${method}.`);
+      throw new RpcRefusal(`The chain's node refused ${method}.`);
     }
     return answer.result;
   }

@@ -33,6 +33,7 @@ async function start(t: test.TestContext) {
     topUpId: randomUUID(),
     sessionId: `cs_test_${randomUUID()}`,
     accountId: randomUUID(),
+    livemode: false,
     amountCents: 500,
     challengeId: null,
   });

@@ -39,6 +39,7 @@ const LEASE = 'a payment under way is within its lease';
 const OF_BOOKS = new Set(
   [...purchaseInvariants, ...chargeInvariants, ...timeInvariants, ...guardInvariants].map(({ rule }) => rule),
 );
+const DENOMINATION = 'payments are of the network and asset that the database belongs to';
 /** Broken and shown by test/jobs/audit.test.ts. */
 const OF_JOBS = /^(a job's hold is pending while it lives|a job that has ended has no text)/;
 
@@ -85,6 +86,14 @@ const CORRUPTIONS: [string, (cardAccount: string) => RawBuilder<unknown>[], stri
     'a spend that is booked as card revenue',
     () => [sql`update transfer set credit_account_id = ${contra.cardRevenue} where kind = 'spend'`],
     [SIDES, REVERSAL],
+  ],
+  [
+    'a database that is given to another network',
+    () => [
+      sql`alter table instance disable trigger instance_keeps_network`,
+      sql`update instance set network = 'eip155:1'`,
+    ],
+    [DENOMINATION],
   ],
   [
     'a deposit that is taken from card money',
@@ -393,6 +402,7 @@ test('the audit holds on a sound ledger, and each rule can fail', async (t) => {
     topUpId: randomUUID(),
     sessionId: 'cs_test_1',
     accountId: randomUUID(),
+    livemode: false,
     amountCents: 500,
     challengeId: null,
   });

@@ -15,7 +15,14 @@ const PAYER = `0x${'a'.repeat(40)}`;
 const CARD = '7c9e6679-7425-40de-944b-e07fc1f90ae7';
 
 const topUp = (db: Database, sessionId: string) =>
-  creditTopUp(db, { topUpId: sessionId, sessionId, accountId: CARD, amountCents: 1, challengeId: null });
+  creditTopUp(db, {
+    topUpId: sessionId,
+    sessionId,
+    accountId: CARD,
+    livemode: false,
+    amountCents: 1,
+    challengeId: null,
+  });
 
 const FLOWS: [
   string,

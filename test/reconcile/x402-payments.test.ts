@@ -101,7 +101,7 @@ test('a refused settlement is watched, and its end is failure once its time is o
   assert.equal(await stateOf(gateway), 'refused');
   // As if its authorization had ended long ago, instead of leading the chain's clock away.
   await unguarded(gateway.db, (db) => sql`update x402_payment set valid_before = 1`.execute(db));
-  await chain.client.mine({ blocks: 2 });
+  await chain.client.mine({ blocks: 3 });
   assert.equal((await turn(gateway)).doubtful_payments, 1);
   assert.equal(await stateOf(gateway), 'failed');
   await turn(gateway);

@@ -180,6 +180,7 @@ async function fund(db: Database, cents: number): Promise<string> {
     topUpId: randomUUID(),
     sessionId: `cs_test_${randomUUID()}`,
     accountId: randomUUID(),
+    livemode: false,
     amountCents: cents,
     challengeId: null,
   });

@@ -92,7 +92,7 @@ export async function populate(t: TestContext, chain: TestChain): Promise<Popula
   }
   const bought = () => ({ ...BOUGHT, traceId: randomUUID() });
   const address = payer.address.toLowerCase();
-  assert.equal((await placeHold(gateway.db, card, PRICE, HOLD_SECONDS, bought())).outcome, 'held');
+  assert.equal((await placeHold(gateway.db, card, PRICE, HOLD_SECONDS, { paidFor: bought() })).outcome, 'held');
   const expiry = BigInt(Math.floor(Date.now() / 1000) + 60);
   const terms = { address, nonce: 'pending', expiry, amountMicroUsd: PRICE, isPermitted: true };
   assert.equal((await placeSpend(gateway.db, terms, HOLD_SECONDS, bought())).outcome, 'held');

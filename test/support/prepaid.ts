@@ -7,6 +7,7 @@ import type { Database } from '../../src/db/database.ts';
 import { bookSettlement } from '../../src/ledger/book-settlement.ts';
 import { findWallet } from '../../src/ledger/wallets.ts';
 import { canonicalQuery } from '../../src/x402/canonical-query.ts';
+import { DEFAULT_ASSET } from '../../src/x402/network.ts';
 import { currentPayee } from '../../src/x402/payees.ts';
 import type { PrepaidRequest } from '../../src/x402/prepaid-digest.ts';
 import { PREPAID_TYPES } from '../../src/x402/prepaid-types.ts';
@@ -130,7 +131,7 @@ export async function addDepositPayment(db: Database, payer: string, microUsd: b
   const { rows } = await sql<{ id: bigint }>`
     insert into x402_payment (identifier, state, purpose, request_hash, network, asset, payer, nonce, pay_to,
                               amount_micro_usd, valid_before, head_block, settling_at)
-    values (${reference}, 'unknown', 'deposit', '', 'eip155:8453', '0xa', ${payer}, ${reference}, '0xc', ${microUsd}, 0,
+    values (${reference}, 'unknown', 'deposit', '', 'eip155:8453', ${DEFAULT_ASSET.toLowerCase()}, ${payer}, ${reference}, '0xc', ${microUsd}, 0,
             0, now())
     returning id`.execute(db);
   return (rows[0] as { id: bigint }).id;

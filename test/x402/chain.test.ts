@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
+import test, { type TestContext } from 'node:test';
 import { encodeFunctionData } from 'viem';
 import { usdCoinAbi } from '../../src/sandbox/chain/contracts/generated.ts';
 import { MULTICALL } from '../../src/sandbox/chain/network.ts';
-import { Chain, type TransferClaim } from '../../src/x402/chain.ts';
+import { Chain, type NodeUrls, type TransferClaim } from '../../src/x402/chain.ts';
 import { RpcError } from '../../src/x402/rpc.ts';
 import {
   cancelAuthorization,
@@ -15,14 +15,15 @@ import {
   testChain,
   wallet,
 } from '../support/chain.ts';
+import { startRpcNode, unfinalized } from '../support/rpc-node.ts';
 
 const { chain, skip } = await testChain();
 const PAYEE = '0x00000000000000000000000000000000000000a1';
 const OTHER = '0x00000000000000000000000000000000000000b2';
 
-function reader(t: { after(close: () => Promise<void>): void }, chainId = 8453) {
+function reader(t: TestContext, chainId = 8453, urls: NodeUrls = [chain.rpcUrl]) {
   const { asset } = chain;
-  const opened = new Chain(chain.rpcUrl, {
+  const opened = new Chain(urls, {
     network: `eip155:${chainId}`,
     chainId,
     address: asset,
@@ -61,7 +62,8 @@ test('R25: a use for another transfer is no proof, and settles that ours will ne
   const theirs = await signAuthorization(payer, { to: OTHER, value: 198n, nonce: ours.authorization.nonce });
   const from = await chain.client.getBlockNumber();
   await included(chain.client, submitAuthorization(chain.client, payer, theirs));
-  assert.deepEqual(await reader(t).find(claimOf(ours), from), { outcome: 'open' });
+  await chain.client.mine({ blocks: 1 });
+  assert.deepEqual(await reader(t).find(claimOf(ours), from), { outcome: 'open' }, 'the use is not finalized');
   await chain.client.mine({ blocks: 1 });
   assert.deepEqual(await reader(t).find(claimOf(ours), from), { outcome: 'unused' });
 });
@@ -110,13 +112,14 @@ test('R25: in a transaction of many, each transfer proves its own authorization 
   assert.notEqual((await reader(t).find(claimOf(promised), from)).outcome, 'paid');
 });
 
-test('R25: a cancelled authorization is no payment; 2 blocks deep it is settled that it never will be', {
+test('R25: a cancelled authorization is no payment; once finalized it is settled that it never will be', {
   skip,
 }, async (t) => {
   const payer = await wallet(chain.client, 1000n);
   const signed = await signAuthorization(payer, { to: PAYEE, value: 198n });
   const from = await chain.client.getBlockNumber();
   await included(chain.client, cancelAuthorization(chain.client, payer, signed.authorization.nonce));
+  await chain.client.mine({ blocks: 1 });
   assert.deepEqual(await reader(t).find(claimOf(signed), from), { outcome: 'open' });
   await chain.client.mine({ blocks: 1 });
   assert.deepEqual(await reader(t).find(claimOf(signed), from), { outcome: 'unused' });
@@ -124,7 +127,7 @@ test('R25: a cancelled authorization is no payment; 2 blocks deep it is settled 
 
 test('a node of another chain, and one that is away, are RpcErrors', { skip }, async (t) => {
   await assert.rejects(reader(t, 1).head(), RpcError);
-  const away = new Chain('http://127.0.0.1:1', {
+  const away = new Chain(['http://127.0.0.1:1'], {
     network: 'eip155:1',
     chainId: 1,
     address: OTHER,
@@ -136,22 +139,36 @@ test('a node of another chain, and one that is away, are RpcErrors', { skip }, a
 });
 
 // The last one, since it leads the chain's clock into the future.
-test('R44: an unused authorization is settled by a block past validBefore that is 2 deep', { skip }, async (t) => {
+test('R44: an unused authorization is settled by the finalized block past validBefore; without one, by 2 nodes, or an hour', {
+  skip,
+}, async (t) => {
   const payer = await wallet(chain.client, 1000n);
   const { timestamp } = await chain.client.getBlock();
   const signed = await signAuthorization(payer, { to: PAYEE, value: 198n, validBefore: timestamp + 500n });
   const from = await chain.client.getBlockNumber();
+  const node = await startRpcNode(t, chain.rpcUrl, unfinalized);
   const find = () => reader(t).find(claimOf(signed), from);
+  const findUnfinalized = async (nodes: number) => {
+    const urls = [node.url, `${node.url}second`].slice(0, nodes) as [string];
+    return (await reader(t, 8453, urls).find(claimOf(signed), from)).outcome;
+  };
   const mineAt = async (seconds: bigint) => {
     await chain.client.setNextBlockTimestamp({ timestamp: timestamp + seconds });
     await chain.client.mine({ blocks: 1 });
   };
   await mineAt(500n);
   await mineAt(501n);
-  // The deep block is at validBefore, and not past it.
-  assert.deepEqual(await find(), { outcome: 'open' });
   await mineAt(502n);
+  // The finalized block is at validBefore, and not past it; the one that is 2 deep is.
+  assert.deepEqual(await find(), { outcome: 'open' });
+  assert.deepEqual([await findUnfinalized(1), await findUnfinalized(2)], ['open', 'unused']);
+  await mineAt(503n);
   assert.deepEqual(await find(), { outcome: 'unused' });
+  await mineAt(500n + 3600n);
+  await mineAt(500n + 3601n);
+  assert.equal(await findUnfinalized(1), 'open');
+  await mineAt(500n + 3602n);
+  assert.equal(await findUnfinalized(1), 'unused');
   await chain.client.mine({ blocks: 2500 });
   assert.deepEqual(await find(), { outcome: 'unused' });
 });

@@ -1,14 +1,17 @@
 import { execFile, spawn } from 'node:child_process';
-import { open, readdir, readFile } from 'node:fs/promises';
+import { readdir, readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
+import { openOwnLog } from '../../private-files.ts';
 import { hasArgument } from '../postgres/process.ts';
 import { hasCode } from '../postgres/system-error.ts';
 import { CHAIN_ID } from './network.ts';
 
 const POLL_MS = 10;
+/** A block is finalized once two are on top of it: few blocks come here. */
+const FINALITY = ['--slots-in-an-epoch', '1'];
 
 /** The anvil of the npm package, which exists for Linux on x64 only; undefined when it is not installed. */
 export function findBinary(): string | undefined {
@@ -63,9 +66,11 @@ export async function launch(
 ): Promise<AnvilProcess> {
   const { binary, directory, port, stateFile, detached } = options;
   const logFile = join(directory, 'anvil.log');
-  const log = await open(logFile, 'w', 0o600);
+  const log = await openOwnLog(logFile);
   try {
-    const settings = ['--host', '127.0.0.1', '--port', String(port), '--chain-id', String(CHAIN_ID), '--no-cors'];
+    await log.truncate();
+    const network = ['--host', '127.0.0.1', '--port', String(port), '--no-cors'];
+    const settings = [...network, '--chain-id', String(CHAIN_ID), ...FINALITY];
     const files = ['--cache-path', cachePath(directory), ...(stateFile ? ['--load-state', stateFile] : [])];
     const child = spawn(binary, [...settings, ...files, '--accounts', '0', '--quiet'], {
       cwd: directory,

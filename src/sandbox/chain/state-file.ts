@@ -1,7 +1,8 @@
-import { open, readFile, rename } from 'node:fs/promises';
+import { open, readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
+import { createOwnFile } from '../../private-files.ts';
 import { hasCode } from '../postgres/system-error.ts';
 
 /**
@@ -35,13 +36,8 @@ export function stateFile(directory: string, onProgress: (message: string) => vo
     },
     async write(dump) {
       const json = await promisify(gunzip)(Buffer.from(dump.slice(2), 'hex'));
-      const file = await open(fresh, 'w', 0o600);
-      try {
-        await file.writeFile(json);
-        await file.sync();
-      } finally {
-        await file.close();
-      }
+      await rm(fresh, { force: true });
+      await createOwnFile(fresh, json);
       await replace(current, previous);
       await rename(fresh, current);
       const handle = await open(directory);

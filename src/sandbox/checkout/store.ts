@@ -1,5 +1,6 @@
-import { mkdir, open, readFile, rename } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
+import { ownFolder, replaceOwnFile } from '../../private-files.ts';
 import type { Session } from './session.ts';
 
 /** An answer that is given again to a call with the same Idempotency-Key. */
@@ -34,7 +35,7 @@ export class Store {
   }
 
   static async open(file: string): Promise<Store> {
-    await mkdir(dirname(file), { recursive: true, mode: 0o700 });
+    await ownFolder(dirname(file));
     return new Store(file, (await readState(file)) ?? { port: 0, sessions: [], replies: [] });
   }
 
@@ -51,7 +52,7 @@ export class Store {
     const done = this.#queue.then(async () => {
       const { state, result } = change(this.#state);
       if (state !== this.#state) {
-        await writeWhole(this.#file, JSON.stringify(state));
+        await replaceOwnFile(this.#file, JSON.stringify(state));
         this.#state = state;
       }
       return result;
@@ -73,24 +74,5 @@ async function readState(file: string): Promise<State | undefined> {
     return JSON.parse(text);
   } catch {
     throw new Error(`${file} is damaged. Remove it to start without checkout sessions.`);
-  }
-}
-
-/** After a crash, the file is either the old one or the new one. */
-async function writeWhole(file: string, text: string): Promise<void> {
-  const fresh = `${file}.new`;
-  const handle = await open(fresh, 'w', 0o600);
-  try {
-    await handle.writeFile(text);
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-  await rename(fresh, file);
-  const directory = await open(dirname(file), 'r');
-  try {
-    await directory.sync();
-  } finally {
-    await directory.close();
   }
 }

@@ -1,4 +1,4 @@
-import { writeFile } from 'node:fs/promises';
+import { replaceOwnFile } from '../../private-files.ts';
 
 /** The answer, when it is a success; else its error is shown and the demo ends. */
 export async function succeeded(response: Response): Promise<Response> {
@@ -10,6 +10,6 @@ export async function succeeded(response: Response): Promise<Response> {
 /** Writes the audio of an answer. */
 export async function saveSpeech(file: string, response: Response): Promise<void> {
   const audio = Buffer.from(await (await succeeded(response)).arrayBuffer());
-  await writeFile(file, audio);
+  await replaceOwnFile(file, audio);
   console.log(`  ${audio.length} bytes of speech in ${file}`);
 }

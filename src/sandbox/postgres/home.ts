@@ -13,6 +13,7 @@ import {
   symlink,
 } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { ownFolder } from '../../private-files.ts';
 import { type Account, obstacle } from './account.ts';
 import { createWhole } from './staging.ts';
 import { hasCode } from './system-error.ts';
@@ -30,13 +31,16 @@ export async function databaseHome(
   account: Account,
   onProgress: (message: string) => void,
 ): Promise<string> {
-  await mkdir(dataDir, { recursive: true, mode: 0o700 });
-  const entry = join(await realpath(dataDir), 'postgres');
+  const entry = join(await ownFolder(dataDir), 'postgres');
   const known = await lstat(entry).catch((error) => {
     if (hasCode(error, 'ENOENT')) return undefined;
     if (!hasCode(error, 'EACCES')) throw error;
     throw new Error(`This user can't enter ${dataDir}: start as its owner, or choose another DATA_DIR.`);
   });
+  // What root has linked there belongs to root, and what it links to belongs to the server's account.
+  if (known && known.uid !== account.uid && known.uid !== process.geteuid?.()) {
+    throw new Error(`${entry} belongs to user id ${known.uid}: remove it, or choose another DATA_DIR.`);
+  }
   if (!known) await createHome(entry, account, onProgress);
 
   const home = await realpath(entry).catch((error) => {
@@ -65,7 +69,9 @@ async function createHome(entry: string, account: Account, onProgress: (message:
     return;
   }
   const parent = join(await firstWritable(OUTSIDE), 'speechgate');
-  if (await mkdir(parent, { recursive: true })) await chmod(parent, 0o755);
+  if (await mkdir(parent, { recursive: true, mode: 0o755 })) await chmod(parent, 0o755);
+  const { uid } = await lstat(parent);
+  if (uid !== process.geteuid?.()) throw new Error(`${parent} belongs to user id ${uid}: remove it.`);
   const outside = await mkdtemp(join(parent, 'postgres-'));
   await chown(outside, account.uid, account.gid);
   try {

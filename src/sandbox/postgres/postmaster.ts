@@ -1,7 +1,8 @@
 import { spawn } from 'node:child_process';
-import { open, readFile, rm } from 'node:fs/promises';
+import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { openOwnLog } from '../../private-files.ts';
 import type { Account } from './account.ts';
 import { cannotRun, SERVER_ENVIRONMENT } from './cluster.ts';
 import { hasArgument, processExists } from './process.ts';
@@ -75,7 +76,7 @@ export async function launch(
   account: Account,
 ): Promise<StartOutcome> {
   const settings = { ...SETTINGS, ...(options.durable ? {} : NOT_DURABLE), port: String(options.port) };
-  const log = await open(options.logFile, 'a', 0o600);
+  const log = await openOwnLog(options.logFile);
   try {
     if ((await log.stat()).size > 1_000_000) await log.truncate();
     const logStart = (await log.stat()).size;

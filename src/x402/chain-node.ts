@@ -1,0 +1,237 @@
+import { encodeFunctionData, numberToHex, pad, parseAbi, toEventSelector } from 'viem';
+import type { Hex } from './envelope.ts';
+import type { Asset } from './network.ts';
+import type { Address } from './payees.ts';
+import { Rpc, RpcError, RpcRefusal } from './rpc.ts';
+
+/** What an authorization promises to the payee; addresses and nonce in lower case. */
+export interface TransferClaim {
+  readonly payer: Address;
+  readonly nonce: Hex;
+  readonly payTo: Address;
+  /** Atomic units. */
+  readonly amount: bigint;
+  /** Unix seconds. */
+  readonly validBefore: bigint;
+}
+
+/** The transfer that used an authorization, in a successful receipt. */
+export interface TransferProof {
+  readonly transaction: Hex;
+  /** Of the Transfer event within its block. */
+  readonly logIndex: number;
+  readonly block: bigint;
+}
+
+/** What is known of an authorization: used for its transfer, never to be used any more, or neither yet. */
+export type ChainFinding =
+  /** `isConfirmed` when another block is on top of the transfer's (R44). */
+  | { readonly outcome: 'paid'; readonly proof: TransferProof; readonly isConfirmed: boolean }
+  | { readonly outcome: 'unused' }
+  | { readonly outcome: 'open' };
+
+interface Log {
+  readonly address: string;
+  readonly topics: readonly string[];
+  readonly data: string;
+  readonly logIndex: string;
+  readonly blockNumber: string;
+  readonly transactionHash: string;
+}
+
+interface Receipt {
+  readonly status: string;
+  readonly blockNumber: string;
+  readonly transactionHash: string;
+  readonly logs: readonly Log[];
+}
+
+const ABI = parseAbi([
+  'function balanceOf(address account) view returns (uint256)',
+  'function authorizationState(address authorizer, bytes32 nonce) view returns (bool)',
+]);
+const AUTHORIZATION_USED = toEventSelector('AuthorizationUsed(address,bytes32)');
+const AUTHORIZATION_CANCELED = toEventSelector('AuthorizationCanceled(address,bytes32)');
+const TRANSFER = toEventSelector('Transfer(address,address,uint256)');
+
+/** Blocks that one search for logs asks for, and searches at most; an authorization lives for some minutes. */
+const RANGE_BLOCKS = 1_000n;
+const MAX_RANGES = 50;
+/** A reorganisation may move a transfer at most so many blocks below the head that was known before it was sent. */
+const REORGANIZED_BLOCKS = 64n;
+/** How far past validBefore a block must be that stands in for a finalized one, at a node that knows none. */
+const UNFINALIZED_SECONDS = 3_600n;
+
+interface Block {
+  readonly number: bigint;
+  /** Unix seconds. */
+  readonly timestamp: bigint;
+}
+
+/** The newest block that counts for a verdict of failure. */
+interface FinalBlock extends Block {
+  /** False when it is only 2 blocks deep, because the node knows no finalized one. */
+  readonly isFinalized: boolean;
+}
+
+/** One node of the chain, as far as it can be believed: what it proves counts, its silence does not. Throws RpcError. */
+export class ChainNode {
+  readonly #rpc: Rpc;
+  readonly #asset: Asset;
+  #isChecked = false;
+
+  constructor(url: string, asset: Asset) {
+    this.#rpc = new Rpc(url);
+    this.#asset = asset;
+  }
+
+  /** The number of its newest block. */
+  async head(): Promise<bigint> {
+    return BigInt((await this.#call('eth_blockNumber', [])) as string);
+  }
+
+  /** The asset's balance of the address, in atomic units. */
+  async balanceOf(address: Address): Promise<bigint> {
+    const data = encodeFunctionData({ abi: ABI, functionName: 'balanceOf', args: [address] });
+    return BigInt(await this.#ethCall(data, 'latest'));
+  }
+
+  /**
+   * What the node tells about the authorization; `headBlock` was the head before it could be used. Paid means a
+   * successful receipt with AuthorizationUsed and its exact Transfer (R25). Unused for good means that the `finalized`
+   * block is later than validBefore and the authorization is unused, or that it was cancelled, or used for another
+   * transfer, in a block that is finalized. For a node that knows no finalized block, one that is 2 deep stands in (R44),
+   * and an hour past validBefore where no second node has to agree.
+   */
+  async find(claim: TransferClaim, headBlock: bigint, isAlone: boolean): Promise<ChainFinding> {
+    const head = await this.head();
+    // A head that the node has not come to, another one has made up.
+    const known = headBlock < head ? headBlock : head;
+    let from = known > REORGANIZED_BLOCKS ? known - REORGANIZED_BLOCKS : 0n;
+    for (let ranges = 1; ; ranges++) {
+      const to = from + RANGE_BLOCKS - 1n < head ? from + RANGE_BLOCKS - 1n : head;
+      const [log] = await this.#authorizationLogs(claim, from, to);
+      if (log) return this.#judge(claim, log, head, isAlone);
+      if (to === head || (await this.#block(numberToHex(to))).timestamp > claim.validBefore) break;
+      if (ranges === MAX_RANGES) return { outcome: 'open' };
+      from = to + 1n;
+    }
+    if (!isOver(await this.#finalBlock(head), claim, isAlone)) return { outcome: 'open' };
+    // What is unused at the head is so in the final block too, whose state many nodes have forgotten.
+    return { outcome: (await this.#isUsed(claim, head)) ? 'open' : 'unused' };
+  }
+
+  /** The proof within a transaction; undefined when it is not known yet, failed, or doesn't hold the transfer. */
+  async prove(claim: TransferClaim, transaction: Hex): Promise<TransferProof | undefined> {
+    const receipt = await this.#receipt(transaction);
+    return receipt ? proofIn(receipt, this.#asset.address, claim) : undefined;
+  }
+
+  /** Whether the address has code. */
+  async hasCode(address: Address): Promise<boolean> {
+    return (await this.#call('eth_getCode', [address, 'latest'])) !== '0x';
+  }
+
+  /** Whether the authorization can be used no more. */
+  async isSpent(claim: TransferClaim): Promise<boolean> {
+    return this.#isUsed(claim, await this.head());
+  }
+
+  async close(): Promise<void> {
+    await this.#rpc.close();
+  }
+
+  async #receipt(transaction: Hex): Promise<Receipt | null> {
+    return (await this.#call('eth_getTransactionReceipt', [transaction])) as Receipt | null;
+  }
+
+  /** What an authorization was used for, or that it was cancelled. */
+  async #judge(claim: TransferClaim, log: Log, head: bigint, isAlone: boolean): Promise<ChainFinding> {
+    const receipt = await this.#receipt(log.transactionHash as Hex);
+    if (!receipt) return { outcome: 'open' };
+    const proof = proofIn(receipt, this.#asset.address, claim);
+    if (proof) return { outcome: 'paid', proof, isConfirmed: proof.block < head };
+    const final = await this.#finalBlock(head);
+    return { outcome: isOver(final, claim, isAlone, BigInt(log.blockNumber)) ? 'unused' : 'open' };
+  }
+
+  async #finalBlock(head: bigint): Promise<FinalBlock> {
+    try {
+      return { ...(await this.#block('finalized')), isFinalized: true };
+    } catch (error) {
+      if (!(error instanceof RpcRefusal)) throw error;
+      return { ...(await this.#block(numberToHex(head > 0n ? head - 1n : 0n))), isFinalized: false };
+    }
+  }
+
+  /** @throws RpcRefusal when the node does not know the block */
+  async #block(block: string): Promise<Block> {
+    const found = (await this.#call('eth_getBlockByNumber', [block, false])) as {
+      number: string;
+      timestamp: string;
+    } | null;
+    if (!found) throw new RpcRefusal("The chain's node does not know a block.");
+    return { number: BigInt(found.number), timestamp: BigInt(found.timestamp) };
+  }
+
+  async #authorizationLogs({ payer, nonce }: TransferClaim, from: bigint, to: bigint): Promise<Log[]> {
+    const topics = [[AUTHORIZATION_USED, AUTHORIZATION_CANCELED], pad(payer), nonce];
+    const range = { fromBlock: numberToHex(from), toBlock: numberToHex(to) };
+    return (await this.#call('eth_getLogs', [{ address: this.#asset.address, topics, ...range }])) as Log[];
+  }
+
+  async #isUsed({ payer, nonce }: TransferClaim, block: bigint): Promise<boolean> {
+    const data = encodeFunctionData({ abi: ABI, functionName: 'authorizationState', args: [payer, nonce] });
+    return BigInt(await this.#ethCall(data, numberToHex(block))) !== 0n;
+  }
+
+  async #ethCall(data: Hex, block: string): Promise<string> {
+    const result = (await this.#call('eth_call', [{ to: this.#asset.address, data }, block])) as string;
+    if (!/^0x[0-9a-f]{1,64}$/i.test(result)) throw new RpcError('The asset is no such token on this chain.');
+    return result;
+  }
+
+  async #call(method: string, params: readonly unknown[]): Promise<unknown> {
+    if (!this.#isChecked) {
+      const chainId = Number(await this.#rpc.call('eth_chainId', []));
+      if (chainId !== this.#asset.chainId) {
+        throw new RpcError(`X402_RPC_URL is a node of chain ${chainId}, and X402_NETWORK is ${this.#asset.network}.`);
+      }
+      this.#isChecked = true;
+    }
+    return this.#rpc.call(method, params);
+  }
+}
+
+/** Whether the final block excludes that the authorization pays; `usedIn` is where it was cancelled, or paid another. */
+function isOver(final: FinalBlock, { validBefore }: TransferClaim, isAlone: boolean, usedIn?: bigint): boolean {
+  if (!final.isFinalized && isAlone && final.timestamp <= validBefore + UNFINALIZED_SECONDS) return false;
+  return usedIn === undefined ? final.timestamp > validBefore : usedIn <= final.number;
+}
+
+/**
+ * The Transfer that the authorization made: the token's first event after AuthorizationUsed (EIP-3009 tokens mark first
+ * and move then), with exactly the claimed payer, payee and amount. Other transfers of the transaction don't count.
+ */
+function proofIn(receipt: Receipt, asset: Address, claim: TransferClaim): TransferProof | undefined {
+  if (receipt.status !== '0x1') return undefined;
+  const own = receipt.logs.filter(({ address }) => address.toLowerCase() === asset.toLowerCase());
+  const used = own.findIndex(
+    ({ topics }) => topics[0] === AUTHORIZATION_USED && topics[1] === pad(claim.payer) && topics[2] === claim.nonce,
+  );
+  const transfer = used === -1 ? undefined : own[used + 1];
+  if (!transfer) return undefined;
+  const [event, from, to] = transfer.topics;
+  const isExact =
+    event === TRANSFER &&
+    from === pad(claim.payer) &&
+    to === pad(claim.payTo) &&
+    /^0x[0-9a-f]{64}$/i.test(transfer.data) &&
+    BigInt(transfer.data) === claim.amount;
+  if (!isExact) return undefined;
+  return {
+    transaction: receipt.transactionHash.toLowerCase() as Hex,
+    logIndex: Number(transfer.logIndex),
+    block: BigInt(receipt.blockNumber),
+  };
+}

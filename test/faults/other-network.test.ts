@@ -1,0 +1,171 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test, { type TestContext } from 'node:test';
+import { sql } from 'kysely';
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
+import { openDatabase } from '../../src/db/database.ts';
+import { migrate } from '../../src/db/migrate.ts';
+import { audit } from '../../src/ledger/audit.ts';
+import { claimInstance } from '../../src/ledger/instance.ts';
+import { freePort } from '../../src/sandbox/free-port.ts';
+import { DEFAULT_ASSET, DEFAULT_NETWORK } from '../../src/x402/network.ts';
+import { startChild } from '../support/child.ts';
+import { testDatabase } from '../support/database.ts';
+import { DEPOSIT_PATH, depositOf } from '../support/deposit.ts';
+import { send } from '../support/gateway.ts';
+import { addDepositPayment, depositor, domainOf, startPrepaidGateway, withCredential } from '../support/prepaid.ts';
+import { startRpcNode } from '../support/rpc-node.ts';
+import { startTcpProxy } from '../support/tcp-proxy.ts';
+import { until } from '../support/until.ts';
+import { HELLO } from '../support/x402.ts';
+
+const TEST_NETWORK = 'eip155:84532';
+const TEST_ASSET = '0x036CbD53842c5426634e7929541eC2318f3dCF7e';
+const PAYEE = '0x00000000000000000000000000000000000000A1';
+const REAL = { network: DEFAULT_NETWORK, asset: DEFAULT_ASSET.toLowerCase() };
+const X402 = {
+  X402_PAY_TO: PAYEE,
+  X402_FACILITATOR_URL: 'http://127.0.0.1:1',
+  X402_RPC_URL: 'http://127.0.0.1:1',
+  QUOTE_SECRET: 'a-quote-secret-of-the-tests-of-32-bytes-or-more',
+};
+
+async function settings(t: TestContext, databaseUrl: string): Promise<Record<string, string>> {
+  const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-network-'));
+  t.after(() => rm(dataDir, { recursive: true, force: true }));
+  const port = String(await freePort(undefined));
+  const speech = { SPEECH_BASE_URL: 'http://127.0.0.1:1/v1' };
+  return { ...X402, ...speech, PORT: port, DATABASE_URL: databaseUrl, DATA_DIR: dataDir };
+}
+
+/** A database that has been used with the test network, by a wallet with this much. */
+async function testNetworkDatabase(t: TestContext) {
+  const { url } = await testDatabase(t);
+  const db = openDatabase(url, { maxConnections: 2 });
+  t.after(() => db.destroy());
+  await claimInstance(db, {
+    denomination: { network: TEST_NETWORK, asset: TEST_ASSET.toLowerCase() },
+    livemode: undefined,
+  });
+  return { url, db };
+}
+
+for (const [what, program, args] of [
+  ['npm start', 'src/main.ts', []],
+  ['a worker', 'src/main.ts', ['--role=worker']],
+  ['npm run reconcile', 'src/cli/reconcile.ts', []],
+] as const) {
+  test(`${what} on a database of another network exits 78, names both and the way out`, async (t) => {
+    const { url } = await testNetworkDatabase(t);
+    const child = startChild(t, program, await settings(t, url), [...args]);
+    assert.equal(await child.ended(), 78, child.output());
+    const message = new RegExp(
+      `DATABASE_URL names a database of ${TEST_NETWORK} and ${TEST_ASSET.toLowerCase()}, and X402_NETWORK and X402_ASSET ` +
+        `are ${REAL.network} and ${REAL.asset}\\..* use another DATABASE_URL, or set X402_NETWORK=${TEST_NETWORK} and X402_ASSET=`,
+    );
+    assert.match(child.output(), message);
+  });
+}
+
+test('a start with the same asset in other letters goes on', async (t) => {
+  const { url } = await testNetworkDatabase(t);
+  const env = await settings(t, url);
+  const same = { X402_NETWORK: TEST_NETWORK, X402_ASSET: TEST_ASSET.toUpperCase().replace('0X', '0x') };
+  const child = startChild(t, 'src/main.ts', { ...env, ...same });
+  await child.printed(/listens on/);
+  assert.equal(await child.stop(), 0);
+});
+
+test('balances of a test network buy nothing on the real one: the gateway starts without its database, then answers 503', async (t) => {
+  const { url } = await testDatabase(t);
+  const before = await startPrepaidGateway(
+    t,
+    { X402_NETWORK: TEST_NETWORK, X402_ASSET: TEST_ASSET },
+    { databaseUrl: url },
+  );
+  const owner = privateKeyToAccount(generatePrivateKey());
+  await claimInstance(before.db, {
+    denomination: { network: TEST_NETWORK, asset: TEST_ASSET.toLowerCase() },
+    livemode: undefined,
+  });
+  await sql`alter table x402_payment disable trigger x402_payment_belongs`.execute(before.db);
+  await depositor(before, 1_000_000n, owner);
+  await sql`update x402_payment set network = ${TEST_NETWORK}, asset = ${TEST_ASSET.toLowerCase()}`.execute(before.db);
+  await sql`alter table x402_payment enable trigger x402_payment_belongs`.execute(before.db);
+
+  const proxy = await startTcpProxy(t, url);
+  proxy.cut();
+  const env = await settings(t, proxy.url);
+  const child = startChild(t, 'src/main.ts', env);
+  await child.printed(/listens on/);
+  const gateway = `http://127.0.0.1:${env.PORT}`;
+  proxy.restore();
+  const domain = { ...domainOf(PAYEE, 'speechgate-Prepaid'), chainId: 8453 };
+  const spend = await send(gateway, '/x402/tts', await withCredential(owner, domain, '/x402/tts', HELLO));
+  assert.deepEqual(
+    [spend.status, spend.json.error.code, spend.json.error.details.reason],
+    [503, 'CONFIG_ERROR', 'database_of_another_network'],
+  );
+  const path = `/x402/accounts/${owner.address}`;
+  for (const [to, call] of [
+    [path, await withCredential(owner, domain, path, {})],
+    ['/x402/tts', HELLO],
+    [DEPOSIT_PATH, depositOf(100_000)],
+  ] as const) {
+    assert.equal((await send(gateway, to, call)).json.error.details.reason, 'database_of_another_network', to);
+  }
+  assert.equal(await child.stop(), 0);
+  assert.deepEqual(await audit(before.db), []);
+  const { rows } = await sql<{
+    balance: bigint;
+  }>`select balance_micro_usd as balance from account where kind = 'wallet'`.execute(before.db);
+  assert.deepEqual(rows, [{ balance: 1_000_000n }]);
+});
+
+test('a payment in doubt of another network is not asked of this chain', async (t) => {
+  const node = await startRpcNode(t, 'http://127.0.0.1:1', () => ({ result: null }));
+  const gateway = await startPrepaidGateway(t, { X402_RPC_URL: node.url });
+  await claimInstance(gateway.db, { denomination: REAL, livemode: undefined });
+  await addDepositPayment(gateway.db, `0x${'c'.repeat(40)}`, 1n);
+  await sql`alter table x402_payment disable trigger x402_payment_belongs`.execute(gateway.db);
+  await sql`update x402_payment set network = ${TEST_NETWORK}`.execute(gateway.db);
+  await gateway.app.reconcilers.turn();
+  await sql`
+    update x402_payment set state = 'failed', failed_at = now(), next_look_at = now() - interval '1 day'`.execute(
+    gateway.db,
+  );
+  await gateway.app.reconcilers.turn();
+  assert.deepEqual(node.calls, []);
+});
+
+test('replicas of two networks that start at once: the database belongs to one, and the others exit 78', async (t) => {
+  const { url } = await testDatabase(t);
+  const starts = await Promise.all(
+    [{}, { X402_NETWORK: TEST_NETWORK, X402_ASSET: TEST_ASSET }, {}].map(async (network) =>
+      startChild(t, 'src/main.ts', { ...(await settings(t, url)), ...network }),
+    ),
+  );
+  await until(() => starts.every((child) => child.process.exitCode !== null || /listens on/.test(child.output())));
+  const db = openDatabase(url, { maxConnections: 1 });
+  t.after(() => db.destroy());
+  const { network } = await db.selectFrom('instance').select('network').executeTakeFirstOrThrow();
+  const codes = await Promise.all(starts.map((child) => child.stop()));
+  assert.deepEqual(codes, network === TEST_NETWORK ? [78, 0, 78] : [0, 78, 0]);
+});
+
+test('the database lets no payment of another network in, and never changes over', async (t) => {
+  const { url } = await testDatabase(t);
+  const db = openDatabase(url, { maxConnections: 1 });
+  t.after(() => db.destroy());
+  const { denomination } = await claimInstance(db, { denomination: undefined, livemode: undefined });
+  assert.equal(denomination, undefined, 'a database without payments belongs to nobody');
+  await addDepositPayment(db, `0x${'c'.repeat(40)}`, 1n);
+  const wanted = { network: TEST_NETWORK, asset: TEST_ASSET.toLowerCase() };
+  assert.deepEqual((await claimInstance(db, { denomination: wanted, livemode: undefined })).denomination, REAL);
+  await assert.rejects(sql`update x402_payment set network = ${TEST_NETWORK}`.execute(db), /does not belong/);
+  await assert.rejects(sql`update instance set network = ${TEST_NETWORK}`.execute(db), /for ever/);
+  assert.deepEqual(await audit(db), []);
+  assert.deepEqual(await migrate(url), []);
+});

@@ -1,0 +1,129 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { sql } from 'kysely';
+import { audit } from '../../src/ledger/audit.ts';
+import { settlementPending } from '../../src/sandbox/facilitator/faults.ts';
+import { testChain, wallet } from '../support/chain.ts';
+import { assertCredited, DEPOSIT, DEPOSIT_PATH, payDeposit, paymentStates, told } from '../support/deposit.ts';
+import { denial, failing, startRpcNode } from '../support/rpc-node.ts';
+import { HELLO, PRICE, payFor, startX402Gateway, type X402Gateway } from '../support/x402.ts';
+
+const { chain, skip } = await testChain();
+
+/** What the reconciler did in one turn. */
+async function turn({ app }: X402Gateway, name: 'doubtful_payments' | 'failed_payments') {
+  const result = (await app.reconcilers.turn()).find((each) => each.name === name);
+  return [result?.outcome, result?.count];
+}
+
+/** A paid payment whose answer was lost, and whose authorization ended long ago, so that nothing but its use counts. */
+async function lost(gateway: X402Gateway, pay: () => Promise<unknown>): Promise<void> {
+  gateway.facilitator.faults.settle(settlementPending);
+  await pay();
+  await sql`update x402_payment set valid_before = 1`.execute(gateway.db);
+  await chain.client.mine({ blocks: 3 });
+}
+
+const aDayLater = ({ db }: X402Gateway) =>
+  sql`update x402_payment set next_look_at = next_look_at - interval '1 day', failed_at = failed_at - interval '1 day'`.execute(
+    db,
+  );
+
+for (const [order, isFirst] of [
+  ['before', true],
+  ['behind', false],
+] as const) {
+  test(`a node that denies every payment, ${order} an honest one, loses no deposit`, { skip }, async (t) => {
+    const liar = await startRpcNode(t, chain.rpcUrl, denial);
+    const urls = isFirst ? [liar.url, chain.rpcUrl] : [chain.rpcUrl, liar.url];
+    const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: urls.join(',') });
+    const payer = await wallet(chain.client, 1_000_000n);
+    await lost(gateway, () => payDeposit(gateway, payer));
+    assert.deepEqual(await turn(gateway, 'doubtful_payments'), ['done', 1]);
+    await assertCredited(gateway, payer, [DEPOSIT]);
+  });
+}
+
+test('what one node alone denies has not failed while another one fails', { skip }, async (t) => {
+  const liar = await startRpcNode(t, chain.rpcUrl, denial);
+  const other = await startRpcNode(t, chain.rpcUrl);
+  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: `${liar.url},${other.url}` });
+  const payer = await wallet(chain.client, 1_000_000n);
+  await lost(gateway, () => payDeposit(gateway, payer));
+  other.falsehood = failing;
+  assert.deepEqual(await turn(gateway, 'doubtful_payments'), ['done', 0]);
+  assert.deepEqual(await paymentStates(gateway), ['unknown']);
+  other.falsehood = () => undefined;
+  assert.deepEqual(await turn(gateway, 'doubtful_payments'), ['done', 1]);
+  await assertCredited(gateway, payer, [DEPOSIT]);
+});
+
+test('a deposit that the only node denied is credited a day later, once, when it is honest', { skip }, async (t) => {
+  const node = await startRpcNode(t, chain.rpcUrl);
+  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
+  const payer = await wallet(chain.client, 1_000_000n);
+  let paid = HELLO;
+  await lost(gateway, async () => {
+    ({ paid } = await payDeposit(gateway, payer));
+  });
+  node.falsehood = denial;
+  assert.deepEqual(await turn(gateway, 'doubtful_payments'), ['done', 1]);
+  assert.deepEqual(await paymentStates(gateway), ['failed']);
+  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [402, 'PAYMENT_REQUIRED']);
+
+  node.falsehood = () => undefined;
+  node.calls.length = 0;
+  assert.deepEqual(await turn(gateway, 'failed_payments'), ['done', 0], 'a day has not passed');
+  assert.deepEqual(node.calls, []);
+  await aDayLater(gateway);
+  node.falsehood = failing;
+  assert.deepEqual(await turn(gateway, 'failed_payments'), ['failed', 0], 'no answer is not the last word');
+  await aDayLater(gateway);
+  node.falsehood = () => undefined;
+  assert.deepEqual(await turn(gateway, 'failed_payments'), ['done', 1]);
+  await aDayLater(gateway);
+  assert.deepEqual(await turn(gateway, 'failed_payments'), ['done', 0]);
+  await assertCredited(gateway, payer, [DEPOSIT]);
+  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true]);
+});
+
+test('speech whose payment the only node denied is settled in the books a day later; its audio is gone', {
+  skip,
+}, async (t) => {
+  const node = await startRpcNode(t, chain.rpcUrl);
+  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
+  let paid = HELLO;
+  await lost(gateway, async () => {
+    ({ paid } = await payFor(gateway, await wallet(chain.client, PRICE)));
+  });
+  node.falsehood = denial;
+  assert.deepEqual(await turn(gateway, 'doubtful_payments'), ['done', 1]);
+  await gateway.app.reconcilers.turn();
+  node.falsehood = () => undefined;
+  await aDayLater(gateway);
+  assert.deepEqual(await turn(gateway, 'failed_payments'), ['done', 1]);
+  assert.deepEqual(await paymentStates(gateway), ['settled']);
+  assert.deepEqual(await audit(gateway.db), []);
+  assert.deepEqual(told(await gateway.call('/x402/tts', paid)), [503, 'REPLAY_CACHE_UNAVAILABLE']);
+});
+
+test('a payment that never landed is looked for once more, and costs the node 4 calls then', { skip }, async (t) => {
+  const node = await startRpcNode(t, chain.rpcUrl);
+  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
+  gateway.facilitator.faults.settle({ broadcast: false, answer: 'error' });
+  await payDeposit(gateway, await wallet(chain.client, 1_000_000n));
+  await sql`update x402_payment set valid_before = 1`.execute(gateway.db);
+  await chain.client.mine({ blocks: 3 });
+  const verdict = ['eth_blockNumber', 'eth_getLogs', 'eth_getBlockByNumber', 'eth_call'];
+  node.calls.length = 0;
+  assert.deepEqual(await turn(gateway, 'doubtful_payments'), ['done', 1]);
+  assert.deepEqual(node.calls, verdict);
+  await aDayLater(gateway);
+  node.calls.length = 0;
+  assert.deepEqual(await turn(gateway, 'failed_payments'), ['done', 0]);
+  assert.deepEqual(node.calls, verdict);
+  await aDayLater(gateway);
+  assert.deepEqual(await turn(gateway, 'failed_payments'), ['done', 0]);
+  assert.equal(node.calls.length, verdict.length, 'it has failed for good');
+  assert.deepEqual(await paymentStates(gateway), ['failed']);
+});

@@ -1,0 +1,120 @@
+import assert from 'node:assert/strict';
+import { chown, mkdir, mkdtemp, readdir, readFile, realpath, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test, { type TestContext } from 'node:test';
+import { createTransport } from 'nodemailer';
+import { FileAudioStore } from '../src/audio/file-store.ts';
+import { StoreError } from '../src/audio/store.ts';
+import {
+  createOwnFile,
+  ForeignFileError,
+  openOwnLog,
+  ownFolder,
+  ownSubfolder,
+  readOwnFile,
+} from '../src/private-files.ts';
+import { startCheckout } from '../src/sandbox/checkout/server.ts';
+import { sandboxKeys } from '../src/sandbox/keys.ts';
+import { startMailSink } from '../src/sandbox/mail.ts';
+import { writeSandboxFile } from '../src/sandbox/sandbox-file.ts';
+import { startChild } from './support/child.ts';
+
+const NOBODY = 65_534;
+const IS_ROOT = process.geteuid?.() === 0;
+
+async function temporary(t: TestContext): Promise<string> {
+  const directory = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-files-')));
+  t.after(() => rm(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+/** A folder of somebody else: root may give one away, anybody else knows one of root's. */
+async function foreignFolder(t: TestContext): Promise<string> {
+  if (!IS_ROOT) return '/usr';
+  const folder = join(await temporary(t), 'theirs');
+  await mkdir(folder);
+  await chown(folder, NOBODY, NOBODY);
+  return folder;
+}
+
+/** Writes with the sandbox's parts whatever they write. */
+async function write(dataDir: string): Promise<void> {
+  await sandboxKeys(dataDir);
+  await writeSandboxFile(dataDir, { baseUrl: '' } as never);
+  const checkout = await startCheckout({ dataDir, secretKey: 'sk_test_files' });
+  await checkout.close();
+  const arrived: string[] = [];
+  const sink = await startMailSink({ dataDir, onMail: (file) => arrived.push(file) });
+  await createTransport(sink.url).sendMail({ from: 'a@a.test', to: 'b@b.test', text: 'hello' });
+  await sink.close();
+  assert.equal(arrived.length, 1);
+  await new FileAudioStore(join(dataDir, 'audio')).put('key', Buffer.from('audio'));
+}
+
+for (const umask of [0, 0o277]) {
+  test(`folders are 0700 and files 0600 under the umask ${umask.toString(8)}`, async (t) => {
+    const dataDir = join(await temporary(t), 'data');
+    const former = process.umask(umask);
+    try {
+      await ownFolder(dataDir);
+      await write(dataDir);
+    } finally {
+      process.umask(former);
+    }
+    const names = await readdir(dataDir, { recursive: true });
+    assert.ok(names.length >= 8, names.join());
+    for (const name of ['', ...names]) {
+      const status = await stat(join(dataDir, name));
+      assert.equal((status.mode & 0o777).toString(8), status.isDirectory() ? '700' : '600', name);
+    }
+  });
+}
+
+test('links that somebody has put into DATA_DIR are not written or read through', async (t) => {
+  const directory = await temporary(t);
+  const outside = join(directory, 'outside');
+  await writeFile(outside, 'theirs');
+  for (const name of ['sandbox.json', 'sandbox.json.new', 'checkout.json.new']) {
+    await symlink(outside, join(directory, name));
+  }
+  await writeSandboxFile(directory, { baseUrl: '' } as never);
+  await (await startCheckout({ dataDir: directory, secretKey: 'sk_test_files' })).close();
+  await symlink(outside, join(directory, 'sandbox-keys.json'));
+  await assert.rejects(sandboxKeys(directory), ForeignFileError);
+  await symlink(outside, join(directory, 'log'));
+  await assert.rejects(openOwnLog(join(directory, 'log')), ForeignFileError);
+  await assert.rejects(createOwnFile(join(directory, 'log'), ''), { code: 'EEXIST' });
+  await mkdir(join(directory, 'elsewhere'));
+  await symlink(join(directory, 'elsewhere'), join(directory, 'mail'));
+  await assert.rejects(startMailSink({ dataDir: directory, onMail: () => {} }), ForeignFileError);
+  assert.equal(await readFile(outside, 'utf8'), 'theirs');
+  assert.deepEqual(await readdir(join(directory, 'elsewhere')), []);
+});
+
+test('a folder of somebody else is refused, also behind a link, and the sandbox writes nothing there', async (t) => {
+  const folder = await foreignFolder(t);
+  const before = await readdir(folder);
+  const link = join(await temporary(t), 'link');
+  await symlink(folder, link);
+  for (const path of [folder, link]) await assert.rejects(ownFolder(path), ForeignFileError);
+  await assert.rejects(ownSubfolder(link), ForeignFileError);
+  const sandbox = startChild(t, 'src/sandbox/main.ts', { DATA_DIR: folder });
+  assert.equal(await sandbox.ended(), 78, sandbox.output());
+  assert.match(sandbox.output(), /belongs to user id \d+, and this process runs as user id \d+.*DATA_DIR/);
+  assert.deepEqual(await readdir(folder), before);
+});
+
+test('a file of somebody else is not read, nor an audio store of theirs used', {
+  skip: !IS_ROOT && 'it takes root to give a file away',
+}, async (t) => {
+  const directory = await temporary(t);
+  const file = join(directory, 'file');
+  await writeFile(file, 'theirs');
+  await chown(file, NOBODY, NOBODY);
+  await assert.rejects(readOwnFile(file), ForeignFileError);
+  await assert.rejects(openOwnLog(file), ForeignFileError);
+  assert.equal(await readOwnFile(join(directory, 'none')), undefined);
+  const store = new FileAudioStore(await foreignFolder(t));
+  await assert.rejects(store.put('key', Buffer.from('audio')), StoreError);
+});
