@@ -46,6 +46,13 @@ create trigger transfer_kept before delete on transfer for each row
 create trigger transfer_kept_all before truncate on transfer
   execute function refuse_change('a transfer is never deleted');
 
+create trigger reversal_terms before update on reversal for each row
+  execute function refuse_change('a reversal never changes');
+create trigger reversal_kept before delete on reversal for each row
+  execute function refuse_change('a reversal is never deleted');
+create trigger reversal_kept_all before truncate on reversal
+  execute function refuse_change('a reversal is never deleted');
+
 create trigger account_terms before update of id, kind, contra_name, address, created_at on account for each row
   execute function refuse_change('only the balance of an account changes');
 create trigger account_kept before delete on account for each row

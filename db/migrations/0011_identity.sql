@@ -67,3 +67,6 @@ alter table account
   add column livemode boolean,
   add constraint account_livemode_check check (kind = 'card' or livemode is null) not valid;
 update account set livemode = any_live from deviating where account.id = deviating.account_id;
+create trigger account_mode before update of livemode on account for each row
+  when (old.livemode is not null and new.livemode is distinct from old.livemode)
+  execute function refuse_change('an account keeps its mode');

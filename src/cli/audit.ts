@@ -74,8 +74,8 @@ async function auditedPurchases(db: Database, { card }: Config): Promise<Outside
 }
 
 async function auditedPayments(db: Database, { x402 }: Config): Promise<OutsideAudit> {
-  if (x402?.rpcUrl) {
-    const { chain } = openPayments(db, x402.asset, x402.rpcUrl);
+  if (x402?.rpcUrls) {
+    const { chain } = openPayments(db, x402.asset, x402.rpcUrls);
     return auditPayments(db, chain, x402.asset, progress('payments')).finally(() => chain.close());
   }
   const row = await db.selectFrom('x402_payment').select('id').where('state', '=', 'settled').executeTakeFirst();

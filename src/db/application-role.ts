@@ -12,9 +12,11 @@ const KEPT: Readonly<Record<string, readonly string[]>> = {
   account: ['id', 'kind', 'contra_name', 'address', 'created_at'],
   job: ['id', 'account_id', 'hold_id', 'trace_id'],
   checkout_sweep: ['singleton'],
+  instance: ['singleton', 'id'],
+  reversal: ['transfer_id', 'reason', 'created_at'],
 };
 /** Tables that the service only reads. */
-const READ_ONLY = ['instance', 'schema_migration', 'schema_migration_lock'];
+const READ_ONLY = ['schema_migration', 'schema_migration_lock'];
 const NEVER_UPDATED = ['prepaid_nonce'];
 
 /**
@@ -36,7 +38,7 @@ export async function grantApplicationRole<T>(db: Kysely<T>, role: string): Prom
     for (const [table, fixed] of Object.entries(KEPT)) {
       await run(`revoke update, delete on ${table} from ROLE`);
       const columns = (await columnsOf(trx, table)).filter((column) => !fixed.includes(column));
-      await run(`grant update (${columns.map(quoted).join(', ')}) on ${table} to ROLE`);
+      if (columns.length > 0) await run(`grant update (${columns.map(quoted).join(', ')}) on ${table} to ROLE`);
     }
     // The queue is no book: its entries only say that somebody should look.
     await run('grant usage on schema graphile_worker to ROLE');

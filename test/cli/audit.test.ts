@@ -34,13 +34,13 @@ test('audit --external finds what was paid outside and is not credited, and npm 
   const checkout = await testCheckout(t);
   const gateway = await startX402Gateway(t, chain, checkout.env);
   const { db, config } = gateway;
-  assert.ok(config.x402?.rpcUrl);
+  assert.ok(config.x402?.rpcUrls);
   const env = {
     ...checkout.env,
     DATABASE_URL: gateway.databaseUrl,
     X402_PAY_TO: gateway.payTo,
     X402_FACILITATOR_URL: gateway.facilitator.url,
-    X402_RPC_URL: config.x402.rpcUrl,
+    X402_RPC_URL: config.x402.rpcUrls.join(),
   };
   const payer = await wallet(chain.client, 10n * PRICE);
   assert.equal((await payFor(gateway, payer)).reply.status, 200);

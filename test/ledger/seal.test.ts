@@ -19,6 +19,7 @@ async function start(t: TestContext): Promise<{ db: Database; accountId: string 
     accountId: randomUUID(),
     amountCents: 500,
     challengeId: null,
+    livemode: false,
   };
   return { db, accountId: (await creditTopUp(db, paid)).accountId };
 }

@@ -53,9 +53,9 @@ type Outside = (db: Database) => Promise<string[]>;
 
 function outsideOf(t: test.TestContext, { gateway }: Populated): Outside {
   const { card, x402 } = gateway.config;
-  assert.ok(card && x402?.rpcUrl);
+  assert.ok(card && x402?.rpcUrls);
   const processor = new Processor(card.secretKey, card.apiBase);
-  const { chain } = openPayments(gateway.db, x402.asset, x402.rpcUrl);
+  const { chain } = openPayments(gateway.db, x402.asset, x402.rpcUrls);
   t.after(() => chain.close());
   return async (db) => {
     const found = [];

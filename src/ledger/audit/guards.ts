@@ -3,10 +3,11 @@ import { type RawBuilder, sql } from 'kysely';
 import { contra } from '../contra.ts';
 import type { Invariant } from './invariant.ts';
 
-/** What forbids changes of the books, by table: db/migrations/0010_sealed_books.sql. */
+/** What forbids changes of the books, by table: db/migrations/0010_sealed_books.sql, 0011_identity.sql. */
 const TRIGGERS: Readonly<Record<string, readonly string[]>> = {
   transfer: ['begun', 'lease', 'terms', 'ended', 'kept', 'kept_all'],
-  account: ['terms', 'kept', 'kept_all'],
+  reversal: ['terms', 'kept', 'kept_all'],
+  account: ['terms', 'mode', 'kept', 'kept_all'],
   top_up: ['terms', 'credited', 'check', 'kept', 'kept_all'],
   checkout_sweep: ['read'],
   x402_payment: ['terms', 'settled', 'sent', 'lease', 'kept', 'kept_all'],
@@ -25,6 +26,7 @@ const CONSTRAINTS = [
   'x402_payment_lower_case',
   'x402_payment_network_transaction_hash_log_index_key',
   'prepaid_nonce_pkey',
+  'reversal_pkey',
 ];
 const INDEXES = ['transfer_top_up', 'transfer_settlement', 'transfer_deposit'];
 
