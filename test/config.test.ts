@@ -446,11 +446,10 @@ test('AUDIO_STORE is by default a directory in DATA_DIR', () => {
 });
 
 test('the embedded voice takes no key', () => {
-  assert.deepEqual(configOf({ DATABASE_URL, SPEECH_BASE_URL: 'embedded:', SPEECH_API_KEY: 'key' }).speech, {
-    baseUrl: 'embedded:',
-    apiKey: undefined,
-    timeoutMs: 45_000,
-  });
+  const { speech } = configOf({ DATABASE_URL, SPEECH_BASE_URL: 'embedded:', SPEECH_API_KEY: 'key' });
+  assert.equal(speech?.baseUrl, 'embedded:');
+  assert.equal(speech?.apiKey, undefined);
+  assert.equal(speech?.timeoutMs, 45_000);
 });
 
 test('R47: a missing DATABASE_URL is a fault, also when blank', () => {

@@ -53,6 +53,7 @@ test('npm run reconcile runs every reconciler once and tells what each did', asy
     done?.output.trim(),
     [
       'expired_holds      0 done',
+      'undelivered        0 done',
       'lost_jobs          0 done',
       'expired_audio      0 done',
       'top_ups            1 done',

@@ -82,9 +82,9 @@ test('a constraint that rows of an earlier release break fails no migration, and
   await sql`
     insert into x402_payment (identifier, request_hash, network, asset, payer, nonce, pay_to, amount_micro_usd,
                               valid_before, head_block, lease_until)
-    values ('old', '', 'eip155:8453', '0xA', '0xB', '0xC', '0xD', 1, 0, 0, now() + interval '1 hour')`.execute(owner);
+    values ('old', '', 'eip155:8453', '0xa', '0xB', '0xc', '0xD', 1, 0, 0, now() + interval '1 hour')`.execute(owner);
   await sql`
-    alter table x402_payment add constraint x402_payment_lower_case check (asset = lower(asset)) not valid`.execute(
+    alter table x402_payment add constraint x402_payment_lower_case check (payer = lower(payer)) not valid`.execute(
     owner,
   );
   assert.deepEqual((await migrate(ownerUrl, '')).notValid, ['x402_payment_lower_case']);

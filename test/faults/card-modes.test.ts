@@ -12,6 +12,7 @@ import { Purchases } from '../../src/top-up/purchase.ts';
 import { testDatabase } from '../support/database.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
 import { startStubUpstream } from '../support/stub-upstream.ts';
+import { unguarded } from '../support/unguarded.ts';
 
 const KEYS = { test: 'rk_test_gateway', live: 'sk_live_gateway' };
 const FORM = { 'content-type': 'application/x-www-form-urlencoded' };
@@ -91,7 +92,7 @@ test('R16: a session of the other mode never credits an account', async (t) => {
 test('an account that is older than modes belongs to the first key that comes, for ever', async (t) => {
   const gateways = await twoGateways(t);
   const account = await fund(gateways.test, false);
-  await sql`update account set livemode = null where kind = 'card'`.execute(gateways.test.db);
+  await unguarded(gateways.test.db, (db) => sql`update account set livemode = null where kind = 'card'`.execute(db));
   await gateways.live.app.belonging.check();
   await gateways.test.app.belonging.check();
   assert.equal((await gateways.test.call(`/credits/${account}`)).status, 404);
@@ -105,7 +106,8 @@ async function beforeModes(t: TestContext, sessions: Record<string, string[]>) {
   t.after(() => db.destroy());
   await sql`
     drop trigger x402_payment_belongs on x402_payment;
-    drop trigger instance_keeps_network on instance`.execute(db);
+    drop trigger instance_keeps_network on instance;
+    drop trigger account_mode on account`.execute(db);
   await sql
     .raw(`
     drop function x402_payment_belongs; drop function instance_keeps_network;
