@@ -223,15 +223,15 @@ test('R54: a quote may be spent from a prepaid balance, each time with a nonce, 
 test('R34: a spent nonce is kept for 24 hours at least, and forgotten after that', async (t) => {
   const gateway = await startPrepaidGateway(t, { RECONCILE_INTERVAL_MS: '100' });
   const { sign } = await depositor(gateway, 1000n);
-  for (const nonce of ['kept', 'old']) await gateway.call(TTS, await sign(TTS, HELLO, { nonce }));
+  for (const nonce of ['old', 'kept']) await gateway.call(TTS, await sign(TTS, HELLO, { nonce }));
   const age = (nonce: string, interval: string) =>
     unguarded(gateway.db, async (db) => {
       await sql`update prepaid_nonce set spent_at = spent_at - ${interval}::interval where nonce = ${nonce}`.execute(
         db,
       );
-      await sql`update transfer set created_at = created_at - ${interval}::interval where reference = ${nonce}`.execute(
-        db,
-      );
+      await sql`
+        update transfer set created_at = created_at - ${interval}::interval, ended_at = ended_at - ${interval}::interval
+        where reference = ${nonce} or kind = 'deposit'`.execute(db);
     });
   await age('kept', '24 hours');
   await age('old', '26 hours');

@@ -5,6 +5,7 @@ import { audit } from '../../src/ledger/audit.ts';
 import { captureHold, type Hold, placeHold, voidExpiredHolds } from '../../src/ledger/hold.ts';
 import type { TurnResult } from '../../src/reconcile/reconciler.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
+import { unguarded } from '../support/unguarded.ts';
 import { until } from '../support/until.ts';
 
 const AMOUNT = 1000n;
@@ -17,15 +18,17 @@ async function hold(gateway: Gateway, account: string, leaseSeconds: number | nu
 
 /** As if their processes had died long ago. */
 const expire = (gateway: Gateway, holds: readonly Hold[]) =>
-  gateway.db
-    .updateTable('transfer')
-    .set({ lease_until: sql`now() - interval '1 second'` })
-    .where(
-      'id',
-      'in',
-      holds.map(({ id }) => id),
-    )
-    .execute();
+  unguarded(gateway.db, (db) =>
+    db
+      .updateTable('transfer')
+      .set({ lease_until: sql`now() - interval '1 second'` })
+      .where(
+        'id',
+        'in',
+        holds.map(({ id }) => id),
+      )
+      .execute(),
+  );
 
 async function twoReplicas(t: TestContext): Promise<[Gateway, Gateway]> {
   const first = await startGateway(t);
