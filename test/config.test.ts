@@ -400,6 +400,7 @@ test('the embedded voice takes no key', () => {
     baseUrl: 'embedded:',
     apiKey: undefined,
     timeoutMs: 45_000,
+    streaming: { totalMs: 900_000, leaseSeconds: 75, waitingBytes: 256 * 1024 * 1024 },
   });
 });
 
