@@ -446,10 +446,12 @@ test('AUDIO_STORE is by default a directory in DATA_DIR', () => {
 });
 
 test('the embedded voice takes no key', () => {
-  const { speech } = configOf({ DATABASE_URL, SPEECH_BASE_URL: 'embedded:', SPEECH_API_KEY: 'key' });
-  assert.equal(speech?.baseUrl, 'embedded:');
-  assert.equal(speech?.apiKey, undefined);
-  assert.equal(speech?.timeoutMs, 45_000);
+  assert.deepEqual(configOf({ DATABASE_URL, SPEECH_BASE_URL: 'embedded:', SPEECH_API_KEY: 'key' }).speech, {
+    baseUrl: 'embedded:',
+    apiKey: undefined,
+    timeoutMs: 45_000,
+    streaming: { totalMs: 900_000, leaseSeconds: 75, waitingBytes: 256 * 1024 * 1024 },
+  });
 });
 
 test('R47: a missing DATABASE_URL is a fault, also when blank', () => {
