@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { Database } from '../db/database.ts';
@@ -32,6 +33,8 @@ export class ReconcilerRunner {
 
   constructor(options: RunnerOptions) {
     this.#options = options;
+    // Each loop's pause listens.
+    setMaxListeners(0, this.#stopping.signal);
   }
 
   /** Begins; the first turns are one interval from now. */

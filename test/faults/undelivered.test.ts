@@ -5,6 +5,7 @@ import test, { type TestContext } from 'node:test';
 import { sql } from 'kysely';
 import pg from 'pg';
 import { audit } from '../../src/ledger/audit.ts';
+import { captureHold, placeHold } from '../../src/ledger/hold.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
 import { depositor, HELLO, moneyOf, startPrepaidGateway, TTS } from '../support/prepaid.ts';
 import { runTurn } from '../support/reconcile.ts';
@@ -131,22 +132,18 @@ test('a silent process is suspected first, and dead only if it stays silent; one
       insert into gateway_process (heartbeat_at, suspected_at, finished_below)
       values (now() - ${heartbeat}::interval, now() - ${suspected}::interval, 1) returning id`.execute(gateway.db);
     const { id } = rows[0] as { id: number };
-    await sql`
-      with debit as (update account set balance_micro_usd = balance_micro_usd - 1 where id = ${account})
-      insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, ended_at, process_id)
-      values ('charge', 'posted', ${account}, '00000000-0000-4000-8000-000000000002', 1, now(), ${id})`.execute(
-      gateway.db,
-    );
+    await charge(id);
     return id;
+  };
+  const charge = async (processId: number | null) => {
+    const held = await placeHold(gateway.db, account, 1n, 60, { processId });
+    assert.ok(held.outcome === 'held' && (await captureHold(gateway.db, held.hold)));
   };
   const living = await add('5 seconds', null);
   const silent = await add('1 hour', null);
   await add('1 hour', '1 hour');
   const lately = await add('21 seconds', '5 seconds');
-  await sql`
-    with debit as (update account set balance_micro_usd = balance_micro_usd - 1 where id = ${account})
-    insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, ended_at)
-    values ('charge', 'posted', ${account}, '00000000-0000-4000-8000-000000000002', 1, now())`.execute(gateway.db);
+  await charge(null);
   assert.equal(await sweep(gateway), 1, 'that of the suspected one alone, and none of no process');
   const left = await processes(gateway);
   assert.deepEqual(

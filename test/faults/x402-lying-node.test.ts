@@ -6,6 +6,7 @@ import { settlementPending } from '../../src/sandbox/facilitator/faults.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import { assertCredited, DEPOSIT, DEPOSIT_PATH, payDeposit, paymentStates, told } from '../support/deposit.ts';
 import { denial, failing, startRpcNode } from '../support/rpc-node.ts';
+import { unguarded } from '../support/unguarded.ts';
 import { HELLO, PRICE, payFor, startX402Gateway, type X402Gateway } from '../support/x402.ts';
 
 const { chain, skip } = await testChain();
@@ -20,13 +21,16 @@ async function turn({ app }: X402Gateway, name: 'doubtful_payments' | 'failed_pa
 async function lost(gateway: X402Gateway, pay: () => Promise<unknown>): Promise<void> {
   gateway.facilitator.faults.settle(settlementPending);
   await pay();
-  await sql`update x402_payment set valid_before = 1`.execute(gateway.db);
+  await unguarded(gateway.db, (db) => sql`update x402_payment set valid_before = 1`.execute(db));
   await chain.client.mine({ blocks: 3 });
 }
 
 const aDayLater = ({ db }: X402Gateway) =>
-  sql`update x402_payment set next_look_at = next_look_at - interval '1 day', failed_at = failed_at - interval '1 day'`.execute(
-    db,
+  unguarded(db, (trx) =>
+    sql`
+      update x402_payment set next_look_at = next_look_at - interval '1 day', failed_at = failed_at - interval '1 day'`.execute(
+      trx,
+    ),
   );
 
 for (const [order, isFirst] of [
@@ -112,7 +116,7 @@ test('a payment that never landed is looked for once more, and costs the node 4 
   const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
   gateway.facilitator.faults.settle({ broadcast: false, answer: 'error' });
   await payDeposit(gateway, await wallet(chain.client, 1_000_000n));
-  await sql`update x402_payment set valid_before = 1`.execute(gateway.db);
+  await unguarded(gateway.db, (db) => sql`update x402_payment set valid_before = 1`.execute(db));
   await chain.client.mine({ blocks: 3 });
   const verdict = ['eth_blockNumber', 'eth_getLogs', 'eth_getBlockByNumber', 'eth_call'];
   node.calls.length = 0;

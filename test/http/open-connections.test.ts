@@ -27,6 +27,7 @@ test('MAX_CONNECTIONS: what is over it is closed at once, and a place that is le
     return socket;
   };
   const answers = async (socket: Socket): Promise<boolean> => {
+    if (socket.destroyed) return false;
     socket.write(REQUEST);
     return Promise.race([once(socket, 'data').then(() => true), once(socket, 'close').then(() => false)]);
   };

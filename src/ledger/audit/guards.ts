@@ -38,6 +38,9 @@ end `;
 
 const list = (values: readonly unknown[]): RawBuilder<unknown> => sql`array[${sql.join(values)}]::text[]`;
 
+/** The schema of the books, whatever else a search path puts in front of it. */
+const BOOKS = sql`(select relnamespace from pg_class where oid = 'transfer'::regclass)`;
+
 const triggers = Object.entries(TRIGGERS).flatMap(([table, names]) => names.map((name) => `${table}_${name}`));
 const snakeCase = (name: string): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 const contraAccounts = Object.entries(contra).map(([name, id]) => `${id} ${snakeCase(name)}`);
@@ -51,17 +54,17 @@ export const guardInvariants: readonly Invariant[] = [
       where not exists (
         select from pg_trigger join pg_proc on pg_proc.oid = tgfoid join pg_class on pg_class.oid = tgrelid
         where tgname = name and starts_with(name, relname || '_') and tgenabled in ('O', 'A')
-          and relnamespace = current_schema()::regnamespace and proname = 'refuse_change'
+          and relnamespace = ${BOOKS} and proname = 'refuse_change'
           and encode(sha256(convert_to(prosrc, 'UTF8')), 'hex') = ${createHash('sha256').update(REFUSE_CHANGE).digest('hex')})
       union all
       select 'constraint', name from unnest(${list(CONSTRAINTS)}) name
       where not exists (
-        select from pg_constraint where conname = name and connamespace = current_schema()::regnamespace)
+        select from pg_constraint where conname = name and connamespace = ${BOOKS})
       union all
       select 'unique index', name from unnest(${list(INDEXES)}) name
       where not exists (
         select from pg_index join pg_class on pg_class.oid = indexrelid
-        where relname = name and indisunique and indisvalid and relnamespace = current_schema()::regnamespace)`,
+        where relname = name and indisunique and indisvalid and relnamespace = ${BOOKS})`,
   },
   {
     rule: 'the other sides of entries are the accounts that the service names',
