@@ -5,7 +5,7 @@ import { testChain, wallet } from '../support/chain.ts';
 import { assertUntouched, DEPOSIT, DEPOSIT_PATH, depositOf, prepaidBalance, signDeposit } from '../support/deposit.ts';
 import { type Call, startGateway } from '../support/gateway.ts';
 import { domainOf, withCredential } from '../support/prepaid.ts';
-import { decodeHeader, startX402Gateway, withPayment } from '../support/x402.ts';
+import { decodeHeader, startX402Gateway, withPayment, type X402Gateway } from '../support/x402.ts';
 
 const { chain, skip } = await testChain();
 
@@ -103,17 +103,23 @@ test('R36: prepaid headers alone are ignored, also malformed ones; headers of tw
   assert.equal(await prepaidBalance(gateway, payer), undefined);
 });
 
-test('R48: deposits take no slot of a rate limit, whatever becomes of them', { skip }, async (t) => {
-  const gateway = await startX402Gateway(t, chain, { RATE_LIMIT_MAX: '1' });
-  for (let count = 0; count < 3; count++) {
-    for (const [call, status] of [
-      [depositOf(DEPOSIT), 402],
-      [withPayment(depositOf(DEPOSIT), 'junk'), 400],
-      [withPayment(depositOf(DEPOSIT), await signDeposit(gateway, await wallet(chain.client))), 402],
-    ] as const) {
-      const reply = await gateway.call(DEPOSIT_PATH, call);
-      assert.deepEqual([reply.status, reply.headers.get('x-ratelimit-limit')], [status, null]);
+test('R48: the challenge of a deposit takes no slot; a paid one that fails does, whatever it fails for', {
+  skip,
+}, async (t) => {
+  const unfunded = await wallet(chain.client);
+  for (const fail of [
+    async () => withPayment(depositOf(DEPOSIT), 'junk'),
+    async (gateway: X402Gateway) => withPayment(depositOf(DEPOSIT), await signDeposit(gateway, unfunded)),
+  ]) {
+    const gateway = await startX402Gateway(t, chain, { RATE_LIMIT_MAX: '1' });
+    for (let count = 0; count < 3; count++) {
+      const reply = await gateway.call(DEPOSIT_PATH, depositOf(DEPOSIT));
+      assert.deepEqual([reply.status, reply.headers.get('x-ratelimit-limit')], [402, null]);
     }
+    const failed = await gateway.call(DEPOSIT_PATH, await fail(gateway));
+    assert.ok([400, 402].includes(failed.status), failed.text);
+    assert.equal(failed.headers.get('x-ratelimit-remaining'), '0');
+    assert.equal((await gateway.call(DEPOSIT_PATH, await fail(gateway))).status, 429);
   }
 });
 

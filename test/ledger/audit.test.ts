@@ -293,7 +293,7 @@ const CORRUPTIONS: [string, (cardAccount: string) => RawBuilder<unknown>[], stri
       sql`update account set balance_micro_usd = balance_micro_usd + 40 where id = ${payer}`,
       sql`
       insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, ended_at)
-      select kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, ended_at
+      select kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, now()
       from transfer where kind = 'reversal'`,
     ],
     [REVERSAL],
