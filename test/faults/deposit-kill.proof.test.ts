@@ -135,7 +135,7 @@ test('kill -9 at "x402 settling": nothing is paid, nothing is credited, and no s
   await untilReconciled();
   assert.deepEqual(await repeated(), [409, 'PAYMENT_OUTCOME_UNKNOWN']);
   await chain.client.increaseTime({ seconds: 600 });
-  await chain.client.mine({ blocks: 2 });
+  await chain.client.mine({ blocks: 3 });
   await until(async () => (await payment())?.state === 'failed');
   assert.deepEqual(await repeated(), [402, 'PAYMENT_REQUIRED']);
   assert.deepEqual([await timesPaid(chain, payer), await balance()], [0, undefined]);

@@ -68,7 +68,7 @@ for (const [point, paidBefore, status] of POINTS) {
     if (status === 402) {
       await repeatUntil(() => reply.json.error.code === 'PAYMENT_OUTCOME_UNKNOWN');
       await chain.client.increaseTime({ seconds: 600 });
-      await chain.client.mine({ blocks: 2 });
+      await chain.client.mine({ blocks: 3 });
     }
     await repeatUntil(() => reply.status === status);
     assert.ok(

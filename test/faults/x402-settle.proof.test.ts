@@ -161,7 +161,7 @@ test('an authorization that is cancelled between verify and settle is never paid
   const paid = withPayment(HELLO, payload);
   const reply = await gateway.call('/x402/tts', paid);
   assert.equal(reply.json.error.code, 'PAYMENT_OUTCOME_UNKNOWN');
-  await chain.client.mine({ blocks: 1 });
+  await chain.client.mine({ blocks: 3 });
   await replayUntil(gateway, paid, 402);
   assert.equal(await stateOf(gateway), 'failed');
   assert.equal(await timesPaid(chain, payer), 0);

@@ -7,6 +7,8 @@ export type End =
   | 'charged'
   /** It failed after the debit: nothing is charged, and the nonce is spent. */
   | 'restored'
+  /** It was charged, its process died, and that was given back: nothing is charged, and the nonce is spent. */
+  | 'reversed'
   /** It failed before the debit: nothing is charged, and the nonce is not spent by it. */
   | 'refused'
   /** 409: the nonce was spent by another attempt. */
@@ -200,7 +202,7 @@ export class WalletModel {
   settleDoubt(attempt: Attempt, isReversed: boolean): void {
     attempt.isDoubtful = false;
     if (isReversed) {
-      attempt.end = 'restored';
+      attempt.end = 'reversed';
       this.#freed += attempt.price;
     } else {
       this.#charged += attempt.price;
@@ -208,7 +210,7 @@ export class WalletModel {
   }
 
   /** The ledger tells what a lost request came to. */
-  settleLost(attempt: Attempt, end: 'restored' | 'refused'): void {
+  settleLost(attempt: Attempt, end: 'restored' | 'reversed' | 'refused'): void {
     attempt.end = end;
     this.#freed += attempt.price;
   }
@@ -236,6 +238,6 @@ export class WalletModel {
   }
 }
 
-const isSpending = ({ end }: Attempt): boolean => end === 'charged' || end === 'restored';
+const isSpending = ({ end }: Attempt): boolean => end === 'charged' || end === 'restored' || end === 'reversed';
 const maySpend = (attempt: Attempt): boolean =>
   attempt.end === undefined || attempt.end === 'lost' || isSpending(attempt);

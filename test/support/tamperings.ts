@@ -89,9 +89,9 @@ export const TAMPERINGS: readonly Tampering[] = [
     statements: ({ card }) => [sql`delete from transfer where id = ${charge(card)}`, balance(card, 198)],
   },
   {
-    name: 'all transfers and jobs are truncated',
+    name: 'all transfers, reversals and jobs are truncated',
     fates: ['forbidden', 'audit'],
-    statements: () => [sql`truncate transfer, job`],
+    statements: () => [sql`truncate transfer, reversal, job`],
   },
   {
     name: 'a charge is invented, posted at once',
