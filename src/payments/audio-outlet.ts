@@ -1,6 +1,9 @@
 import { Readable } from 'node:stream';
 import type { AudioMemory, Share } from '../speech/audio-memory.ts';
 
+/** What is handed to the stream at a time. */
+const HANDED_BYTES = 64 * 1024;
+
 /**
  * Audio on its way to a caller who reads as slowly as he likes: what he has not taken waits here, counted. It never
  * slows who gives it. Once the caller is gone nothing is kept.
@@ -20,15 +23,15 @@ export class AudioOutlet extends Readable {
     this.#share = memory.share(() => this.destroy(new Error('too much audio waited for its caller')));
   }
 
-  give(chunk: Uint8Array): void {
-    if (this.destroyed) return;
-    this.#waiting.push(chunk);
-    this.#share.add(chunk.length);
+  /** Chunks that are given together leave in one write, unless the caller is slow. */
+  give(...chunks: Uint8Array[]): void {
+    this.#add(chunks);
     this.#hand();
   }
 
-  /** No audio follows. */
-  finish(): void {
+  /** No audio follows this. */
+  finish(last: Uint8Array): void {
+    this.#add([last]);
     this.#hasEnded = true;
     this.#hand();
   }
@@ -47,15 +50,27 @@ export class AudioOutlet extends Readable {
     callback(error);
   }
 
+  #add(chunks: readonly Uint8Array[]): void {
+    if (this.destroyed) return;
+    for (const chunk of chunks) {
+      if (chunk.length === 0) continue;
+      this.#waiting.push(chunk);
+      this.#share.add(chunk.length);
+    }
+  }
+
+  /** Hands over what waits, as far as a write takes it; then the end, once nothing waits. */
   #hand(): void {
     if (!this.#isWanted || this.destroyed) return;
-    const chunk = this.#waiting[this.#first];
-    if (chunk) {
+    while (this.#handed < HANDED_BYTES) {
+      const chunk = this.#waiting[this.#first];
+      if (!chunk) break;
       this.#isWanted = false;
-      this.#handed = chunk.length;
+      this.#handed += chunk.length;
       this.#forgetFirst();
       this.push(chunk);
-    } else if (this.#hasEnded) {
+    }
+    if (this.#hasEnded && this.#waiting.length === 0) {
       this.#isWanted = false;
       this.push(null);
     }

@@ -84,8 +84,7 @@ async function forward(
   try {
     if (!(await hold.capture())) throw new SpeechError('TTS_UNAVAILABLE', 'The hold was lost.', true);
     testPoint('speech captured');
-    target.give(last);
-    target.finish();
+    target.finish(last);
   } catch (error) {
     target.destroy(error as Error);
   }
@@ -104,8 +103,7 @@ async function forwardAllButLastByte(
     size += chunk.length;
     if (size > MAX_AUDIO_BYTES) throw new SpeechError('TTS_UPSTREAM_ERROR', 'The audio is too large.', false);
     const last = chunk.length - 1;
-    if (held.length > 0) target.give(held);
-    if (last > 0) target.give(chunk.subarray(0, last));
+    if (size > 1) target.give(held, chunk.subarray(0, last));
     held = chunk.subarray(last);
   }
   return held;
