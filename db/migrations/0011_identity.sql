@@ -60,13 +60,15 @@ alter table x402_payment
   add column next_look_at timestamptz;
 update x402_payment set next_look_at = now() where state = 'failed';
 create index x402_payment_next_look on x402_payment (next_look_at) where state = 'failed' and next_look_at is not null;
-create trigger x402_payment_belongs before insert or update of network, asset on x402_payment
+create trigger x402_payment_belongs before insert on x402_payment
+  for each row execute function x402_payment_belongs();
+create trigger x402_payment_belongs_still after update of network, asset on x402_payment
   for each row execute function x402_payment_belongs();
 
 alter table account
   add column livemode boolean,
   add constraint account_livemode_check check (kind = 'card' or livemode is null) not valid;
 update account set livemode = any_live from deviating where account.id = deviating.account_id;
-create trigger account_mode before update of livemode on account for each row
+create trigger account_mode after update of livemode on account for each row
   when (old.livemode is not null and new.livemode is distinct from old.livemode)
   execute function refuse_change('an account keeps its mode');

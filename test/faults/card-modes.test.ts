@@ -106,6 +106,7 @@ async function beforeModes(t: TestContext, sessions: Record<string, string[]>) {
   t.after(() => db.destroy());
   await sql`
     drop trigger x402_payment_belongs on x402_payment;
+    drop trigger x402_payment_belongs_still on x402_payment;
     drop trigger instance_keeps_network on instance;
     drop trigger account_mode on account`.execute(db);
   await sql
