@@ -81,12 +81,12 @@ export function speechOperations(options: SpeechOptions): SpeechOperations {
     const utterance = utteranceOf(order);
     if (isAsynchronous(wishes.asynchronous, order.characters)) {
       const refusal = speech.admission.refuse(utterance);
-      return refusal ? speechFailure(refusal, NOT_CHARGED) : speakLater(order, wishes, context);
+      return refusal ? speechFailure(refusal, NOT_CHARGED) : speakLater(order, utterance, wishes, context);
     }
     const place = speech.admission.admit(utterance);
     if (place instanceof SpeechError) return speechFailure(place, NOT_CHARGED);
     try {
-      return await speakNow(order, accountId, { cardCredits, place, streaming: speech.streaming }, context);
+      return await speakNow(order, utterance, accountId, { cardCredits, place, streaming: speech.streaming }, context);
     } finally {
       place.release();
     }
@@ -94,6 +94,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations {
 
   async function speakNow(
     order: Order,
+    utterance: Utterance,
     accountId: string | undefined,
     { cardCredits, place, streaming }: { cardCredits: CardCredits; place: Place; streaming: Streaming },
     context: OperationContext,
@@ -105,7 +106,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations {
     }
     const { hold } = authorization;
     try {
-      const { mimeType, audio, ended } = await streamSpeech(hold, place, utteranceOf(order), streaming);
+      const { mimeType, audio, ended } = await streamSpeech(hold, place, utterance, streaming);
       work.add(ended).catch((err) => context.log.error({ err }, 'a hold could not be ended; its lease ends it'));
       return {
         status: 200 as const,
@@ -124,10 +125,9 @@ export function speechOperations(options: SpeechOptions): SpeechOperations {
     }
   }
 
-  async function speakLater(order: Order, wishes: Wishes, { traceId }: OperationContext) {
+  async function speakLater(order: Order, utterance: Utterance, wishes: Wishes, { traceId }: OperationContext) {
     const { accountId, storeAudio, idempotencyKey } = wishes;
     const { priceMicroUsd } = order;
-    const utterance = utteranceOf(order);
     const accepted = await acceptJob(db, {
       ...{ accountId, livemode, utterance, priceMicroUsd, storeAudio, idempotencyKey, traceId },
       paidFor: paidFor(order, traceId),
