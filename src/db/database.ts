@@ -34,7 +34,23 @@ class PreparingClient extends pg.Client {
       name = `q${PreparingClient.#names.size}`;
       PreparingClient.#names.set(text, name);
     }
-    return super.query({ name, text, values });
+    return this.#call(name, text, values);
+  }
+
+  /** Like the client's own call with a config object, which copies that property by property. */
+  #call(name: string, text: string, values: unknown[]): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      const query = new pg.Query(text, values);
+      Object.assign(query, {
+        name,
+        callback: (error: Error | null, result: unknown) => (error ? reject(error) : resolve(result)),
+      });
+      super.query(query);
+    }).catch((error: Error) => {
+      // Else it would tell of the socket that it came from.
+      Error.captureStackTrace(error);
+      throw error;
+    });
   }
 }
 

@@ -1,8 +1,8 @@
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
-import { isAccountId } from './accounts.ts';
+import { statement } from '../db/statement.ts';
+import { findCardAccount, isAccountId } from './accounts.ts';
 import { contra } from './contra.ts';
-import { isOfMode } from './instance.ts';
 import type { PaidFor } from './paid-for.ts';
 
 /**
@@ -44,9 +44,9 @@ export interface HoldTerms {
 }
 
 /**
- * Holds the amount on a card account for a charge. One statement: the account's row is locked, debited when it can pay,
- * and the hold is written, or nothing is. It is the locked balance that is lowered: that of the statement's snapshot
- * may be older, and too small.
+ * Holds the amount on a card account for a charge. One statement: the account is debited if it can pay, and the hold is
+ * written, or nothing is. An update that has waited for another one looks at the row again, so that it is the present
+ * balance that suffices and is lowered. Only a hold that is refused costs a second statement, which tells why.
  * @param leaseSeconds how long the hold stands when nobody ends or renews it, by the database's clock; it must
  *   outlast the deadline of a synthesis that isn't renewed. Null for a hold that is owned by a job and has no lease.
  */
@@ -55,17 +55,16 @@ export async function placeHold(
   accountId: string,
   amountMicroUsd: bigint,
   leaseSeconds: number | null,
-  { paidFor, processId = null, livemode = null }: HoldTerms = {},
+  terms: HoldTerms = {},
 ): Promise<HoldResult> {
+  const { paidFor, processId = null, livemode = null } = terms;
   if (!isAccountId(accountId)) return { outcome: 'unknown_account' };
-  const { rows } = await sql<{ id: string; balance: bigint; remaining: bigint | null; hold_id: bigint; fence: number }>`
-    with payer as materialized (
-      select id, balance_micro_usd from account
-      where id = ${accountId} and kind = 'card' and ${isOfMode(livemode)} for update of account
-    ), debit as (
-      update account set balance_micro_usd = payer.balance_micro_usd - ${amountMicroUsd}
-      from payer where account.id = payer.id and payer.balance_micro_usd >= ${amountMicroUsd}
-      returning account.id, account.balance_micro_usd
+  const { rows } = await statement<{ id: string; balance: bigint; hold_id: bigint; fence: number }>`
+    with debit as (
+      update account set balance_micro_usd = balance_micro_usd - ${amountMicroUsd}
+      where id = ${accountId} and kind = 'card' and is_of_mode(livemode, ${livemode}::boolean)
+        and balance_micro_usd >= ${amountMicroUsd}
+      returning id, balance_micro_usd
     ), hold as (
       insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, lease_until,
                             characters, rate_pico_usd, trace_id, process_id)
@@ -75,16 +74,18 @@ export async function placeHold(
       from debit
       returning id, fence
     )
-    select payer.id, payer.balance_micro_usd as balance, debit.balance_micro_usd as remaining,
-           hold.id as hold_id, hold.fence
-    from payer left join debit on true left join hold on true`.execute(db);
+    select debit.id, debit.balance_micro_usd as balance, hold.id as hold_id, hold.fence from debit, hold`.execute(db);
   const row = rows[0];
-  if (!row) return { outcome: 'unknown_account' };
-  if (row.remaining === null) return { outcome: 'insufficient_funds', balanceMicroUsd: row.balance };
-  return {
-    outcome: 'held',
-    hold: { id: row.hold_id, fence: row.fence, accountId: row.id, amountMicroUsd, balanceMicroUsd: row.remaining },
-  };
+  if (row) {
+    const { id, balance: balanceMicroUsd, hold_id, fence } = row;
+    return { outcome: 'held', hold: { id: hold_id, fence, accountId: id, amountMicroUsd, balanceMicroUsd } };
+  }
+  const account = await findCardAccount(db, accountId, { livemode: livemode ?? undefined, lock: true });
+  if (!account) return { outcome: 'unknown_account' };
+  const { balanceMicroUsd } = account;
+  if (balanceMicroUsd < amountMicroUsd) return { outcome: 'insufficient_funds', balanceMicroUsd };
+  // Money has come in between the two statements.
+  return placeHold(db, accountId, amountMicroUsd, leaseSeconds, terms);
 }
 
 /** Makes the lease last so long from now, by the database's clock. False when the hold has ended or was taken over. */
@@ -100,7 +101,7 @@ export async function renewHold(db: Database, { id, fence }: HeldBy, leaseSecond
  * over, and what was made for it must not be delivered. Safe to repeat after a lost answer.
  */
 export async function captureHold(db: Database, { id, fence }: HeldBy): Promise<boolean> {
-  const captured = await sql`
+  const captured = await statement`
     update transfer set state = 'posted', ended_at = now()
     where id = ${id} and fence = ${fence} and state = 'pending'
     returning id`.execute(db);

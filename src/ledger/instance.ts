@@ -46,6 +46,4 @@ async function readInstance(db: Database): Promise<Ownership> {
  * instance holds for such, or of the first key's; the instance is read for those only.
  * @param livemode null for accounts of either mode
  */
-export const isOfMode = (livemode: boolean | null) => sql<boolean>`
-  (${livemode}::boolean is null
-   or coalesce(account.livemode, (select card_livemode from instance), ${livemode}::boolean) = ${livemode}::boolean)`;
+export const isOfMode = (livemode: boolean | null) => sql<boolean>`is_of_mode(account.livemode, ${livemode}::boolean)`;

@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
+import { statement } from '../db/statement.ts';
 import { contra } from './contra.ts';
 import type { Hold } from './hold.ts';
 import type { PaidFor } from './paid-for.ts';
@@ -42,7 +43,7 @@ export async function placeSpend(
   processId: number | null = null,
 ): Promise<SpendResult> {
   const { address, nonce, expiry, amountMicroUsd, isPermitted } = spend;
-  const { rows } = await sql<{
+  const { rows } = await statement<{
     in_time: boolean;
     id: string | null;
     balance: bigint;
@@ -52,7 +53,8 @@ export async function placeSpend(
     fence: number;
   }>`
     with present as materialized (
-      select ${inTime(expiry)} as in_time
+      select ${expiry}::bigint > extract(epoch from clock_timestamp())
+             and ${expiry}::bigint <= extract(epoch from clock_timestamp()) + ${MAX_EXPIRY_SECONDS}::int as in_time
     ), payer as materialized (
       select id, balance_micro_usd as balance, ${isPermitted}::boolean and balance_micro_usd >= ${amountMicroUsd} as affordable
       from account, present where address = ${address} and in_time

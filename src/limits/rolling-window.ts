@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
+import { statement } from '../db/statement.ts';
 import { isAccountId } from '../ledger/accounts.ts';
-import { isOfMode } from '../ledger/instance.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Scope, Slot } from './slot.ts';
 
@@ -94,13 +94,22 @@ export class RollingWindow {
    */
   async #take(accountId: string | null, otherwise: Bucket): Promise<Slot> {
     const { max, windowSeconds, livemode = null } = this.#options;
-    const window = sql`make_interval(secs => ${windowSeconds}::double precision)`;
     const accountKey = accountId === null ? null : hash({ scope: 'account', key: accountId });
-    const { rows } = await sql<{ scope: Bucket['scope']; allowed: boolean; taken: number; reset_seconds: number }>`
+    const { rows } = await statement<{
+      scope: Bucket['scope'];
+      allowed: boolean;
+      taken: number;
+      reset_seconds: number;
+    }>`
       with bucket as (
         select case when known then 'account' else ${otherwise.scope}::text end as scope,
                case when known then ${accountKey}::bytea else ${hash(otherwise)}::bytea end as key
-        from (select exists (select from account where id = ${accountId}::uuid and kind = 'card' and ${isOfMode(livemode)}) as known) account
+        from (
+          select exists (
+            select from account
+            where id = ${accountId}::uuid and kind = 'card' and is_of_mode(livemode, ${livemode}::boolean)
+          ) as known
+        ) account
       )
       insert into rate_window (key, scope, checked_at, allowed, taken)
       select key, scope, at, true, array[at]
@@ -109,15 +118,14 @@ export class RollingWindow {
       on conflict (key) do update set (checked_at, allowed, taken) = (
         select at, cardinality(live) < ${max}::int, case when cardinality(live) < ${max}::int then live || at else live end
         from (
-          select at, rate_window.taken[width_bucket(at - ${window}, rate_window.taken) + 1 :] as live
+          select at, rate_window.taken[width_bucket(at - ${windowSeconds}::double precision * interval '1 second', rate_window.taken) + 1 :] as live
           from (select greatest(clock_timestamp(), rate_window.checked_at) as at) clock
         ) attempt
       )
       returning scope, allowed, cardinality(taken) as taken,
                 ceil(extract(epoch from
-                  taken[greatest(cardinality(taken) - ${max}::int, 0) + 1] + ${window} - checked_at))::int as reset_seconds`.execute(
-      this.#db,
-    );
+                  taken[greatest(cardinality(taken) - ${max}::int, 0) + 1] + ${windowSeconds}::double precision * interval '1 second' - checked_at
+                ))::int as reset_seconds`.execute(this.#db);
     const row = rows[0];
     if (!row) throw new Error('the rate window returned no row');
     if (!row.allowed) this.#metrics.rateLimitRefused(row.scope);

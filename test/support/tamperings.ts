@@ -69,7 +69,7 @@ export const TAMPERINGS: readonly Tampering[] = [
   },
   {
     name: 'an ended charge is shrunk, and the balance given back',
-    fates: ['forbidden', 'forbidden'],
+    fates: ['forbidden', 'audit'],
     statements: ({ card }) => [
       sql`update transfer set amount_micro_usd = 98 where id = ${charge(card)}`,
       balance(card, 100),
@@ -126,7 +126,7 @@ export const TAMPERINGS: readonly Tampering[] = [
   },
   {
     name: 'a pending hold is raised',
-    fates: ['forbidden', 'forbidden'],
+    fates: ['forbidden', 'audit'],
     statements: ({ card }) => [
       sql`update transfer set amount_micro_usd = 298 where id = ${charge(card, 'pending')}`,
       balance(card, -100),

@@ -1,11 +1,10 @@
-import { createHash } from 'node:crypto';
 import { type RawBuilder, sql } from 'kysely';
 import { contra } from '../contra.ts';
 import type { Invariant } from './invariant.ts';
 
-/** What forbids changes of the books, by table: db/migrations/0010_sealed_books.sql, 0011_identity.sql. */
+/** What forbids changes of the books, by table: db/migrations/0010_sealed_books.sql and those after it. */
 const TRIGGERS: Readonly<Record<string, readonly string[]>> = {
-  transfer: ['begun', 'lease', 'terms', 'ended', 'kept', 'kept_all'],
+  transfer: ['begins', 'lease', 'terms', 'ended', 'kept', 'kept_all'],
   reversal: ['terms', 'kept', 'kept_all'],
   account: ['terms', 'mode', 'kept', 'kept_all'],
   top_up: ['terms', 'credited', 'check', 'kept', 'kept_all'],
@@ -19,7 +18,6 @@ const TRIGGERS: Readonly<Record<string, readonly string[]>> = {
 const CONSTRAINTS = [
   'account_balance_micro_usd_check',
   'transfer_amount_micro_usd_check',
-  'transfer_price',
   'top_up_session_id_key',
   'x402_payment_amount_micro_usd_check',
   'x402_payment_transaction_hash',
@@ -30,11 +28,11 @@ const CONSTRAINTS = [
 ];
 const INDEXES = ['transfer_top_up', 'transfer_settlement', 'transfer_deposit'];
 
-/** The body of refuse_change(), as the migration has it. */
-const REFUSE_CHANGE = `
-begin
-  raise exception '%', tg_argv[0] using errcode = 'integrity_constraint_violation', table = tg_table_name;
-end `;
+/** The guards' functions, and the SHA-256 of their bodies as the migrations have them. */
+const FUNCTIONS = {
+  refuse_change: '42bef783d6f31e6398375b65945851f6f84c6c0c486b294a169828f0a0ea5999',
+  transfer_begins: '06b6b08e9d6bd57c3d7aedebf9123b55c9d45bd6dec3d3672db048f0edc69698',
+};
 
 const list = (values: readonly unknown[]): RawBuilder<unknown> => sql`array[${sql.join(values)}]::text[]`;
 
@@ -54,8 +52,8 @@ export const guardInvariants: readonly Invariant[] = [
       where not exists (
         select from pg_trigger join pg_proc on pg_proc.oid = tgfoid join pg_class on pg_class.oid = tgrelid
         where tgname = name and starts_with(name, relname || '_') and tgenabled in ('O', 'A')
-          and relnamespace = ${BOOKS} and proname = 'refuse_change'
-          and encode(sha256(convert_to(prosrc, 'UTF8')), 'hex') = ${createHash('sha256').update(REFUSE_CHANGE).digest('hex')})
+          and relnamespace = ${BOOKS} and proname = case name when 'transfer_begins' then name else 'refuse_change' end
+          and encode(sha256(convert_to(prosrc, 'UTF8')), 'hex') = ${sql.lit(JSON.stringify(FUNCTIONS))}::jsonb ->> proname)
       union all
       select 'constraint', name from unnest(${list(CONSTRAINTS)}) name
       where not exists (
