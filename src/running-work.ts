@@ -1,6 +1,8 @@
+import { Roster } from './roster.ts';
+
 /** Work that outlives the request that began it. Stopping waits for it, since it may hold money (R55). */
 export class RunningWork {
-  readonly #running = new Set<Promise<unknown>>();
+  readonly #running = new Roster<Promise<unknown>>();
 
   /** Works that run now. */
   get size(): number {
@@ -8,8 +10,7 @@ export class RunningWork {
   }
 
   add<T>(work: Promise<T>): Promise<T> {
-    this.#running.add(work);
-    const forget = () => this.#running.delete(work);
+    const forget = this.#running.add(work);
     work.then(forget, forget);
     return work;
   }

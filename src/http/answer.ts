@@ -3,10 +3,27 @@ import type { Socket } from 'node:net';
 import type { Answer } from './context.ts';
 
 /**
- * Follows a response without listening to it. A response that waits behind another one on its connection is not closed
- * when that breaks, so the connection is looked at too.
+ * Follows a response. One that waits behind another on its connection is not closed when that breaks, so the connection
+ * is looked at too.
  */
-export const answerOn = (socket: Socket, response: ServerResponse): Answer => ({
-  isOver: () => response.writableFinished || response.destroyed || socket.destroyed,
-  breakOff: () => void socket.destroy(),
-});
+export class ResponseAnswer implements Answer {
+  readonly #socket: Socket;
+  readonly #response: ServerResponse;
+
+  constructor(socket: Socket, response: ServerResponse) {
+    this.#socket = socket;
+    this.#response = response;
+  }
+
+  isOver(): boolean {
+    return this.#response.writableFinished || this.#response.destroyed || this.#socket.destroyed;
+  }
+
+  onceOver(listener: () => void): void {
+    this.#response.once('close', listener);
+  }
+
+  breakOff(): void {
+    this.#socket.destroy();
+  }
+}

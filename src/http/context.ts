@@ -10,6 +10,8 @@ export type AudioBody = Uint8Array | Readable;
 export interface Answer {
   /** Its last byte was handed to the connection, or the connection is gone. */
   isOver(): boolean;
+  /** Calls the listener when it is, where that can be heard; never for an answer that is over already. */
+  onceOver(listener: () => void): void;
   /** Closes the connection: what has not been sent yet is not sent any more. */
   breakOff(): void;
 }

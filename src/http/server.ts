@@ -13,7 +13,7 @@ import type { Slot } from '../limits/slot.ts';
 import type { Metrics } from '../metrics.ts';
 import type { RunningWork } from '../running-work.ts';
 import { prefersHtml } from './accept.ts';
-import { answerOn } from './answer.ts';
+import { ResponseAnswer } from './answer.ts';
 import { decodeBody, isPercentEncoded, readContentType, refuseContentType } from './body.ts';
 import { answerClientError, answerConnect, answerExpectations, mayBegin } from './client-errors.ts';
 import { Connections } from './connections.ts';
@@ -267,7 +267,7 @@ function contextOf(request: FastifyRequest, reply: FastifyReply, limiter: EdgeLi
     bytes: Buffer.isBuffer(request.body) ? request.body : EMPTY,
     prefersHtml: prefersHtml(request.headers.accept),
     log: request.log,
-    answer: answerOn(request.raw.socket, reply.raw),
+    answer: new ResponseAnswer(request.raw.socket, reply.raw),
     setHeader: (name, value) => void reply.header(name, value),
     isOverEdgeLimit: request.overEdgeLimit !== null,
     exemptFromEdgeLimit: () => {

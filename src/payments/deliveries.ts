@@ -15,6 +15,8 @@ import { within } from '../within.ts';
 export interface Answer {
   /** Its last byte was handed to the connection, or the caller has gone. */
   isOver(): boolean;
+  /** Calls the listener soon after that, as a rule. */
+  onceOver(listener: () => void): void;
   /** What has not been sent yet is not sent any more. */
   breakOff(): void;
 }
@@ -32,7 +34,8 @@ interface Registration {
 
 interface OpenHold {
   readonly registration: Registration;
-  readonly answer: Answer;
+  /** Undefined once it is over: a whole request hangs on it, and a Map may keep what was deleted for a while. */
+  answer: Answer | undefined;
   readonly giveBack: () => void;
   /** The answer is on its way. */
   isCaptured: boolean;
@@ -107,14 +110,19 @@ export class Deliveries {
    */
   captured(holdId: bigint): boolean {
     const hold = this.#open.get(holdId);
-    if (!hold || hold.registration !== this.#registration || !this.#isSurelyAlive()) return false;
+    if (!hold?.answer || hold.registration !== this.#registration || !this.#isSurelyAlive()) return false;
     hold.isCaptured = true;
+    hold.answer.onceOver(() => hold.isCaptured && this.ended(holdId));
     return true;
   }
 
   /** The hold has ended without a charge. */
   ended(holdId: bigint): void {
-    if (this.#open.delete(holdId)) this.#finished.push(holdId);
+    const hold = this.#open.get(holdId);
+    if (!hold) return;
+    hold.answer = undefined;
+    this.#open.delete(holdId);
+    this.#finished.push(holdId);
   }
 
   /** Tells the database the last state, within seconds; the process is forgotten when nothing of it is unfinished. */
@@ -196,7 +204,7 @@ export class Deliveries {
   #checkpoint(): Checkpoint {
     this.#hasNews = this.#placements.size > 0;
     for (const [id, { isCaptured, answer }] of this.#open) {
-      if (isCaptured && answer.isOver()) this.ended(id);
+      if (isCaptured && answer?.isOver()) this.ended(id);
     }
     let known = this.#highestId;
     for (const { knownBefore } of this.#placements) if (knownBefore < known) known = knownBefore;
@@ -207,9 +215,9 @@ export class Deliveries {
   /** What others may reverse by now is not delivered any further. What is not captured yet finds out when it is. */
   #breakOff(registration: Registration): void {
     for (const hold of this.#open.values()) {
-      if (hold.registration !== registration || !hold.isCaptured || hold.answer.isOver()) continue;
+      if (hold.registration !== registration || !hold.isCaptured || hold.answer?.isOver()) continue;
       hold.isCaptured = false;
-      hold.answer.breakOff();
+      hold.answer?.breakOff();
       hold.giveBack();
     }
   }

@@ -46,7 +46,7 @@ export async function streamSpeech(
   { deadlines, memory }: Streaming,
 ): Promise<StreamedSpeech> {
   const deadline = deadlines.begin();
-  const endLease = hold.keep(deadline.abort);
+  const endLease = hold.keep(() => deadline.abort());
   const end = () => {
     deadline.end();
     endLease();

@@ -35,7 +35,7 @@ export class Admission {
     const refusal = this.refuse(utterance);
     if (refusal) return refusal;
     if (this.#memory.isFull) return tooMuchWaits();
-    return this.#provider.reserve?.(utterance) ?? { synthesize: this.#provider.synthesize, release: () => {} };
+    return this.#provider.reserve?.(utterance) ?? { synthesize: this.#provider.synthesize, release: nothing };
   }
 
   /** Likewise for speech that is collected first: what there is of it counts until the place is released. */
@@ -66,6 +66,8 @@ export class Admission {
     };
   }
 }
+
+const nothing = () => {};
 
 const tooMuchWaits = () =>
   new SpeechError(
