@@ -13,6 +13,7 @@ import pg from 'pg';
 import { obstacle, serverAccount } from '../../src/sandbox/postgres/account.ts';
 import { findPackage, serverBinaries } from '../../src/sandbox/postgres/binaries.ts';
 import { findPostmaster } from '../../src/sandbox/postgres/postmaster.ts';
+import { register, unregister } from '../../src/sandbox/postgres/usage.ts';
 import { type PostgresOptions, startPostgres } from '../../src/sandbox/postgres.ts';
 
 const isRoot = process.getuid?.() === 0;
@@ -189,6 +190,19 @@ test('an interrupted creation blocks nobody, and two processes that create the s
   await Promise.all([one?.stop(), two?.stop()]);
   assert.equal(await findPostmaster(join(home, 'cluster/data')), undefined);
   assert.deepEqual(await unfinished(), []);
+});
+
+test('whoever leaves while another one that is alone stops the server leaves in peace', async (t) => {
+  const server = await start(t, { dataDir });
+  const leaving = new pg.Client(server.adminUrl);
+  leaving.on('error', () => {});
+  await leaving.connect();
+  assert.equal(await register(leaving), true);
+  const stopped = new Promise<void>((resolve) => leaving.once('end', resolve));
+  await leaving.query('select pg_advisory_unlock_all()');
+  await server.stop();
+  await stopped;
+  assert.equal(await unregister(leaving), false);
 });
 
 test('a DATA_DIR that the server has no way into still works, and keeps its data', async (t) => {

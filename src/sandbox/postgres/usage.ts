@@ -39,12 +39,17 @@ export async function register(client: pg.Client): Promise<boolean> {
 
 /**
  * Ends the registration, and tells whether nobody else uses the server. If so, this connection holds the lock
- * exclusively until it ends: the server may be stopped, and nobody can register meanwhile.
+ * exclusively until it ends: the server may be stopped, and nobody can register meanwhile. Of two that leave at once the
+ * other may have found itself alone first, and have stopped the server under this connection.
  */
 export async function unregister(client: pg.Client): Promise<boolean> {
-  await client.query('select pg_advisory_unlock_shared($1)', [USAGE_LOCK]);
-  const { rows } = await client.query('select pg_try_advisory_lock($1) as alone', [USAGE_LOCK]);
-  return rows[0].alone;
+  try {
+    await client.query('select pg_advisory_unlock_shared($1)', [USAGE_LOCK]);
+    const { rows } = await client.query('select pg_try_advisory_lock($1) as alone', [USAGE_LOCK]);
+    return rows[0].alone;
+  } catch {
+    return false;
+  }
 }
 
 /** Creates the database unless it exists. */
