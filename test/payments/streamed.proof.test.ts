@@ -10,6 +10,7 @@ import { runTurn } from '../support/reconcile.ts';
 import { Drip, mp3, type StubUpstream, silentMp3, startStubUpstream } from '../support/stub-upstream.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { until } from '../support/until.ts';
+import { waitingBytes } from '../support/waiting-bytes.ts';
 
 const BROKEN_OFF = /aborted|ECONNRESET|socket hang up/;
 const CENTS = 500;
@@ -210,9 +211,6 @@ test('a stop waits for audio that flows, and for no longer than SPEECH_TIMEOUT_M
 const MIB = 1024 * 1024;
 /** 12 MB, of which the operating system's buffers take less than a half. */
 const MUCH = mp3(750_000);
-
-const waitingBytes = async ({ app }: Gateway) =>
-  Number(/^speechgate_waiting_audio_bytes (\d+)/m.exec((await app.admin.inject('/metrics')).body)?.[1]);
 
 /** A caller who reads nothing of the audio; resolves once it was spoken to its end. */
 async function stall(t: TestContext, { gateway, account, upstream }: Bench): Promise<IncomingMessage> {

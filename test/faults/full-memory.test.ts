@@ -1,0 +1,43 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import type { Config } from '../../src/config.ts';
+import { audit } from '../../src/ledger/audit.ts';
+import { PAYERS, PRICE } from '../support/payers.ts';
+import { Drip, silentMp3 } from '../support/stub-upstream.ts';
+import { until } from '../support/until.ts';
+import { waitingBytes } from '../support/waiting-bytes.ts';
+
+const PIECE = silentMp3(500);
+
+const adjust = (config: Config): Config => ({
+  ...config,
+  speech: config.speech && {
+    ...config.speech,
+    streaming: { ...config.speech.streaming, waitingBytes: PIECE.length },
+  },
+});
+
+for (const name of ['prepaid', 'direct'] as const) {
+  const { start, skip } = PAYERS[name];
+  test(`${name}: while as much audio waits as may, more is 503 before anything is held or spoken`, {
+    skip,
+  }, async (t) => {
+    const { gateway, upstream, path, pay, paid } = await start(t, {}, adjust);
+    const [first, second] = [await pay(), await pay()];
+    const drip = new Drip();
+    upstream.mode = drip.mode;
+    const served = gateway.call(path, first);
+    await drip.opened;
+    await drip.write(PIECE);
+    await until(async () => (await waitingBytes(gateway)) === PIECE.length);
+    const refused = await gateway.call(path, second);
+    assert.equal(refused.status, 503);
+    assert.equal(refused.json.error.code, 'TTS_UNAVAILABLE');
+    assert.ok(Number(refused.headers.get('retry-after')) > 0);
+    assert.equal(upstream.requests.length, 1);
+    drip.end();
+    assert.equal((await served).status, 200);
+    assert.equal(await paid(), PRICE);
+    assert.deepEqual(await audit(gateway.db), []);
+  });
+}
