@@ -10,7 +10,7 @@ import { freePort } from '../../src/sandbox/free-port.ts';
 import { testDatabase } from '../support/database.ts';
 import { type FaultyCheckout, startFaultyCheckout } from '../support/faulty-checkout.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
-import { runTurn } from '../support/reconcile.ts';
+import { runTurn, runWithoutTurn } from '../support/reconcile.ts';
 import { until } from '../support/until.ts';
 
 const HOUR = 3600;
@@ -196,5 +196,33 @@ test('a sweep and the buyer at the same moment credit once', async (t) => {
   const fresh = pages.filter((page) => page.status === 200 && !/already/i.test(page.text)).length;
   assert.equal(first.count + second.count + fresh, sessions.length);
   for (const { metadata } of sessions) assert.equal(await gateway.balance(metadata.account_id ?? ''), 7_000_000n);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('two sweeps at once, as when a frozen process wakes up in its turn, credit each session once and leave none out', async (t) => {
+  const { databaseUrl, orphan } = await instance(t);
+  const sessions = Array.from({ length: 250 }, () => stored(now() - HOUR, orphan()));
+  const checkout = await startFaultyCheckout(t, { sessions });
+  const gateway = await startGateway(t, settings(checkout), { databaseUrl });
+  const replica = await startGateway(t, settings(checkout), { databaseUrl });
+  const counts = await Promise.all([gateway, replica].map((each) => runWithoutTurn(each, 'checkout_sweep')));
+  assert.ok(lists(checkout).length > 3, 'both have read a page');
+  assert.equal(
+    counts.reduce((sum, count) => sum + count),
+    sessions.length,
+  );
+  const balances = await gateway.db
+    .selectFrom('account')
+    .select('balance_micro_usd')
+    .where('kind', '=', 'card')
+    .execute();
+  assert.deepEqual(
+    balances.map((account) => account.balance_micro_usd),
+    sessions.map(() => 7_000_000n),
+  );
+  const { read_until, pass_started_at, pass_cursor } = await sweepState(gateway);
+  assert.ok(Math.abs(read_until.getTime() / 1000 - (now() - 25 * HOUR)) < 60);
+  assert.deepEqual([pass_started_at, pass_cursor], [null, null]);
+  assert.equal(await runWithoutTurn(replica, 'checkout_sweep'), 0);
   assert.deepEqual(await audit(gateway.db), []);
 });

@@ -23,3 +23,14 @@ export async function runTurn(gateway: Gateway, name: string): Promise<TurnResul
   if (!result) throw new Error(`there is no reconciler ${name}`);
   return result;
 }
+
+/** What one reconciler does when it doesn't have the turn, or not any more, as a process that was frozen; its count. */
+export async function runWithoutTurn({ db, config }: Gateway, name: string): Promise<number> {
+  const reconcilers = createReconcilers(config, db, openAudioStore(config.jobs.audioStore));
+  let count = 0;
+  const done = (more: number) => {
+    count += more;
+  };
+  await reconcilers.find((reconciler) => reconciler.name === name)?.run({ signal: new AbortController().signal, done });
+  return count;
+}
