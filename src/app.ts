@@ -258,7 +258,10 @@ function openDirect(
   return {
     ...opened,
     work,
-    deposits: new Deposits({ db, ...opened, intake, settlement, confirmationTimeoutMs: x402.confirmationTimeoutMs }),
+    deposits: new Deposits({
+      ...{ db, ...opened, intake, settlement, log },
+      confirmationTimeoutMs: x402.confirmationTimeoutMs,
+    }),
     direct: new DirectPayment({ ...opened, intake, settlement, store, work, log }),
     close: async () => {
       await facilitator.close();

@@ -48,7 +48,7 @@ function describe(
   }
   return {
     code: 'INTERNAL_ERROR',
-    message: 'Something failed inside the service. Nothing was charged.',
+    message: 'Something failed inside the service. Quote the x-trace-id of this answer when you ask for help.',
     details: null,
   };
 }

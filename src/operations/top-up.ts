@@ -1,5 +1,6 @@
 import type { TopUpOperations } from '../contract/operations.ts';
 import type { Database } from '../db/database.ts';
+import { isNotSetUp, isUnavailable } from '../db/errors.ts';
 import { failure } from '../http/errors.ts';
 import { PRIVATE } from '../http/headers.ts';
 import { pageContentSecurityPolicy, renderErrorPage } from '../http/page.ts';
@@ -87,7 +88,10 @@ export function topUpOperations(db: Database, { baseUrl, serviceName, card, live
         return { status: 400, body: renderErrorPage('The address lacks session_id. Return here from the checkout.') };
       }
       if (!card) return { status: 503, body: renderErrorPage(OFF) };
-      const result = await card.purchases.complete(query.session_id);
+      const result = await card.purchases.complete(query.session_id).catch((err) => {
+        context.log.error({ err }, 'a purchase could not be looked at');
+        return { outcome: 'not_now', isOutage: isUnavailable(err) || isNotSetUp(err) } as const;
+      });
       switch (result.outcome) {
         case 'credited':
           return {
@@ -101,7 +105,9 @@ export function topUpOperations(db: Database, { baseUrl, serviceName, card, live
           return { status: 502, body: pages.foreignSessionPage() };
         case 'processor_failed':
           context.log.error({ err: result.error }, 'a checkout session could not be read');
-          return { status: 502, body: pages.processorFailedPage() };
+          return { status: 502, body: pages.notNowPage('The card processor does not answer') };
+        case 'not_now':
+          return { status: result.isOutage ? 503 : 500, body: pages.notNowPage('Not credited yet') };
       }
     },
 

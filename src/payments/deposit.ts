@@ -1,3 +1,4 @@
+import type { FastifyBaseLogger } from 'fastify';
 import type { Database } from '../db/database.ts';
 import type { Booking } from '../ledger/book-settlement.ts';
 import { findWallet } from '../ledger/wallets.ts';
@@ -35,6 +36,7 @@ export class Deposits {
   readonly #settlement: Settlement;
   readonly #chain: Chain;
   readonly #confirmationTimeoutMs: number;
+  readonly #log: FastifyBaseLogger;
   readonly #stopping = new AbortController();
 
   constructor(parts: {
@@ -44,6 +46,7 @@ export class Deposits {
     settlement: Settlement;
     chain: Chain;
     confirmationTimeoutMs: number;
+    log: FastifyBaseLogger;
   }) {
     this.#db = parts.db;
     this.#payments = parts.payments;
@@ -51,6 +54,7 @@ export class Deposits {
     this.#settlement = parts.settlement;
     this.#chain = parts.chain;
     this.#confirmationTimeoutMs = parts.confirmationTimeoutMs;
+    this.#log = parts.log;
   }
 
   /** @param onAdmitted the payment is known from before, or is about to be settled: nothing more is to be verified */
@@ -90,7 +94,10 @@ export class Deposits {
       });
       switch (settled.outcome) {
         case 'settled':
-          return this.#credited(payment, settled);
+          return await this.#credited(payment, settled).catch((err) => {
+            this.#log.error({ err, payment: payment.id }, 'the balance of a deposit could not be read');
+            return refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown');
+          });
         case 'refused':
           return refused('PAYMENT_REQUIRED', settled.reason);
         case 'unknown':

@@ -33,6 +33,8 @@ export type DirectAuthorization = DirectReplay | { readonly outcome: 'held'; rea
 
 /** A synthesis ends this long before its authorization, for the settlement (R28). */
 const SETTLE_RESERVE_MS = 10_000;
+/** When the checks of a payment have left less than this for the synthesis, it is not begun. */
+const MIN_SYNTHESIS_MS = 1_000;
 
 /**
  * Pays an order by one on-chain authorization, which is settled once the audio exists (R21 to R28):
@@ -104,9 +106,14 @@ export class DirectPayment {
     };
     try {
       const refusal = await this.#intake.admit(reserved);
-      if (!refusal) return { outcome: 'held', hold: this.#hold(reserved, request, end) };
+      const timeoutMs = Math.min(request.timeoutMs, leftMs(reserved.payment));
+      if (!refusal && timeoutMs >= MIN_SYNTHESIS_MS) {
+        return { outcome: 'held', hold: this.#hold(reserved, timeoutMs, end) };
+      }
       endLease();
-      return refusal;
+      if (refusal) return refusal;
+      await this.#intake.release(reserved.payment);
+      return refused('PAYMENT_REQUIRED', 'authorization_expires_too_soon');
     } catch (error) {
       endLease();
       throw error;
@@ -138,14 +145,9 @@ export class DirectPayment {
     return refused('REPLAY_CACHE_UNAVAILABLE', 'audio_not_readable');
   }
 
-  #hold(
-    { payment, verifiable }: Reserved,
-    { timeoutMs }: DirectRequest,
-    end: (end: DirectWorkEnd) => void,
-  ): DirectHold {
-    const leftMs = Number(payment.claim.validBefore) * 1000 - Date.now() - SETTLE_RESERVE_MS;
+  #hold({ payment, verifiable }: Reserved, timeoutMs: number, end: (end: DirectWorkEnd) => void): DirectHold {
     return {
-      timeoutMs: Math.min(timeoutMs, leftMs),
+      timeoutMs,
       capture: async (audio) => {
         try {
           const captured = await this.#capture(payment, verifiable, audio);
@@ -184,6 +186,9 @@ export class DirectPayment {
     }
   }
 }
+
+/** What is left for a synthesis before the authorization ends (R28). */
+const leftMs = ({ claim }: Payment): number => Number(claim.validBefore) * 1000 - Date.now() - SETTLE_RESERVE_MS;
 
 /** A settlement was not tried when the audio could not be stored, or the reservation was lost. */
 function endOf(captured: DirectCapture): DirectWorkEnd {

@@ -74,9 +74,10 @@ export const foreignSessionPage = (): string =>
 <p><a class="button" href="/top-up">Start a purchase</a></p>`,
   );
 
-export const processorFailedPage = (): string =>
+/** @param cause why the purchase could not be looked at, as the page's heading */
+export const notNowPage = (cause: string): string =>
   renderPage(
-    'The card processor does not answer',
+    cause,
     html`<p>Your purchase could not be checked just now. Nothing is lost: reload this page in a moment and it is credited
 then.</p>`,
   );

@@ -1,6 +1,7 @@
 import { encodeFunctionData, numberToHex, pad, parseAbi, toEventSelector } from 'viem';
 import type { Hex } from './envelope.ts';
 import type { Asset } from './network.ts';
+import { type Log, type Receipt, readAnswer } from './node-answers.ts';
 import type { Address } from './payees.ts';
 import { Rpc, RpcError, RpcRefusal } from './rpc.ts';
 
@@ -29,22 +30,6 @@ export type ChainFinding =
   | { readonly outcome: 'paid'; readonly proof: TransferProof; readonly isConfirmed: boolean }
   | { readonly outcome: 'unused' }
   | { readonly outcome: 'open' };
-
-interface Log {
-  readonly address: string;
-  readonly topics: readonly string[];
-  readonly data: string;
-  readonly logIndex: string;
-  readonly blockNumber: string;
-  readonly transactionHash: string;
-}
-
-interface Receipt {
-  readonly status: string;
-  readonly blockNumber: string;
-  readonly transactionHash: string;
-  readonly logs: readonly Log[];
-}
 
 const ABI = parseAbi([
   'function balanceOf(address account) view returns (uint256)',
@@ -87,13 +72,13 @@ export class ChainNode {
 
   /** The number of its newest block. */
   async head(): Promise<bigint> {
-    return BigInt((await this.#call('eth_blockNumber', [])) as string);
+    return this.#ask('quantity', 'eth_blockNumber', []);
   }
 
   /** The asset's balance of the address, in atomic units. */
   async balanceOf(address: Address): Promise<bigint> {
     const data = encodeFunctionData({ abi: ABI, functionName: 'balanceOf', args: [address] });
-    return BigInt(await this.#ethCall(data, 'latest'));
+    return this.#ethCall(data, 'latest');
   }
 
   /**
@@ -129,7 +114,7 @@ export class ChainNode {
 
   /** Whether the address has code. */
   async hasCode(address: Address): Promise<boolean> {
-    return (await this.#call('eth_getCode', [address, 'latest'])) !== '0x';
+    return (await this.#ask('code', 'eth_getCode', [address, 'latest'])) !== '0x';
   }
 
   /** Whether the authorization can be used no more. */
@@ -141,13 +126,13 @@ export class ChainNode {
     await this.#rpc.close();
   }
 
-  async #receipt(transaction: Hex): Promise<Receipt | null> {
-    return (await this.#call('eth_getTransactionReceipt', [transaction])) as Receipt | null;
+  #receipt(transaction: Hex): Promise<Receipt | null> {
+    return this.#ask('receipt', 'eth_getTransactionReceipt', [transaction]);
   }
 
   /** What an authorization was used for, or that it was cancelled. */
   async #judge(claim: TransferClaim, log: Log, head: bigint, isAlone: boolean): Promise<ChainFinding> {
-    const receipt = await this.#receipt(log.transactionHash as Hex);
+    const receipt = await this.#receipt(log.transactionHash);
     if (!receipt) return { outcome: 'open' };
     const proof = proofIn(receipt, this.#asset.address, claim);
     if (proof) return { outcome: 'paid', proof, isConfirmed: proof.block < head };
@@ -166,40 +151,40 @@ export class ChainNode {
 
   /** @throws RpcRefusal when the node does not know the block */
   async #block(block: string): Promise<Block> {
-    const found = (await this.#call('eth_getBlockByNumber', [block, false])) as {
-      number: string;
-      timestamp: string;
-    } | null;
+    const found = await this.#ask('block', 'eth_getBlockByNumber', [block, false]);
     if (!found) throw new RpcRefusal("The chain's node does not know a block.");
     return { number: BigInt(found.number), timestamp: BigInt(found.timestamp) };
   }
 
-  async #authorizationLogs({ payer, nonce }: TransferClaim, from: bigint, to: bigint): Promise<Log[]> {
+  async #authorizationLogs({ payer, nonce }: TransferClaim, from: bigint, to: bigint): Promise<readonly Log[]> {
     const topics = [[AUTHORIZATION_USED, AUTHORIZATION_CANCELED], pad(payer), nonce];
     const range = { fromBlock: numberToHex(from), toBlock: numberToHex(to) };
-    return (await this.#call('eth_getLogs', [{ address: this.#asset.address, topics, ...range }])) as Log[];
+    return this.#ask('logs', 'eth_getLogs', [{ address: this.#asset.address, topics, ...range }]);
   }
 
   async #isUsed({ payer, nonce }: TransferClaim, block: bigint): Promise<boolean> {
     const data = encodeFunctionData({ abi: ABI, functionName: 'authorizationState', args: [payer, nonce] });
-    return BigInt(await this.#ethCall(data, numberToHex(block))) !== 0n;
+    return (await this.#ethCall(data, numberToHex(block))) !== 0n;
   }
 
-  async #ethCall(data: Hex, block: string): Promise<string> {
-    const result = (await this.#call('eth_call', [{ to: this.#asset.address, data }, block])) as string;
-    if (!/^0x[0-9a-f]{1,64}$/i.test(result)) throw new RpcError('The asset is no such token on this chain.');
-    return result;
+  /** An address without that token's code answers with nothing, which is no quantity. */
+  #ethCall(data: Hex, block: string): Promise<bigint> {
+    return this.#ask('quantity', 'eth_call', [{ to: this.#asset.address, data }, block]);
   }
 
-  async #call(method: string, params: readonly unknown[]): Promise<unknown> {
+  async #ask<K extends keyof typeof readAnswer>(
+    kind: K,
+    method: string,
+    params: readonly unknown[],
+  ): Promise<ReturnType<(typeof readAnswer)[K]>> {
     if (!this.#isChecked) {
-      const chainId = Number(await this.#rpc.call('eth_chainId', []));
-      if (chainId !== this.#asset.chainId) {
+      const chainId = readAnswer.quantity('eth_chainId', await this.#rpc.call('eth_chainId', []));
+      if (chainId !== BigInt(this.#asset.chainId)) {
         throw new RpcError(`X402_RPC_URL is a node of chain ${chainId}, and X402_NETWORK is ${this.#asset.network}.`);
       }
       this.#isChecked = true;
     }
-    return this.#rpc.call(method, params);
+    return readAnswer[kind](method, await this.#rpc.call(method, params)) as ReturnType<(typeof readAnswer)[K]>;
   }
 }
 
@@ -226,7 +211,7 @@ function proofIn(receipt: Receipt, asset: Address, claim: TransferClaim): Transf
     event === TRANSFER &&
     from === pad(claim.payer) &&
     to === pad(claim.payTo) &&
-    /^0x[0-9a-f]{64}$/i.test(transfer.data) &&
+    transfer.data.length === 66 &&
     BigInt(transfer.data) === claim.amount;
   if (!isExact) return undefined;
   return {

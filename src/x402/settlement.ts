@@ -56,7 +56,7 @@ export class Settlement {
   }
 
   /**
-   * Settles a reserved payment. Throws when the database is away before a settle is sent.
+   * Settles a reserved payment. Throws only before a settle is sent, such as when the database is away.
    * @param awaitProof inclusion in a block is proof unless something else is asked for
    */
   async settle(
@@ -67,13 +67,15 @@ export class Settlement {
     testPoint('x402 audio stored');
     if (!(await this.#persistently(() => this.#payments.beginSettling(payment)))) return { outcome: 'lost' };
     testPoint('x402 settling');
-    const answer = await this.#facilitator.settle(request);
-    testPoint('x402 settle answered');
     try {
+      const answer = await this.#facilitator.settle(request);
+      testPoint('x402 settle answered');
       return await this.#record(payment, answer, awaitProof);
     } catch (error) {
-      if (!isUnavailable(error)) throw error;
+      // Whatever it is, the money may have moved (R62).
       this.#log.error({ err: error, payment: payment.id }, 'the end of a settlement could not be recorded');
+      // While the database is away, the payment becomes one in doubt when its lease ends.
+      if (!isUnavailable(error)) await this.#payments.markUnknown(payment).catch(() => {});
       return { outcome: 'unknown' };
     }
   }

@@ -10,8 +10,10 @@ interface RpcCall {
   readonly params: readonly unknown[];
 }
 
-/** What a node makes of a call; undefined passes the call on to the chain. */
-export type Falsehood = (call: RpcCall) => { readonly result: unknown } | { readonly error: object } | undefined;
+type Lie = { readonly result: unknown } | { readonly error: object } | undefined;
+
+/** What a node makes of a call, at once or late; undefined passes the call on to the chain. */
+export type Falsehood = (call: RpcCall) => Lie | Promise<Lie>;
 
 export interface RpcNode {
   readonly url: string;
@@ -56,7 +58,7 @@ export async function startRpcNode(
     const body = Buffer.concat(chunks);
     const call: RpcCall = JSON.parse(body.toString());
     node.calls.push(call.method);
-    const lie = node.falsehood(call);
+    const lie = await node.falsehood(call);
     const answer = lie
       ? JSON.stringify({ jsonrpc: '2.0', id: call.id, ...lie })
       : await (await fetch(target, { method: 'POST', headers: { 'content-type': 'application/json' }, body })).text();

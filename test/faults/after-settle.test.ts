@@ -1,0 +1,148 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { sql } from 'kysely';
+import { audit } from '../../src/ledger/audit.ts';
+import { testChain, wallet } from '../support/chain.ts';
+import {
+  assertCredited,
+  DEPOSIT,
+  DEPOSIT_PATH,
+  doubtfulTurn,
+  mineSteadily,
+  payDeposit,
+  paymentStates,
+  told,
+  withTerms,
+} from '../support/deposit.ts';
+import { failStatements } from '../support/failing-statements.ts';
+import { startRpcNode } from '../support/rpc-node.ts';
+import { challengeOf, HELLO, PRICE, payFor, sign, startX402Gateway, timesPaid, withPayment } from '../support/x402.ts';
+
+const { chain, skip } = await testChain();
+
+/** What a database that fails inside, or is in the middle of a switch, answers. */
+const OUTAGES = ['XX000', '58030', '40P01', '55000'];
+/** What no outage looks like. */
+const SURPRISE = 'P0001';
+const BOOKINGS = { table: 'transfer', on: 'insert', when: sql`new.kind in ('settlement', 'deposit')` } as const;
+
+test('R62: a settlement that the database refuses to record twice, as in an outage, is recorded then, and answered', {
+  skip,
+}, async (t) => {
+  for (const state of OUTAGES) {
+    const gateway = await startX402Gateway(t, chain);
+    const payer = await wallet(chain.client, 1_000_000n);
+    const failing = await failStatements(gateway.db, { ...BOOKINGS, state, times: 2 });
+    const { reply } = await payFor(gateway, payer);
+    assert.equal(reply.status, 200, `${state}: ${reply.text}`);
+    assert.equal(await failing.count(), 2);
+    assert.equal(await timesPaid(chain, payer), 1);
+    assert.deepEqual(await audit(gateway.db), []);
+  }
+});
+
+test('R62: whatever keeps a settlement from being recorded, its caller is told that its end is unknown, and the chain tells it', {
+  skip,
+}, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const failing = await failStatements(gateway.db, { ...BOOKINGS, state: SURPRISE });
+  const payer = await wallet(chain.client, 1_000_000n);
+  const { reply, paid } = await payFor(gateway, payer);
+  assert.deepEqual([reply.status, reply.json.error.code], [409, 'PAYMENT_OUTCOME_UNKNOWN']);
+  assert.doesNotMatch(reply.text, /nothing was charged/i);
+  assert.equal(await gateway.revenue(), PRICE);
+  assert.equal(await failing.count(), 1);
+  await failing.mend();
+  await chain.client.mine({ blocks: 2 });
+  assert.equal((await gateway.call('/x402/tts', paid)).status, 200);
+  assert.equal(await timesPaid(chain, payer), 1);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('R62: so it is for a deposit, which is credited once the database records it', { skip }, async (t) => {
+  mineSteadily(t, chain);
+  const gateway = await startX402Gateway(t, chain);
+  const failing = await failStatements(gateway.db, { ...BOOKINGS, state: SURPRISE });
+  const payer = await wallet(chain.client, 1_000_000n);
+  const { reply, paid } = await payDeposit(gateway, payer);
+  assert.equal(reply.status, 409, reply.text);
+  assert.doesNotMatch(reply.text, /nothing was charged/i);
+  await failing.mend();
+  assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [200, DEPOSIT, false]);
+  await assertCredited(gateway, payer, [DEPOSIT]);
+});
+
+/** Answers to eth_getTransactionReceipt that are none. */
+const NO_RECEIPTS = [
+  {},
+  { status: '0x1', blockNumber: '0x1', transactionHash: `0x${'1'.repeat(64)}` },
+  { status: '0x1', blockNumber: '0x1', transactionHash: `0x${'1'.repeat(64)}`, logs: null },
+  { status: '0x1', blockNumber: '0x1', transactionHash: `0x${'1'.repeat(64)}`, logs: [null] },
+  { status: '0x1', blockNumber: '0x1', transactionHash: `0x${'1'.repeat(64)}`, logs: [{ address: 7 }] },
+  { status: 1, blockNumber: 1, transactionHash: null, logs: [] },
+  'success',
+  42,
+];
+
+test('R62: a node that answers with no receipt leaves the end of a settlement unknown', { skip }, async (t) => {
+  const node = await startRpcNode(t, chain.rpcUrl);
+  let asked = 0;
+  node.falsehood = ({ method }) =>
+    method === 'eth_getTransactionReceipt' ? { result: NO_RECEIPTS[asked++ % NO_RECEIPTS.length] } : undefined;
+  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
+  const payer = await wallet(chain.client, 1_000_000n);
+  const { reply, paid } = await payFor(gateway, payer);
+  assert.deepEqual([reply.status, reply.json.error.code], [409, 'PAYMENT_OUTCOME_UNKNOWN']);
+  assert.ok(asked >= NO_RECEIPTS.length, 'each of them was seen');
+  assert.deepEqual(await paymentStates(gateway), ['unknown']);
+  node.falsehood = () => undefined;
+  assert.deepEqual(await doubtfulTurn(gateway), ['done', 1]);
+  assert.equal((await gateway.call('/x402/tts', paid)).status, 200);
+  assert.equal(await timesPaid(chain, payer), 1);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+const NONSENSE: [string, unknown[]][] = [
+  ['eth_blockNumber', ['nonsense', '0xzz', '', 12, {}, [], true, null]],
+  ['eth_call', ['nonsense', '0x', 12, {}, null]],
+  ['eth_chainId', ['nonsense', {}, null]],
+];
+
+test('a node that answers with nonsense before a settle is sent: 502 PAYMENT_ERROR, and nothing is reserved', {
+  skip,
+}, async (t) => {
+  for (const [nonsensical, answers] of NONSENSE) {
+    for (const result of answers) {
+      const node = await startRpcNode(t, chain.rpcUrl, ({ method }) =>
+        method === nonsensical ? { result } : undefined,
+      );
+      const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
+      const { reply } = await payFor(gateway, await wallet(chain.client, 1_000_000n));
+      const name = `${nonsensical}: ${JSON.stringify(result)}`;
+      assert.deepEqual([reply.status, reply.json.error.code], [502, 'PAYMENT_ERROR'], name);
+      assert.deepEqual(await paymentStates(gateway), [], name);
+      assert.equal(await gateway.revenue(), 0n);
+    }
+  }
+});
+
+test('R28: checks that use an authorization up leave nothing reserved: 402 authorization_expires_too_soon', {
+  skip,
+}, async (t) => {
+  const node = await startRpcNode(t, chain.rpcUrl);
+  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
+  const payer = await wallet(chain.client, 1_000_000n);
+  const payload = await sign(payer, await challengeOf(gateway, '/x402/tts', HELLO));
+  const short = await withTerms(payer, payload, { validBefore: BigInt(Math.floor(Date.now() / 1000) + 16) });
+  node.falsehood = async ({ method }) => {
+    if (method === 'eth_blockNumber') await sleep(1600);
+    if (method === 'eth_call') await sleep(4600);
+    return undefined;
+  };
+  const reply = await gateway.call('/x402/tts', withPayment(HELLO, short));
+  assert.deepEqual([reply.status, reply.json.error.details.error], [402, 'authorization_expires_too_soon']);
+  assert.equal(gateway.facilitator.calls.filter(({ endpoint }) => endpoint === 'verify').length, 1);
+  assert.deepEqual(await paymentStates(gateway), []);
+  assert.equal(gateway.upstream.requests.length, 0);
+});

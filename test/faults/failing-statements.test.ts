@@ -1,0 +1,66 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { sql } from 'kysely';
+import { audit } from '../../src/ledger/audit.ts';
+import { testCheckout } from '../support/checkout.ts';
+import { failStatements } from '../support/failing-statements.ts';
+import { startGateway } from '../support/gateway.ts';
+import { startStubUpstream } from '../support/stub-upstream.ts';
+
+const CAPTURES = { table: 'transfer', on: 'update', when: sql`new.state = 'posted'` } as const;
+
+test('a capture that fails as in an outage is repeated, and its audio delivered', async (t) => {
+  const upstream = await startStubUpstream();
+  t.after(() => upstream.close());
+  for (const state of ['XX000', '58030', '40P01', '55000']) {
+    const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url });
+    const account = await gateway.fund(500);
+    const failing = await failStatements(gateway.db, { ...CAPTURES, state, times: 2 });
+    const reply = await gateway.call('/tts?text=Hello+world', { headers: { 'x-credit-account': account } });
+    assert.deepEqual([reply.status, reply.bytes.length > 1000], [200, true], state);
+    assert.equal(await failing.count(), 2);
+    assert.equal(await gateway.balance(account), 4_999_802n);
+    assert.deepEqual(await audit(gateway.db), []);
+  }
+});
+
+test('a request whose hold the database refuses for an unknown reason is 500, and no word is said about money', async (t) => {
+  const upstream = await startStubUpstream();
+  t.after(() => upstream.close());
+  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url });
+  const account = await gateway.fund(500);
+  await failStatements(gateway.db, { table: 'transfer', on: 'insert', when: sql`true`, state: 'P0001' });
+  const reply = await gateway.call('/tts?text=Hello+world', { headers: { 'x-credit-account': account } });
+  assert.deepEqual([reply.status, reply.json.error.code], [500, 'INTERNAL_ERROR']);
+  assert.doesNotMatch(reply.text, /charged/i);
+  assert.match(reply.json.error.message, /x-trace-id/);
+});
+
+for (const [state, status] of [
+  ['XX000', 503],
+  ['55000', 503],
+  ['P0001', 500],
+] as const) {
+  test(`who returns from a paid checkout while crediting fails with ${state} is told that nothing is lost, and is credited later`, async (t) => {
+    const checkout = await testCheckout(t);
+    const gateway = await startGateway(t, checkout.env);
+    const opened = await gateway.call('/top-up', {
+      method: 'POST',
+      headers: { 'content-type': 'application/x-www-form-urlencoded' },
+      body: 'amount=700',
+    });
+    const { pathname, search } = new URL(await checkout.pay(opened.headers.get('location') ?? ''));
+    const failing = await failStatements(gateway.db, {
+      ...{ table: 'transfer', on: 'insert', when: sql`new.kind = 'top_up'`, state },
+    });
+    const page = await gateway.call(pathname + search);
+    assert.equal(page.status, status);
+    assert.match(page.headers.get('content-type') ?? '', /^text\/html/);
+    assert.match(page.text, /Nothing is lost: reload this page/);
+    await failing.mend();
+    const later = await gateway.call(pathname + search);
+    assert.equal(later.status, 200);
+    assert.match(later.text, /7\.000000 USD/);
+    assert.deepEqual(await audit(gateway.db), []);
+  });
+}
