@@ -49,8 +49,13 @@ if (role !== 'web') {
   app.mailer?.start();
 }
 if (role === 'worker') {
-  console.log(`${config.serviceName} runs jobs, ${config.jobs.concurrency} at a time`);
+  announce(`${config.serviceName} runs jobs, ${config.jobs.concurrency} at a time`);
 } else {
   await app.server.listen({ host: config.host, port: config.port });
-  console.log(`${config.serviceName} listens on ${config.baseUrl} (${config.host}:${config.port})`);
+  announce(`${config.serviceName} listens on ${config.baseUrl} (${config.host}:${config.port})`);
+}
+
+/** A line like those of the log, whatever the level of that is. */
+function announce(msg: string): void {
+  console.log(JSON.stringify({ level: 30, time: new Date().toISOString(), msg }));
 }

@@ -8,7 +8,7 @@ import { type AuditFinding, audit, invariants } from '../ledger/audit.ts';
 import { newestSealable, parseSeal, type Seal, sealUpTo } from '../ledger/seal.ts';
 import { Processor } from '../top-up/processor.ts';
 import { openPayments } from '../x402/open-payments.ts';
-import { databaseUrl } from './database-url.ts';
+import { databaseToLookInto } from './database-url.ts';
 
 const EXIT_BROKEN = 1;
 /** Nothing is broken as far as could be asked. */
@@ -25,7 +25,7 @@ const { values } = parseArgs({
 
 const seals = values['verify-seal'].map(readSeal);
 const config = values.external ? fullConfig() : undefined;
-const db = openDatabase(config?.databaseUrl ?? databaseUrl(), {
+const db = openDatabase(config?.databaseUrl ?? (await databaseToLookInto()), {
   maxConnections: config ? 4 : 1,
   statementTimeoutMs: 0,
 });

@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util';
 import { openDatabase } from '../db/database.ts';
 import { type FeedbackRecord, listFeedback } from '../feedback/list.ts';
-import { databaseUrl } from './database-url.ts';
+import { databaseToLookInto } from './database-url.ts';
 import { printable, printableJson } from './printable.ts';
 
 /** `npm run feedback` prints a line for each piece of feedback; with `--json` all of every record, as one JSON array. */
@@ -23,7 +23,7 @@ const line = (cells: string[]): string => cells.map((cell, index) => cell.padEnd
 // Whoever reads may stop reading, as head does.
 process.stdout.on('error', () => process.exit());
 
-const db = openDatabase(databaseUrl(), { maxConnections: 1, statementTimeoutMs: 0 });
+const db = openDatabase(await databaseToLookInto(), { maxConnections: 1, statementTimeoutMs: 0 });
 try {
   let count = 0;
   if (!values.json) console.log(line(['received', 'id', 'category', 'wallet', 'mailed', 'message']));

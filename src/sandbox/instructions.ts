@@ -1,8 +1,18 @@
 import { resolve } from 'node:path';
 import type { SandboxFile } from './sandbox-file.ts';
 
+/** Where a sandbox keeps what it has. */
+export interface Places {
+  readonly dataDir: string;
+  /** Of the embedded database; undefined when SANDBOX_DATABASE_URL names another one. */
+  readonly databaseHome: string | undefined;
+}
+
 /** What the sandbox prints when it is ready: commands that work as they stand. */
-export function instructions({ baseUrl, creditAccount, wallet }: SandboxFile, dataDir: string): string {
+export function instructions(
+  { baseUrl, creditAccount, wallet }: SandboxFile,
+  { dataDir, databaseHome }: Places,
+): string {
   const npmRun = `${dataDir === resolve('./data') ? '' : `DATA_DIR='${dataDir}' `}npm run`;
   return `
 speechgate listens on ${baseUrl}
@@ -32,8 +42,15 @@ Models, voices and prices:
 Feedback that a wallet signs (POST /feedback) is mailed to ${dataDir}/mail. Steps for programs, under agentGuide:
   curl -fsS ${baseUrl}/docs
 
-Everything is kept in ${dataDir}. Ctrl-C stops the sandbox.
+${whereDataIs({ dataDir, databaseHome })} Ctrl-C stops the sandbox.
 `;
+}
+
+function whereDataIs({ dataDir, databaseHome }: Places): string {
+  if (databaseHome === undefined)
+    return `The database is that of SANDBOX_DATABASE_URL; all else is kept in ${dataDir}.`;
+  if (databaseHome.startsWith(`${dataDir}/`)) return `Everything is kept in ${dataDir}.`;
+  return `The database is kept in ${databaseHome}, all else in ${dataDir}: who deletes one deletes both.`;
 }
 
 const usdcInstructions = (baseUrl: string, address: string, npmRun: string): string => `\

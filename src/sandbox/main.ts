@@ -9,6 +9,7 @@ import { findCardAccount } from '../ledger/accounts.ts';
 import { createLogger } from '../logger.ts';
 import { ForeignFileError, ownFolder } from '../private-files.ts';
 import { startCheckout } from './checkout/server.ts';
+import { claimSandbox } from './claim.ts';
 import { buyDemoCredit } from './demo-account.ts';
 import { freePort } from './free-port.ts';
 import { instructions } from './instructions.ts';
@@ -32,27 +33,34 @@ const dataDir = resolve(process.env.DATA_DIR ?? './data');
 /** What has been started, in the order of starting; stopping goes backwards. */
 const started: { close(): Promise<void> }[] = [];
 
-const closer = closeWithGrace({ delay: 60_000, logger: false }, async ({ err }) => {
+closeWithGrace({ delay: 60_000, logger: false }, async ({ err }) => {
   if (err) console.error('The sandbox stops after an error:', err);
-  for (const part of started.reverse()) await part.close();
+  await stopParts();
 });
 stopWithParent();
 
-await ownFolder(dataDir).catch((error) => {
+await ownFolder(dataDir).catch(async (error) => {
   if (!(error instanceof ForeignFileError)) throw error;
-  console.error(`The sandbox can't start:\n${error.message}`);
+  await stopBecause(error.message);
   process.exit(EXIT_CONFIG);
 });
-const before = await readSandboxFile(dataDir);
-await rm(resolve(dataDir, SANDBOX_FILE), { force: true });
-
-let databaseUrl = process.env.DATABASE_URL;
+let databaseUrl = process.env.SANDBOX_DATABASE_URL?.trim();
+let databaseHome: string | undefined;
 if (!databaseUrl) {
   progress('Starting PostgreSQL');
   const postgres = await startPostgres({ dataDir, onProgress: progress });
   started.push({ close: () => postgres.stop() });
   databaseUrl = postgres.url;
+  databaseHome = postgres.home;
 }
+const before = await readSandboxFile(dataDir);
+const claim = await claimSandbox(databaseUrl);
+if (claim.outcome === 'taken') {
+  await stopBecause(describeOther(claim.pid, before?.baseUrl));
+  process.exit(EXIT_CONFIG);
+}
+started.push(claim);
+await rm(resolve(dataDir, SANDBOX_FILE), { force: true });
 progress('Bringing the schema up to date');
 await migrate(databaseUrl);
 
@@ -90,8 +98,7 @@ const result = readConfig({
   FEEDBACK_TO: 'operator@sandbox.test',
 });
 if ('faults' in result) {
-  console.error(`The sandbox can't start:\n${describeFaults(result.faults)}`);
-  await closer.close();
+  await stopBecause(describeFaults(result.faults));
   process.exit(EXIT_CONFIG);
 }
 const { config } = result;
@@ -110,10 +117,11 @@ const sandbox: SandboxFile = {
   chain: usdc.chain,
   facilitatorUrl: usdc.facilitatorUrl,
   wallet: usdc.wallet,
+  databaseUrl,
 };
 await writeSandboxFile(dataDir, sandbox);
 progress('Ready');
-console.log(instructions(sandbox, dataDir));
+console.log(instructions(sandbox, { dataDir, databaseHome }));
 
 async function demoAccount(former: string | undefined): Promise<string> {
   const db = openDatabase(config.databaseUrl, { maxConnections: 1 });
@@ -121,6 +129,22 @@ async function demoAccount(former: string | undefined): Promise<string> {
   if (account && account.balanceMicroUsd >= MIN_DEMO_BALANCE_MICRO_USD) return account.id;
   progress('Buying credit for the demo account');
   return buyDemoCredit(config.baseUrl, DEMO_CREDIT_CENTS);
+}
+
+async function stopParts(): Promise<void> {
+  for (const part of started.reverse()) await part.close();
+}
+
+async function stopBecause(reason: string): Promise<void> {
+  console.error(`The sandbox can't start:\n${reason}`);
+  await stopParts();
+}
+
+function describeOther(pid: number | undefined, baseUrl: string | undefined): string {
+  const process = pid === undefined ? 'Another process' : `Process ${pid}`;
+  const where = baseUrl === undefined ? '' : `, on ${baseUrl}`;
+  const stop = pid === undefined ? 'stop it' : `stop it with kill ${pid}`;
+  return `${process} runs a sandbox in ${dataDir} already${where}. Use that one, ${stop}, or choose another DATA_DIR.`;
 }
 
 /** npm, when it is killed, leaves its child behind; the child then stops by itself. */

@@ -31,6 +31,8 @@ export interface RunningPostgres {
   readonly url: string;
   /** Of the database `postgres` on the same server. */
   readonly adminUrl: string;
+  /** Where its files really are. */
+  readonly home: string;
   /** Gives the server up. The last process that uses it stops it; close every other connection first. */
   stop(): Promise<void>;
 }
@@ -68,6 +70,7 @@ export async function startPostgres(options: PostgresOptions): Promise<RunningPo
   return {
     url: url(DATABASE),
     adminUrl: url('postgres'),
+    home,
     stop: () => {
       stopped ??= leave(cluster, client, port);
       return stopped;

@@ -12,6 +12,8 @@ export interface SandboxFile {
   readonly chain: { readonly rpcUrl: string; readonly chainId: number; readonly asset: string } | null;
   readonly facilitatorUrl: string | null;
   readonly wallet: { readonly address: string; readonly privateKey: string } | null;
+  /** For programs that look into the database; it holds a password. */
+  readonly databaseUrl: string;
 }
 
 /** What the last sandbox on this directory wrote; undefined when there was none, or its file is damaged. */

@@ -15,13 +15,13 @@ export interface Account {
  */
 export async function serverAccount(): Promise<Account> {
   const { getuid, getgid } = process;
-  if (!getuid || !getgid) throw new Error('No embedded PostgreSQL on this platform: set DATABASE_URL.');
+  if (!getuid || !getgid) throw new Error('No embedded PostgreSQL on this platform: set SANDBOX_DATABASE_URL.');
   if (getuid() !== 0) return { uid: getuid(), gid: getgid(), identity: {} };
   const entry = (await readFile('/etc/passwd', 'utf8')).split('\n').find((line) => line.startsWith('nobody:'));
   const [, , uid, gid] = (entry ?? '').split(':').map(Number);
   if (!uid || !gid) {
     throw new Error(
-      'PostgreSQL refuses to run as root and /etc/passwd has no account `nobody`: run as an ordinary user, or set DATABASE_URL.',
+      'PostgreSQL refuses to run as root and /etc/passwd has no account `nobody`: run as an ordinary user, or set SANDBOX_DATABASE_URL.',
     );
   }
   return { uid, gid, identity: { uid, gid } };

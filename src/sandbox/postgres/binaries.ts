@@ -60,7 +60,7 @@ export function findPackage(): string {
     return dirname(dirname(fromWrapper.resolve(name)));
   } catch {
     throw new Error(
-      `The package ${name} is not installed. Install without --omit=optional; on a platform that it does not exist for, set DATABASE_URL.`,
+      `The package ${name} is not installed. Install without --omit=optional; on a platform that it does not exist for, set SANDBOX_DATABASE_URL.`,
     );
   }
 }

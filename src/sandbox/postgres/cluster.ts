@@ -102,6 +102,6 @@ async function run(program: string, parameters: string[], account: Account): Pro
 export function cannotRun(program: string, cause: Error): Error {
   return new Error(
     `${program} can't be run here (${cause.message}). It needs a glibc system and, as root, the right to change to the user nobody: ` +
-      'run as an ordinary user, or set DATABASE_URL.',
+      'run as an ordinary user, or set SANDBOX_DATABASE_URL.',
   );
 }

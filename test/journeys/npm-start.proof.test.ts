@@ -1,0 +1,111 @@
+import assert from 'node:assert/strict';
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import test, { type TestContext } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { audit } from '../../src/ledger/audit.ts';
+import { freePort } from '../../src/sandbox/free-port.ts';
+import { testDatabase } from '../support/database.ts';
+import { send, startGateway } from '../support/gateway.ts';
+import { Drip, silentMp3, startStubUpstream } from '../support/stub-upstream.ts';
+import { until } from '../support/until.ts';
+
+const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
+const NPM_START = ['npm', 'start', '--silent'];
+/** npm is process 1, as in a container. */
+const AS_INIT = ['unshare', '--pid', '--fork', '--mount-proc', '--kill-child', ...NPM_START];
+
+/** Why no process 1 can be made here. */
+function withoutNamespaces(): string | false {
+  try {
+    execFileSync('unshare', ['--pid', '--fork', '--mount-proc', 'true'], { stdio: 'ignore' });
+    return false;
+  } catch {
+    return 'this user may not make a process namespace';
+  }
+}
+
+/** The npm process itself, which is the child of unshare where that made the namespace. */
+async function npmOf(pid: number, isInit: boolean): Promise<number> {
+  if (!isInit) return pid;
+  let child = '';
+  await until(() => {
+    try {
+      child = execFileSync('pgrep', ['-P', String(pid)])
+        .toString()
+        .trim();
+    } catch {}
+    return child !== '';
+  });
+  return Number(child);
+}
+
+async function startByNpm(t: TestContext, command: string[], env: Record<string, string>) {
+  const [program = '', ...args] = command;
+  const child = spawn(program, args, {
+    cwd: PROJECT,
+    env: { PATH: process.env.PATH, HOME: process.env.HOME, ...env },
+    stdio: ['ignore', 'pipe', 'inherit'],
+    detached: true,
+  });
+  t.after(() => {
+    try {
+      process.kill(-(child.pid as number), 'SIGKILL');
+    } catch {}
+  });
+  let output = '';
+  child.stdout.on('data', (chunk) => {
+    output += chunk;
+  });
+  const ended = once(child, 'exit');
+  await until(() => {
+    if (child.exitCode !== null) throw new Error(`it ended before it listened:\n${output}`);
+    return output.includes('listens on');
+  });
+  return { pid: await npmOf(child.pid as number, command === AS_INIT), ended, output: () => output };
+}
+
+for (const [name, command, skip] of [
+  ['npm start', NPM_START, false],
+  ['npm start as process 1', AS_INIT, withoutNamespaces()],
+] as const) {
+  test(`${name}: SIGTERM finishes what is running, and only then does npm end, with 0`, { skip }, async (t) => {
+    const { url: databaseUrl } = await testDatabase(t);
+    const upstream = await startStubUpstream();
+    t.after(() => upstream.close());
+    const { db, fund, balance } = await startGateway(t, {}, { databaseUrl });
+    const port = String(await freePort(undefined));
+    const npm = await startByNpm(t, command as string[], {
+      PORT: port,
+      DATABASE_URL: databaseUrl,
+      SPEECH_BASE_URL: upstream.url,
+      STRIPE_SECRET_KEY: 'sk_test_gateway',
+      STRIPE_API_BASE: 'http://127.0.0.1:1',
+      RECONCILE_INTERVAL_MS: '86400000',
+    });
+    const baseUrl = `http://127.0.0.1:${port}`;
+    const account = await fund(500);
+    const drip = new Drip();
+    upstream.mode = drip.mode;
+    const running = send(baseUrl, '/tts?text=Hello+world', { headers: { 'x-credit-account': account } });
+    await drip.opened;
+    await drip.write(silentMp3(100));
+    process.kill(npm.pid, 'SIGTERM');
+    await until(() =>
+      fetch(baseUrl).then(
+        () => false,
+        () => true,
+      ),
+    );
+    const rest = silentMp3(500);
+    await drip.write(rest);
+    drip.end();
+    const reply = await running;
+    assert.equal(reply.status, 200);
+    assert.ok(reply.bytes.length > rest.length, 'the audio is whole');
+    assert.deepEqual(await npm.ended, [0, null]);
+    assert.equal(await balance(account), 4_999_802n);
+    assert.deepEqual(await audit(db), []);
+    for (const line of npm.output().trim().split('\n')) assert.doesNotThrow(() => JSON.parse(line), line);
+  });
+}

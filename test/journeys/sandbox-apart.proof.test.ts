@@ -1,0 +1,91 @@
+import assert from 'node:assert/strict';
+import { chmod, mkdir, mkdtemp, readFile, realpath, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test, { type TestContext } from 'node:test';
+import pg from 'pg';
+import { freePort } from '../../src/sandbox/free-port.ts';
+import type { SandboxFile } from '../../src/sandbox/sandbox-file.ts';
+import { type Child, startChild } from '../support/child.ts';
+import { testDatabase } from '../support/database.ts';
+
+const READY = /Ctrl-C stops the sandbox/;
+
+async function folder(t: TestContext): Promise<string> {
+  const path = await mkdtemp(join(tmpdir(), 'speechgate-sandbox-'));
+  t.after(() => rm(path, { recursive: true, force: true }));
+  return path;
+}
+
+async function startSandbox(t: TestContext, env: Record<string, string>): Promise<Child> {
+  return startChild(t, 'src/sandbox/main.ts', { PORT: String(await freePort(undefined)), ...env });
+}
+
+const fileOf = async (dataDir: string): Promise<SandboxFile> =>
+  JSON.parse(await readFile(join(dataDir, 'sandbox.json'), 'utf8'));
+
+const isServed = async ({ baseUrl }: SandboxFile) => (await fetch(baseUrl)).status === 200;
+
+test('R63: the sandbox leaves the database of DATABASE_URL as it is, and shows its own to who looks', async (t) => {
+  const { url } = await testDatabase(t);
+  const dataDir = await folder(t);
+  const admin = new pg.Client(url);
+  await admin.connect();
+  t.after(() => admin.end());
+  await admin.query('drop schema public cascade; create schema public');
+  const sandbox = await startSandbox(t, { DATA_DIR: dataDir, DATABASE_URL: url });
+  await sandbox.printed(READY);
+  const { rows } = await admin.query("select from pg_tables where schemaname = 'public'");
+  assert.equal(rows.length, 0);
+  const file = await fileOf(dataDir);
+  assert.notEqual(file.databaseUrl, url);
+
+  const audit = startChild(t, 'src/cli/audit.ts', { DATA_DIR: dataDir });
+  assert.equal(await audit.ended(), 0, audit.output());
+  assert.match(audit.output(), new RegExp(`this is the sandbox in ${dataDir}`));
+  assert.match(audit.output(), /^holds /m);
+  assert.equal(await sandbox.stop(), 0);
+});
+
+test('a second sandbox in the same folder says which process runs where, and leaves everything as it is', async (t) => {
+  const dataDir = await folder(t);
+  const first = await startSandbox(t, { DATA_DIR: dataDir });
+  await first.printed(READY);
+  const before = await fileOf(dataDir);
+  const second = await startSandbox(t, { DATA_DIR: dataDir });
+  assert.equal(await second.ended(), 78, second.output());
+  assert.ok(
+    second.output().includes(`Process ${first.process.pid} runs a sandbox in ${dataDir} already, on ${before.baseUrl}`),
+    second.output(),
+  );
+  assert.doesNotMatch(second.output(), /^\s+at /m, 'no stack');
+  assert.deepEqual(await fileOf(dataDir), before);
+  assert.equal(await isServed(before), true);
+  assert.equal(await first.stop(), 0);
+});
+
+test('a sandbox of SANDBOX_DATABASE_URL uses that one', async (t) => {
+  const { url } = await testDatabase(t);
+  const dataDir = await folder(t);
+  const sandbox = await startSandbox(t, { DATA_DIR: dataDir, SANDBOX_DATABASE_URL: url });
+  await sandbox.printed(READY);
+  assert.match(sandbox.output(), /The database is that of SANDBOX_DATABASE_URL/);
+  assert.equal((await fileOf(dataDir)).databaseUrl, url);
+  assert.equal(await sandbox.stop(), 0);
+});
+
+test('a sandbox whose database had to move out of a closed home says where it is', {
+  skip: process.getuid?.() === 0 ? false : 'only root runs the database as another user',
+}, async (t) => {
+  const home = await folder(t);
+  const dataDir = join(home, 'project', 'data');
+  await mkdir(join(home, 'project', 'data', 'something'), { recursive: true });
+  await chmod(home, 0o700);
+  const sandbox = await startSandbox(t, { DATA_DIR: dataDir });
+  await sandbox.printed(READY);
+  const moved = await realpath(join(dataDir, 'postgres'));
+  t.after(() => rm(moved, { recursive: true, force: true }));
+  assert.ok(!moved.startsWith(home));
+  assert.ok(sandbox.output().includes(`The database is kept in ${moved}, all else in ${dataDir}`), sandbox.output());
+  assert.equal(await sandbox.stop(), 0);
+});
