@@ -6,6 +6,7 @@ import { parseAudioStoreSetting } from './audio/setting.ts';
 import { type Mailbox, readMailboxes } from './feedback/mailbox.ts';
 import { CLIENT_STALL_MS } from './http/connections.ts';
 import { type WorkLimits, workLimits } from './limits/unpaid-work.ts';
+import { findMisspelt, type Misspelling } from './misspelt.ts';
 import { leaseSeconds } from './payments/balance-holds.ts';
 import { MAX_STREAM_MS } from './payments/stream-deadlines.ts';
 import { MAX_WAITING_BYTES } from './speech/audio-memory.ts';
@@ -137,7 +138,10 @@ export interface ConfigFault {
   readonly fix: string;
 }
 
-export type ConfigResult = { readonly config: Config } | { readonly faults: readonly ConfigFault[] };
+export type ConfigResult = ({ readonly config: Config } | { readonly faults: readonly ConfigFault[] }) & {
+  /** Variables that look like settings and are none. */
+  readonly misspelt: readonly Misspelling[];
+};
 
 const CAPTURE_PATIENCE_MS = 15_000;
 const MIN_SECRET_BYTES = 32;
@@ -156,7 +160,11 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     faults.push({ name, problem, fix });
   };
 
-  const text = (name: string): string | undefined => env[name]?.trim() || undefined;
+  const names = new Set<string>();
+  const text = (name: string): string | undefined => {
+    names.add(name);
+    return env[name]?.trim() || undefined;
+  };
 
   const required = (name: string, fix: string): string => text(name) ?? fault(name, 'is not set', fix) ?? '';
 
@@ -245,7 +253,8 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     admin: readAdmin(),
     logLevel,
   };
-  return faults.length > 0 ? { faults } : { config };
+  const misspelt = findMisspelt(Object.keys(env), names);
+  return faults.length > 0 ? { faults, misspelt } : { config, misspelt };
 
   function readCatalog(): Catalog | undefined {
     try {

@@ -20,6 +20,8 @@ if (!role) {
   process.exit(EXIT_CONFIG);
 }
 const result = readConfig(process.env);
+for (const { name, meant } of result.misspelt)
+  console.error(`${name} is no setting and changes nothing. Is ${meant} meant?`);
 if ('faults' in result) {
   console.error(`speechgate can't start:\n${describeFaults(result.faults)}`);
   process.exit(EXIT_CONFIG);

@@ -1,9 +1,9 @@
 /**
- * The test suite: `npm test [file …]`. Runs test/**\/*.test.ts, each file in a process of its own, against a PostgreSQL
+ * The test suite: `npm test [file or folder …]`. Runs test/**\/*.test.ts, each file in a process of its own, against a PostgreSQL
  * that it starts and throws away (or that of DATABASE_URL). Files named *.proof.test.ts, which take long, run only with
  * --proof, and then they alone. Prints every failure again at the end; the last line is `N passed, N failed`.
  */
-import { readdirSync } from 'node:fs';
+import { readdirSync, statSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -31,7 +31,7 @@ process.chdir(PROJECT);
 process.exitCode = await main();
 
 async function main(): Promise<number> {
-  const files = positionals.length > 0 ? positionals.map((file) => resolve(file)) : testFiles();
+  const files = positionals.length > 0 ? positionals.flatMap(filesAt) : testFiles(join(PROJECT, 'test'));
   const server = await testServer();
   try {
     const results = await runAll(files, server.url);
@@ -41,11 +41,15 @@ async function main(): Promise<number> {
   }
 }
 
-function testFiles(): string[] {
-  return readdirSync(join(PROJECT, 'test'), { recursive: true, encoding: 'utf8' })
+function filesAt(path: string): string[] {
+  return statSync(path, { throwIfNoEntry: false })?.isDirectory() ? testFiles(resolve(path)) : [resolve(path)];
+}
+
+function testFiles(folder: string): string[] {
+  return readdirSync(folder, { recursive: true, encoding: 'utf8' })
     .filter((file) => file.endsWith('.test.ts') && file.endsWith('.proof.test.ts') === values.proof)
     .sort()
-    .map((file) => join(PROJECT, 'test', file));
+    .map((file) => join(folder, file));
 }
 
 async function testServer(): Promise<{ url: string; close(): Promise<void> }> {

@@ -19,6 +19,7 @@ test('R47: npm start names every missing or bad setting at once, with the fix, a
     STRIPE_API_BASE: 'http://127.0.0.1:1',
     TRUST_PROXY: '1',
     CATALOG_FILE: '/nowhere/catalog.json',
+    RATE_LIMT_MAX: '5',
   });
   const [code] = await once(child.process, 'exit');
   assert.equal(code, 78);
@@ -33,6 +34,7 @@ test('R47: npm start names every missing or bad setting at once, with the fix, a
   ]) {
     assert.match(child.output(), new RegExp(`^${name} .+\\. .+`, 'm'), `${name} is named with its fix`);
   }
+  assert.match(child.output(), /^RATE_LIMT_MAX is no setting .+ Is RATE_LIMIT_MAX meant\?$/m);
 });
 
 test('npm start does the job with an OpenAI-compatible API and a card processor, and SIGTERM leaves no hold open', async (t) => {
