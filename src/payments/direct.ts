@@ -106,9 +106,9 @@ export class DirectPayment {
     };
     try {
       const refusal = await this.#intake.admit(reserved);
-      const timeoutMs = Math.min(request.timeoutMs, leftMs(reserved.payment));
-      if (!refusal && timeoutMs >= MIN_SYNTHESIS_MS) {
-        return { outcome: 'held', hold: this.#hold(reserved, timeoutMs, end) };
+      const left = leftMs(reserved.payment);
+      if (!refusal && left >= MIN_SYNTHESIS_MS) {
+        return { outcome: 'held', hold: this.#hold(reserved, Math.min(request.timeoutMs, left), end) };
       }
       endLease();
       if (refusal) return refusal;

@@ -7,6 +7,7 @@ import { ownSubfolder } from '../private-files.ts';
 import { card } from './demo/card.ts';
 import { direct } from './demo/direct.ts';
 import { prepaid } from './demo/prepaid.ts';
+import { readOffered } from './offered.ts';
 import { dataDir, runningSandbox, usdcParts } from './running-sandbox.ts';
 
 const folder = join(dataDir, 'demo');
@@ -14,10 +15,11 @@ const sandbox = await runningSandbox();
 const usdc = usdcParts(sandbox);
 await ownSubfolder(folder);
 
-await card(sandbox, folder);
+const offered = await readOffered(sandbox.baseUrl);
+await card(sandbox, offered, folder);
 if (usdc) {
-  await direct(usdc, folder);
-  await prepaid(usdc, folder);
+  await direct(usdc, offered, folder);
+  await prepaid(usdc, offered, folder);
 } else {
   console.log('Direct and prepaid x402: no chain can run here, so these flows are left out.');
 }

@@ -1,4 +1,5 @@
 import { resolve } from 'node:path';
+import type { Offered } from './offered.ts';
 import type { SandboxFile } from './sandbox-file.ts';
 
 /** Where a sandbox keeps what it has. */
@@ -12,6 +13,7 @@ export interface Places {
 export function instructions(
   { baseUrl, creditAccount, wallet }: SandboxFile,
   { dataDir, databaseHome }: Places,
+  { voice, otherVoice }: Offered,
 ): string {
   const npmRun = `${dataDir === resolve('./data') ? '' : `DATA_DIR='${dataDir}' `}npm run`;
   return `
@@ -19,10 +21,10 @@ speechgate listens on ${baseUrl}
 
 Say something, paid from the demo account:
   curl -fsS -o hello.mp3 -D - ${baseUrl}/tts -H 'x-credit-account: ${creditAccount}' \\
-    -H 'content-type: application/json' -d '{"text":"Hello world, this is speech paid by the character.","voice":"provider-a_nova"}'
+    -H 'content-type: application/json' -d '{"text":"Hello world, this is speech paid by the character.","voice":"${voice}"}'
 
 The same from the query, at another pace:
-  curl -fsS -o slow.mp3 '${baseUrl}/tts?text=Hello+world&voice=provider-a_onyx&speed=0.75' -H 'x-credit-account: ${creditAccount}'
+  curl -fsS -o slow.mp3 '${baseUrl}/tts?text=Hello+world&voice=${otherVoice}&speed=0.75' -H 'x-credit-account: ${creditAccount}'
 
 A long text as a job, to be fetched when it is ready (links.status, then links.audio):
   curl -fsS '${baseUrl}/tts?async=true' -H 'x-credit-account: ${creditAccount}' -H 'content-type: text/plain' -d 'Fetch me later.'

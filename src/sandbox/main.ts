@@ -15,6 +15,7 @@ import { freePort } from './free-port.ts';
 import { instructions } from './instructions.ts';
 import { sandboxKeys } from './keys.ts';
 import { startMailSink } from './mail.ts';
+import { readOffered } from './offered.ts';
 import { startPostgres } from './postgres.ts';
 import { readSandboxFile, SANDBOX_FILE, type SandboxFile, writeSandboxFile } from './sandbox-file.ts';
 import { startUsdc } from './usdc.ts';
@@ -121,7 +122,7 @@ const sandbox: SandboxFile = {
 };
 await writeSandboxFile(dataDir, sandbox);
 progress('Ready');
-console.log(instructions(sandbox, { dataDir, databaseHome }));
+console.log(instructions(sandbox, { dataDir, databaseHome }, await readOffered(config.baseUrl)));
 
 async function demoAccount(former: string | undefined): Promise<string> {
   const db = openDatabase(config.databaseUrl, { maxConnections: 1 });

@@ -3,17 +3,22 @@ import { decodePaymentResponseHeader, wrapFetchWithPayment } from '@x402/fetch';
 import { formatUsd } from '../../money.ts';
 import { usdcBalance } from '../chain/fund.ts';
 import { chainClient } from '../chain/network.ts';
+import type { Offered } from '../offered.ts';
 import type { UsdcSandbox } from '../running-sandbox.ts';
 import { sandboxClient } from '../x402-client.ts';
 import { saveSpeech } from './answer.ts';
 
 /** Pays for each of two requests with a USDC payment of its own. */
-export async function direct({ baseUrl, chain, payer }: UsdcSandbox, folder: string): Promise<void> {
+export async function direct(
+  { baseUrl, chain, payer }: UsdcSandbox,
+  { otherVoice }: Offered,
+  folder: string,
+): Promise<void> {
   const client = chainClient(chain.rpcUrl);
   const pay = wrapFetchWithPayment(fetch, sandboxClient(payer, chain.chainId));
   const text = 'This was paid with one transfer of USDC.';
   const requests: [string, string, string, RequestInit][] = [
-    ['GET /x402/tts', 'direct-get.mp3', `?${new URLSearchParams({ text, voice: 'provider-a_onyx' })}`, {}],
+    ['GET /x402/tts', 'direct-get.mp3', `?${new URLSearchParams({ text, voice: otherVoice })}`, {}],
     [
       'POST /x402/tts',
       'direct-post.mp3',

@@ -2,32 +2,34 @@ import { join } from 'node:path';
 import { decodePaymentResponseHeader, wrapFetchWithPayment } from '@x402/fetch';
 import type { X402DepositResponse, X402PrepaidAccount } from '../../contract/types.ts';
 import { formatUsd } from '../../money.ts';
+import type { Offered } from '../offered.ts';
 import { type PrepaidCall, readMetadata, signPrepaid } from '../prepaid-signature.ts';
 import type { UsdcSandbox } from '../running-sandbox.ts';
 import { sandboxClient } from '../x402-client.ts';
 import { saveSpeech, succeeded } from './answer.ts';
 
 /** Named before the text, encoded in several ways: what is signed is the canonical query. */
-const QUERY = 'voice=provider-a_onyx&text=A+query+is%20signed%2C+however+it+was+%22encoded%22%3A+it%27s+the+same%21';
+const query = (voice: string) =>
+  `voice=${voice}&text=A+query+is%20signed%2C+however+it+was+%22encoded%22%3A+it%27s+the+same%21`;
 
-const REQUESTS: readonly (PrepaidCall & { readonly file: string })[] = [
+const requests = ({ otherVoice, otherModel }: Offered): readonly (PrepaidCall & { readonly file: string })[] => [
   {
     method: 'POST',
     target: '/x402/tts',
     body: JSON.stringify({ text: 'This was paid from a balance, against a signature.' }),
     file: 'prepaid-post.mp3',
   },
-  { method: 'GET', target: `/x402/tts?${QUERY}`, file: 'prepaid-get.mp3' },
+  { method: 'GET', target: `/x402/tts?${query(otherVoice)}`, file: 'prepaid-get.mp3' },
   {
     method: 'POST',
     target: '/x402/tts',
-    body: JSON.stringify({ text: 'This was spoken by the better model.', model: 'provider-a/tts-1-hd' }),
+    body: JSON.stringify({ text: 'This was spoken by the better model.', model: otherModel }),
     file: 'prepaid-hd.mp3',
   },
 ];
 
 /** Deposits once, reads the balance, and spends it by three signed requests. */
-export async function prepaid({ baseUrl, chain, payer }: UsdcSandbox, folder: string): Promise<void> {
+export async function prepaid({ baseUrl, chain, payer }: UsdcSandbox, offered: Offered, folder: string): Promise<void> {
   const metadata = await readMetadata(baseUrl);
   const { depositEndpoint, minDepositMicroUsd } = metadata.prepaid;
 
@@ -49,7 +51,7 @@ export async function prepaid({ baseUrl, chain, payer }: UsdcSandbox, folder: st
   const account = (await (await succeeded(read)).json()) as X402PrepaidAccount;
   console.log(`  ${account.address} has ${account.balanceUsd} USD`);
 
-  for (const { file, ...call } of REQUESTS) {
+  for (const { file, ...call } of requests(offered)) {
     console.log(`Prepaid x402: ${call.method} /x402/tts`);
     const signed = await signPrepaid(payer, metadata, call);
     const { method, body = null } = call;
