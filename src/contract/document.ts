@@ -1252,10 +1252,11 @@ export const document: OpenApiDocument = {
           {
             "name": "challenge",
             "in": "query",
-            "description": "Id of the payment challenge that led here; it is carried through the checkout.",
+            "description": "Id of the payment challenge that led here, at most 100 characters after trimming; it is carried through the checkout.",
             "schema": {
               "type": "string",
-              "maxLength": 100
+              "maxLength": 100,
+              "x-text": {}
             }
           }
         ],
@@ -1276,7 +1277,7 @@ export const document: OpenApiDocument = {
             }
           },
           "400": {
-            "description": "A parameter is longer than 100 characters, given twice, or not valid UTF-8.",
+            "description": "A parameter is longer than 100 characters, given twice, or not valid UTF-8, or `challenge` holds U+0000 or a lone surrogate.",
             "headers": {
               "x-trace-id": {
                 "$ref": "#/components/headers/TraceId"
@@ -1342,8 +1343,9 @@ export const document: OpenApiDocument = {
                   },
                   "challengeId": {
                     "type": "string",
-                    "description": "Id of the payment challenge that led here.",
-                    "maxLength": 100
+                    "description": "Id of the payment challenge that led here, at most 100 characters after trimming.",
+                    "maxLength": 100,
+                    "x-text": {}
                   }
                 }
               }

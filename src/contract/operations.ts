@@ -455,7 +455,7 @@ export interface ShowTopUpRequest {
     amount?: string;
     /** Existing account to top up; a new one is created when omitted or blank. */
     account?: string;
-    /** Id of the payment challenge that led here; it is carried through the checkout. */
+    /** Id of the payment challenge that led here, at most 100 characters after trimming; it is carried through the checkout. */
     challenge?: string;
   };
 }

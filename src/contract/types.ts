@@ -2427,7 +2427,7 @@ export interface operations {
                 amount?: string;
                 /** @description Existing account to top up; a new one is created when omitted or blank. */
                 account?: string;
-                /** @description Id of the payment challenge that led here; it is carried through the checkout. */
+                /** @description Id of the payment challenge that led here, at most 100 characters after trimming; it is carried through the checkout. */
                 challenge?: string;
             };
             header?: never;
@@ -2446,7 +2446,7 @@ export interface operations {
                     "text/html": string;
                 };
             };
-            /** @description A parameter is longer than 100 characters, given twice, or not valid UTF-8. */
+            /** @description A parameter is longer than 100 characters, given twice, or not valid UTF-8, or `challenge` holds U+0000 or a lone surrogate. */
             400: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -2487,7 +2487,7 @@ export interface operations {
                     amount?: string;
                     /** @description Existing account to top up; a new one is created when omitted or blank. */
                     accountId?: string;
-                    /** @description Id of the payment challenge that led here. */
+                    /** @description Id of the payment challenge that led here, at most 100 characters after trimming. */
                     challengeId?: string;
                 };
             };

@@ -1320,7 +1320,7 @@ return errors === 0;
 }
 
 export const showTopUpQuery = validate21;
-const schema22 = {"type":"object","required":[],"properties":{"amount":{"type":"string"},"account":{"type":"string","maxLength":100},"challenge":{"type":"string","maxLength":100}}};
+const schema22 = {"type":"object","required":[],"properties":{"amount":{"type":"string"},"account":{"type":"string","maxLength":100},"challenge":{"type":"string","x-text":{"minLength":0,"maxLength":100}}}};
 
 function validate21(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -1366,9 +1366,22 @@ let data2 = data.challenge;
 const _errs5 = errors;
 if(errors === _errs5){
 if(typeof data2 === "string"){
-if(func2(data2) > 100){
-validate21.errors = [{instancePath:instancePath+"/challenge",schemaPath:"#/properties/challenge/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema22.properties.challenge,data:data2}];
+const length0 = data2.trim().length;
+if(!data2.isWellFormed() || data2.includes("\0")){
+validate21.errors = [{instancePath:instancePath+"/challenge",schemaPath:"#/properties/challenge/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema22.properties.challenge["x-text"],parentSchema:schema22.properties.challenge,data:data2}];
 return false;
+}
+else {
+if(length0 < 0){
+validate21.errors = [{instancePath:instancePath+"/challenge",schemaPath:"#/properties/challenge/x-text",keyword:"x-text",params:{rule: "minLength", limit: 0},message:"is not acceptable as speech text",schema:schema22.properties.challenge["x-text"],parentSchema:schema22.properties.challenge,data:data2}];
+return false;
+}
+else {
+if(length0 > 100){
+validate21.errors = [{instancePath:instancePath+"/challenge",schemaPath:"#/properties/challenge/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 100},message:"is not acceptable as speech text",schema:schema22.properties.challenge["x-text"],parentSchema:schema22.properties.challenge,data:data2}];
+return false;
+}
+}
 }
 }
 else {
@@ -1394,7 +1407,7 @@ return errors === 0;
 }
 
 export const startTopUpFormBody = validate22;
-const schema23 = {"type":"object","required":[],"properties":{"amount":{"type":"string"},"accountId":{"type":"string","maxLength":100},"challengeId":{"type":"string","maxLength":100}}};
+const schema23 = {"type":"object","required":[],"properties":{"amount":{"type":"string"},"accountId":{"type":"string","maxLength":100},"challengeId":{"type":"string","x-text":{"minLength":0,"maxLength":100}}}};
 
 function validate22(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -1440,9 +1453,22 @@ let data2 = data.challengeId;
 const _errs5 = errors;
 if(errors === _errs5){
 if(typeof data2 === "string"){
-if(func2(data2) > 100){
-validate22.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema23.properties.challengeId,data:data2}];
+const length0 = data2.trim().length;
+if(!data2.isWellFormed() || data2.includes("\0")){
+validate22.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema23.properties.challengeId["x-text"],parentSchema:schema23.properties.challengeId,data:data2}];
 return false;
+}
+else {
+if(length0 < 0){
+validate22.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/x-text",keyword:"x-text",params:{rule: "minLength", limit: 0},message:"is not acceptable as speech text",schema:schema23.properties.challengeId["x-text"],parentSchema:schema23.properties.challengeId,data:data2}];
+return false;
+}
+else {
+if(length0 > 100){
+validate22.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 100},message:"is not acceptable as speech text",schema:schema23.properties.challengeId["x-text"],parentSchema:schema23.properties.challengeId,data:data2}];
+return false;
+}
+}
 }
 }
 else {

@@ -117,6 +117,26 @@ test('forms that can not be read are refused', async (t) => {
   assert.equal((await gateway.call('/top-up', { method: 'POST' })).status, 303, 'the form is optional');
 });
 
+test('a challenge that is no well-formed text is refused, and makes no row and no session', async (t) => {
+  const { gateway, checkout } = await shop(t);
+  const type = { 'content-type': 'application/x-www-form-urlencoded' };
+  // U+0000, and two lone surrogates as some encoders write them.
+  for (const text of ['a%00b', '%00', '%ED%A0%80', '%ED%BF%BF']) {
+    const posted = await gateway.call('/top-up', { method: 'POST', headers: type, body: `challengeId=${text}` });
+    assert.equal(posted.status, 400, text);
+    assert.equal(posted.json.error.code, 'INVALID_REQUEST');
+    const shown = await gateway.call(`/top-up?challenge=${text}`);
+    assert.equal(shown.status, 400, text);
+    assert.equal(shown.json.error.code, 'INVALID_REQUEST');
+  }
+  const body = 'challengeId=%00';
+  const page = await gateway.call('/top-up', { method: 'POST', headers: { ...type, accept: 'text/html' }, body });
+  assert.equal(page.status, 400);
+  assert.match(page.headers.get('content-type') ?? '', /text\/html/);
+  assert.equal((await gateway.db.selectFrom('top_up').select('id').execute()).length, 0);
+  assert.equal((await checkout.stripe.checkout.sessions.list()).data.length, 0);
+});
+
 test('an unpaid session is 402 and credits nothing', async (t) => {
   const { gateway, checkout } = await shop(t);
   await gateway.call('/top-up', form({}));
