@@ -2233,26 +2233,18 @@ export const document: OpenApiDocument = {
       "Async": {
         "name": "async",
         "in": "query",
-        "description": "`true` answers 202 with a job instead of the audio.",
+        "description": "`true` answers 202 with a job instead of the audio. Any other text is as if it were left out.",
         "schema": {
           "type": "string",
-          "enum": [
-            "true",
-            "false"
-          ],
           "example": "false"
         }
       },
       "StoreAudio": {
         "name": "storeAudio",
         "in": "query",
-        "description": "`false` opts out of keeping the audio of an asynchronous request.",
+        "description": "`false` opts out of keeping the audio of an asynchronous request. Any other text is as if it were left out.",
         "schema": {
           "type": "string",
-          "enum": [
-            "true",
-            "false"
-          ],
           "example": "true"
         }
       },

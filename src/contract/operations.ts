@@ -302,10 +302,10 @@ export interface GetSpeechRequest {
     voice?: string;
     /** A plain decimal. */
     speed?: number;
-    /** `true` answers 202 with a job instead of the audio. */
-    async?: 'true' | 'false';
-    /** `false` opts out of keeping the audio of an asynchronous request. */
-    storeAudio?: 'true' | 'false';
+    /** `true` answers 202 with a job instead of the audio. Any other text is as if it were left out. */
+    async?: string;
+    /** `false` opts out of keeping the audio of an asynchronous request. Any other text is as if it were left out. */
+    storeAudio?: string;
   };
   headers: {
     /** Asynchronous requests only. The same key of the same account returns the same job; with another text, model, voice, speed or storeAudio it is refused. */
@@ -341,10 +341,10 @@ export type GetSpeechResult =
 
 export interface CreateSpeechRequest {
   query: {
-    /** `true` answers 202 with a job instead of the audio. */
-    async?: 'true' | 'false';
-    /** `false` opts out of keeping the audio of an asynchronous request. */
-    storeAudio?: 'true' | 'false';
+    /** `true` answers 202 with a job instead of the audio. Any other text is as if it were left out. */
+    async?: string;
+    /** `false` opts out of keeping the audio of an asynchronous request. Any other text is as if it were left out. */
+    storeAudio?: string;
     /** As `model` of the JSON body. Used with a text/plain body only. */
     model?: string;
     /** As `voice` of the JSON body. Used with a text/plain body only. */

@@ -1616,10 +1616,10 @@ export interface components {
     parameters: {
         /** @description The text, 1 to 1500 characters after trimming. Send longer texts with POST. */
         Text: string;
-        /** @description `true` answers 202 with a job instead of the audio. */
-        Async: "true" | "false";
-        /** @description `false` opts out of keeping the audio of an asynchronous request. */
-        StoreAudio: "true" | "false";
+        /** @description `true` answers 202 with a job instead of the audio. Any other text is as if it were left out. */
+        Async: string;
+        /** @description `false` opts out of keeping the audio of an asynchronous request. Any other text is as if it were left out. */
+        StoreAudio: string;
         /** @description Asynchronous requests only. The same key of the same account returns the same job; with another text, model, voice, speed or storeAudio it is refused. */
         IdempotencyKey: string;
         /** @description Id of the job. One that is no UUID is simply unknown. */
@@ -2173,9 +2173,9 @@ export interface operations {
                 voice?: components["schemas"]["VoiceId"];
                 /** @description A plain decimal. */
                 speed?: components["schemas"]["Speed"];
-                /** @description `true` answers 202 with a job instead of the audio. */
+                /** @description `true` answers 202 with a job instead of the audio. Any other text is as if it were left out. */
                 async?: components["parameters"]["Async"];
-                /** @description `false` opts out of keeping the audio of an asynchronous request. */
+                /** @description `false` opts out of keeping the audio of an asynchronous request. Any other text is as if it were left out. */
                 storeAudio?: components["parameters"]["StoreAudio"];
             };
             header?: {
@@ -2203,9 +2203,9 @@ export interface operations {
     createSpeech: {
         parameters: {
             query?: {
-                /** @description `true` answers 202 with a job instead of the audio. */
+                /** @description `true` answers 202 with a job instead of the audio. Any other text is as if it were left out. */
                 async?: components["parameters"]["Async"];
-                /** @description `false` opts out of keeping the audio of an asynchronous request. */
+                /** @description `false` opts out of keeping the audio of an asynchronous request. Any other text is as if it were left out. */
                 storeAudio?: components["parameters"]["StoreAudio"];
                 /** @description As `model` of the JSON body. Used with a text/plain body only. */
                 model?: string;
