@@ -169,6 +169,7 @@ function addHooks(app: FastifyInstance, limiter: EdgeLimiter, options: ServerOpt
       return refuse(failure('INVALID_REQUEST', 'A request has no fragment; encode # as %23.', details));
     }
     if (!route) return;
+    if (hasEmptyParameter(request)) return reply.callNotFound();
     if (route.query.length > 0 && !isPercentEncoded(queryOf(request.url))) {
       const details = { field: 'query', rule: 'percent-encoding' };
       return refuse(failure('INVALID_REQUEST', 'The query is not valid percent-encoded UTF-8.', details));
@@ -192,6 +193,9 @@ function addHooks(app: FastifyInstance, limiter: EdgeLimiter, options: ServerOpt
     );
   });
 }
+
+/** Fastify finds a route also for `/credits/`, which no path of the contract is. */
+const hasEmptyParameter = ({ params }: FastifyRequest): boolean => Object.values(params as object).includes('');
 
 const hasTooManyHeaders = ({ raw }: FastifyRequest): boolean => raw.rawHeaders.length > 2 * MAX_HEADERS;
 

@@ -78,6 +78,20 @@ test('the edge', async (t) => {
     }
   });
 
+  await t.test('an empty path parameter is another path', async (t) => {
+    for (const path of ['/credits/', '/x402/accounts/', '/tts/jobs/', '/tts/jobs//audio', '/tts/jobs//audio?sig=x']) {
+      for (const method of ['GET', 'HEAD', 'DELETE']) {
+        await t.test(`${method} ${path}`, async () => {
+          const reply = await call(path, { method });
+          assert.equal(reply.status, 404);
+          assert.equal(reply.headers.get('allow'), null);
+          if (method === 'HEAD') assert.equal(reply.bytes.length, 0);
+          else assert.deepEqual(reply.json.error.details, { field: 'path' });
+        });
+      }
+    }
+  });
+
   await t.test('R51: HEAD never charges or credits', async (t) => {
     for (const path of ['/tts?text=hello', '/top-up/complete?session_id=cs_test_1']) {
       await t.test(`${path} answers 405 with allow`, async () => {
