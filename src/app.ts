@@ -13,7 +13,7 @@ import { createLinkSigner } from './audio/link-token.ts';
 import { openAudioStore } from './audio/open-store.ts';
 import type { AudioStore } from './audio/store.ts';
 import { Belonging } from './belonging.ts';
-import type { Config, SpeechConfig, X402Config } from './config.ts';
+import type { CardConfig, Config, SpeechConfig, X402Config } from './config.ts';
 import { type Database, databaseOn, openPool } from './db/database.ts';
 import { createChallengeSigner } from './feedback/challenge-token.ts';
 import { MailWorker } from './feedback/mail-worker.ts';
@@ -97,7 +97,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
       metrics,
       delivery,
     }),
-    purchases: new Purchases(db, new Processor(config.card.secretKey, config.card.apiBase), { baseUrl, serviceName }),
+    purchases: new Purchases(db, openProcessor(config.card), { baseUrl, serviceName }),
     checkoutOrigin: config.card.checkoutOrigin,
     maxCents: config.card.topUpMaxCents,
     limits: new RollingWindow(
@@ -228,6 +228,9 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     },
   };
 }
+
+const openProcessor = ({ secretKey, apiBase, checkoutOrigin }: CardConfig): Processor =>
+  new Processor(secretKey, apiBase, { checkoutOrigin });
 
 /** The provider, and what decides how much is asked of it. */
 function openSpeech({ timeoutMs, streaming }: SpeechConfig, unmeasured: SpeechProvider, metrics: Metrics) {

@@ -1375,7 +1375,7 @@ export const document: OpenApiDocument = {
                 "$ref": "#/components/headers/RateLimitScope"
               },
               "location": {
-                "description": "Address of the hosted checkout.",
+                "description": "Address of the hosted checkout. It is https, unless the deployment's own checkout is http.",
                 "required": true,
                 "schema": {
                   "type": "string",

@@ -2502,7 +2502,7 @@ export interface operations {
                     "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
                     "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
                     "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
-                    /** @description Address of the hosted checkout. */
+                    /** @description Address of the hosted checkout. It is https, unless the deployment's own checkout is http. */
                     location: string;
                     [name: string]: unknown;
                 };

@@ -236,6 +236,45 @@ test('processor errors are 502, and nothing is lost', async (t) => {
   }
 });
 
+test('a checkout is gone to only by http(s) as CHECKOUT_ORIGIN has it; any other address is 502', async (t) => {
+  let session: object = {};
+  const processor = createServer((_request, response) => {
+    response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(session));
+  }).listen(0, '127.0.0.1');
+  await once(processor, 'listening');
+  t.after(() => processor.close());
+  const STRIPE_API_BASE = `http://127.0.0.1:${(processor.address() as AddressInfo).port}`;
+  const gateways = {
+    'http:': await startGateway(t, { STRIPE_API_BASE, CHECKOUT_ORIGIN: 'http://checkout.test' }),
+    'https:': await startGateway(t, { STRIPE_API_BASE, CHECKOUT_ORIGIN: 'https://checkout.test' }),
+  };
+  const cases: [url: string, protocol: keyof typeof gateways, location?: string][] = [
+    ['javascript:alert(1)', 'https:'],
+    ['JavaScript:alert(1)', 'http:'],
+    ['data:text/html,pay', 'http:'],
+    ['file:///etc/passwd', 'https:'],
+    ['/pay', 'http:'],
+    ['http://checkout.test/pay', 'https:'],
+    ['http://checkout.test/pay', 'http:', 'http://checkout.test/pay'],
+    ['https://checkout.test/pay', 'http:', 'https://checkout.test/pay'],
+    ['https://checkout.test/pay#key', 'https:', 'https://checkout.test/pay#key'],
+    ['https://checkout.test/a\nb', 'https:', 'https://checkout.test/ab'],
+  ];
+  for (const [index, [url, protocol, location]] of cases.entries()) {
+    session = { id: `cs_test_${index}`, url };
+    const reply = await gateways[protocol].call('/top-up', form({}));
+    assert.equal(reply.status, location === undefined ? 502 : 303, `${url} for ${protocol}`);
+    assert.equal(reply.headers.get('location'), location ?? null);
+    if (location === undefined) assert.equal(reply.json.error.code, 'PAYMENT_ERROR');
+  }
+  session = { id: 'cs_\0', url: 'https://checkout.test/pay' };
+  assert.equal(
+    (await gateways['https:'].call('/top-up', form({}))).status,
+    502,
+    'an id that the buyer can not return with',
+  );
+});
+
 test('pages escape what they are given, and allow nothing but their style and form', async (t) => {
   const { gateway, checkout } = await shop(t);
   const evil = '"><script>alert(1)</script>';
