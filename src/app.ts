@@ -52,6 +52,7 @@ import { Processor } from './top-up/processor.ts';
 import { Purchases } from './top-up/purchase.ts';
 import type { NodeUrls } from './x402/chain.ts';
 import { Facilitator } from './x402/facilitator.ts';
+import { watchKeyExpiry } from './x402/key-expiry.ts';
 import { ServiceMetadata } from './x402/metadata.ts';
 import { openPayments } from './x402/open-payments.ts';
 import { PrepaidVerifier } from './x402/prepaid-credential.ts';
@@ -141,6 +142,9 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   if (!feedback) log.warn('feedback is off: FEEDBACK_SECRET is unset, its endpoints answer 503');
   else if (!mailer) log.warn('feedback is stored, but not mailed: SMTP_URL is unset');
 
+  const currentKey = x402 && config.signingKeys?.find(({ status }) => status === 'current');
+  const stopWatchingKey = currentKey && watchKeyExpiry(currentKey, log);
+
   const server = createServer(
     {
       service: serviceOperations({ serviceName, baseUrl }),
@@ -214,6 +218,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     belonging,
     close: async () => {
       clearInterval(pruning);
+      stopWatchingKey?.();
       chained?.deposits.stop();
       speech?.streaming.deadlines.stop();
       await Promise.all([server.close(), worker?.stop(), mailer?.stop(), reconcilers.stop()]);

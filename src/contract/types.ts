@@ -68,7 +68,7 @@ export interface paths {
         };
         /**
          * Signed metadata of payment, prices and keys
-         * @description Verify it under a key that was pinned out of band before any network or payee is trusted; never start trust from a payment challenge. The signature covers the canonical JSON (RFC 8785) of `payload`.
+         * @description Verify it under a key that was pinned out of band before any network or payee is trusted; never start trust from a payment challenge. The signature covers the canonical JSON (RFC 8785) of `payload`. It is valid for some minutes, and never beyond the `validUntil` of the key that signed it; a deployment whose key has expired answers 503.
          */
         get: operations["getServiceMetadata"];
         put?: never;

@@ -179,7 +179,9 @@ export function x402Operations(options: X402Options): X402Operations {
         return failure('CONFIG_ERROR', 'Signed metadata is not set up here.', details);
       }
       if (await isForeign(false)) return foreignDatabase();
-      const { document, maxAgeSeconds } = await metadata.read();
+      const signed = await metadata.read();
+      if (!signed) return signingKeyExpired();
+      const { document, maxAgeSeconds } = signed;
       return { status: 200, headers: { 'cache-control': `public, max-age=${maxAgeSeconds}` }, body: document };
     },
   };
@@ -191,6 +193,12 @@ const quotesMissing = () => failure('CONFIG_ERROR', 'Quotes are not set up here.
 const chainMissing = () =>
   failure('CONFIG_ERROR', 'Payment on the chain is not set up here: its node is not known.', {
     setting: 'X402_RPC_URL',
+  });
+
+const signingKeyExpired = () =>
+  failure('CONFIG_ERROR', 'The key that signs the metadata has expired. The operator has to rotate it.', {
+    setting: 'SIGNING_KEYS_FILE',
+    reason: 'signing_key_expired',
   });
 
 const foreignDatabase = () =>
