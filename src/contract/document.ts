@@ -2997,7 +2997,7 @@ export const document: OpenApiDocument = {
         }
       },
       "X402Failed": {
-        "description": "TTS_UPSTREAM_ERROR: the speech provider failed. PAYMENT_ERROR: the payment service or the chain can't be reached, or answers nonsense. Nothing was settled or charged.",
+        "description": "TTS_UPSTREAM_ERROR: the speech provider answered with an error (other than 429 and 503, which are 503 here), or with something that is not audio. PAYMENT_ERROR: the payment service or the chain can't be reached, or answers nonsense. Nothing was settled or charged.",
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"
@@ -3033,7 +3033,7 @@ export const document: OpenApiDocument = {
         }
       },
       "X402Unavailable": {
-        "description": "A part that the request needs is not set up, too slow or not reachable, or the audio of a paid request can't be stored or read now, or too much speech waits (then `Retry-After` says when to try again). Nothing was settled by this request. Nothing is charged in the end: when the database was lost, x-x402-charged is left out, and a debit that may have been made is given back once that is known.",
+        "description": "A part that the request needs is not set up, too slow or not reachable, or the audio of a paid request can't be stored or read now, or too much speech waits (then `Retry-After` says when to try again), or the speech provider is overloaded (it answered 429 or 503; its `Retry-After` is passed on). Nothing was settled by this request. Nothing is charged in the end: when the database was lost, x-x402-charged is left out, and a debit that may have been made is given back once that is known.",
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"
@@ -3351,7 +3351,7 @@ export const document: OpenApiDocument = {
         }
       },
       "SpeechFailed": {
-        "description": "The speech provider answered with an error or with something that is not audio. The debit is refunded.",
+        "description": "The speech provider answered with an error (other than 429 and 503, which are 503 here), or with something that is not audio. The debit is refunded.",
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"
@@ -3381,7 +3381,7 @@ export const document: OpenApiDocument = {
         }
       },
       "SpeechUnavailable": {
-        "description": "The speech provider can't be reached, is too slow, or is not configured, or the service's own database is not ready. A debit that had been made is refunded; when the database was lost, once it is there again. While too much speech waits, or too much audio waits for its callers, nothing is debited, and `Retry-After` says when to try again.",
+        "description": "The speech provider can't be reached, is too slow, is overloaded (it answered 429 or 503; its `Retry-After` is passed on), or is not configured, or the service's own database is not ready. A debit that had been made is refunded; when the database was lost, once it is there again. While too much speech waits, or too much audio waits for its callers, nothing is debited, and `Retry-After` says when to try again.",
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"

@@ -1322,7 +1322,7 @@ export interface components {
                 "application/json": components["schemas"]["X402ConflictError"];
             };
         };
-        /** @description TTS_UPSTREAM_ERROR: the speech provider failed. PAYMENT_ERROR: the payment service or the chain can't be reached, or answers nonsense. Nothing was settled or charged. */
+        /** @description TTS_UPSTREAM_ERROR: the speech provider answered with an error (other than 429 and 503, which are 503 here), or with something that is not audio. PAYMENT_ERROR: the payment service or the chain can't be reached, or answers nonsense. Nothing was settled or charged. */
         X402Failed: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1339,7 +1339,7 @@ export interface components {
                 "application/json": components["schemas"]["SpeechFailedError"];
             };
         };
-        /** @description A part that the request needs is not set up, too slow or not reachable, or the audio of a paid request can't be stored or read now, or too much speech waits (then `Retry-After` says when to try again). Nothing was settled by this request. Nothing is charged in the end: when the database was lost, x-x402-charged is left out, and a debit that may have been made is given back once that is known. */
+        /** @description A part that the request needs is not set up, too slow or not reachable, or the audio of a paid request can't be stored or read now, or too much speech waits (then `Retry-After` says when to try again), or the speech provider is overloaded (it answered 429 or 503; its `Retry-After` is passed on). Nothing was settled by this request. Nothing is charged in the end: when the database was lost, x-x402-charged is left out, and a debit that may have been made is given back once that is known. */
         X402Unavailable: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1510,7 +1510,7 @@ export interface components {
                 "application/json": components["schemas"]["InternalError"];
             };
         };
-        /** @description The speech provider answered with an error or with something that is not audio. The debit is refunded. */
+        /** @description The speech provider answered with an error (other than 429 and 503, which are 503 here), or with something that is not audio. The debit is refunded. */
         SpeechFailed: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1525,7 +1525,7 @@ export interface components {
                 "application/json": components["schemas"]["SpeechFailedError"];
             };
         };
-        /** @description The speech provider can't be reached, is too slow, or is not configured, or the service's own database is not ready. A debit that had been made is refunded; when the database was lost, once it is there again. While too much speech waits, or too much audio waits for its callers, nothing is debited, and `Retry-After` says when to try again. */
+        /** @description The speech provider can't be reached, is too slow, is overloaded (it answered 429 or 503; its `Retry-After` is passed on), or is not configured, or the service's own database is not ready. A debit that had been made is refunded; when the database was lost, once it is there again. While too much speech waits, or too much audio waits for its callers, nothing is debited, and `Retry-After` says when to try again. */
         SpeechUnavailable: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
