@@ -174,7 +174,7 @@ function addHooks(app: FastifyInstance, limiter: EdgeLimiter, options: ServerOpt
       const details = { field: 'query', rule: 'percent-encoding' };
       return refuse(failure('INVALID_REQUEST', 'The query is not valid percent-encoded UTF-8.', details));
     }
-    if (route.consumes.length > 0 && hasBody(request)) {
+    if (route.consumes.length > 0 && (hasBody(request) || request.headers['content-type'] !== undefined)) {
       const refusal = refuseContentType(request.headers, route.consumes);
       if (refusal) return refuse(refusal);
     }

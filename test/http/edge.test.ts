@@ -232,6 +232,20 @@ test('the edge', async (t) => {
         assert.equal(reply.status, status);
       });
     }
+    await t.test(
+      'R7: a wrong content type is 415 also without a body; neither is 400 where a body is required',
+      async () => {
+        for (const path of ['/tts', '/x402/tts', '/x402/tts/quote', '/x402/deposit', '/feedback', '/top-up']) {
+          for (const length of [{}, { 'content-length': '0' }]) {
+            const wrong = await call(path, { method: 'POST', headers: { 'content-type': 'text/html', ...length } });
+            assert.deepEqual([wrong.status, wrong.json.error.code], [415, 'UNSUPPORTED_CONTENT_TYPE'], path);
+            if (path === '/top-up') continue;
+            const none = await call(path, { method: 'POST', headers: length });
+            assert.deepEqual([none.status, none.json.error.code], [400, 'INVALID_REQUEST'], path);
+          }
+        }
+      },
+    );
     await t.test('R51: unknown members and UTF-8 in any spelling are fine', async () => {
       const reply = await call(
         '/tts',

@@ -104,6 +104,40 @@ test('R15: an account that does not exist is refused before any session', async 
   assert.equal((await checkout.stripe.checkout.sessions.list()).data.length, 0);
 });
 
+test('R15: a page is for who prefers HTML to JSON, by the quality values of Accept', async (t) => {
+  const { gateway } = await shop(t);
+  const cases: [accept: string | undefined, isPage: boolean][] = [
+    [undefined, false],
+    ['*/*', false],
+    ['text/*', false],
+    ['application/json', false],
+    ['text/html', true],
+    ['Text/HTML; charset=utf-8', true],
+    ['text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8', true],
+    ['text/html,*/*', true],
+    ['text/html, application/json', true],
+    ['application/json, text/html', false],
+    ['application/json;q=0.5, text/html', true],
+    ['text/html;q=0.5, application/json', false],
+    ['text/html;q=0.5, application/json;q=0.6', false],
+    ['text/html;q=0.7, application/json;Q=0.6', true],
+    ['text/html;q=0.5, */*', false],
+    ['text/html;q=0.5, application/*;q=0.9', false],
+    ['text/html;q=0', false],
+    ['text/html;q=0, */*', false],
+    ['text/html;q=0.1, application/json;q=0', true],
+    ['text/html;q=nonsense, application/json;q=0.9', true],
+  ];
+  for (const [accept, isPage] of cases) {
+    const request = form({ accountId: 'nobody' });
+    const headers = { ...request.headers, ...(accept !== undefined && { accept }) };
+    const reply = await gateway.call('/top-up', { ...request, headers });
+    assert.equal(reply.status, 400);
+    const type = isPage ? 'text/html' : 'application/json';
+    assert.equal(reply.headers.get('content-type')?.split(';')[0], type, accept);
+  }
+});
+
 test('forms that can not be read are refused', async (t) => {
   const { gateway } = await shop(t);
   const type = { 'content-type': 'application/x-www-form-urlencoded' };
