@@ -27,6 +27,7 @@ import { catalogOperations } from './operations/catalog.ts';
 import { creditsOperations } from './operations/credits.ts';
 import { feedbackOperations } from './operations/feedback.ts';
 import { jobsOperations } from './operations/jobs.ts';
+import { PROBE_STAND_INS } from './operations/probes.ts';
 import { serviceOperations } from './operations/service.ts';
 import { speechOperations } from './operations/speech.ts';
 import { TOP_UP_WINDOW_SECONDS, topUpOperations } from './operations/top-up.ts';
@@ -182,6 +183,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
       maxConnections: config.maxConnections,
       clientStallMs: config.clientStallMs,
       longestOperationMs: config.speech?.timeoutMs ?? 0,
+      standIns: x402?.probeAnswer === 402 ? PROBE_STAND_INS : {},
       work,
       metrics,
     },

@@ -1226,7 +1226,7 @@ export interface components {
                 "application/json": components["schemas"]["UnauthorizedError"];
             };
         };
-        /** @description Payment is required, or the payment was refused; the challenge's `error` says why. The challenge is in PAYMENT-REQUIRED and in the error's details. A prepaid balance that is too small is answered without a challenge. */
+        /** @description Payment is required, or the payment was refused; the challenge's `error` says why. A deployment may also answer so a request to `/x402/tts` that says nothing at all (no payment header; GET without a query, POST without a body or with `{}`), which is 400 otherwise: the challenge is that of the discovery example, and its `error` names the missing field; a payment of it needs the whole request. The challenge is in PAYMENT-REQUIRED and in the error's details. A prepaid balance that is too small is answered without a challenge. */
         X402PaymentRequired: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];

@@ -21,7 +21,7 @@ import { isExpired, type Quote, type Quotes } from '../x402/quotes.ts';
 import { makeDeposit } from './deposit.ts';
 import { speakDirect } from './direct.ts';
 import { refuseForeignHeaders, x402FlowOf } from './flows.ts';
-import { askForPayment, offersFor } from './payment-required.ts';
+import { askForPayment, offersFor, showExample } from './payment-required.ts';
 import { readPrepaidAccount, speakPrepaid } from './prepaid.ts';
 import { type Purchase, quoteExpired } from './purchase.ts';
 import type { Speaking } from './speaking.ts';
@@ -82,7 +82,8 @@ export function x402Operations(options: X402Options): X402Operations {
         return direct ? speakDirect({ direct, limits, resource }, purchase, speech, context) : chainMissing();
       case 'none':
         if (!direct) return chainMissing();
-        return purchase.hasExpired ? quoteExpired() : askForPayment(resource, purchase.offers[0]);
+        if (purchase.hasExpired) return quoteExpired();
+        return (context.isBare ? showExample : askForPayment)(resource, purchase.offers[0]);
     }
   }
 
