@@ -14,7 +14,7 @@ export const document: OpenApiDocument = {
   "info": {
     "title": "Speechgate",
     "version": "2",
-    "description": "Text to speech over HTTP, paid per request.\n\nSend text, get an MP3. A request is paid by exactly one of the service's payment flows; headers and endpoints of\ndifferent flows are never combined.\n\n* **Card credits**: buy credit on the hosted checkout behind `/top-up`, then send the account id in\n  `x-credit-account`. The exact price is debited before synthesis and refunded when synthesis fails.\n* **Direct x402**: one USDC payment per request under x402 version 2, scheme `exact`. Ask `/x402/tts` without payment,\n  sign the challenge of the 402 and repeat the identical request with `payment-signature`. No account is needed.\n* **Prepaid x402**: one USDC deposit at `/x402/deposit`, then each request of `/x402/tts` carries an EIP-712 signature\n  in the x-x402 headers and is paid from the payer's balance. `/docs` explains the signature with test vectors.\n\n**Prices.** A character is one UTF-16 code unit of the trimmed text. A request costs the number of characters times\nthe model's rate, rounded up to a whole micro-USD (0.000001 USD). The rates of `/tts/models` include everything.\n\n**Errors** have the shape `{error: {code, message, details}}`. `details` names the field and the rule that was broken.\n\n**Every response** carries `x-trace-id`; quote it when you ask for help. Statuses that belong to no operation\n(unknown path, unserved method, malformed request) are listed under `x-edge-responses`. A malformed request is 400 in\nits turn, and ends its connection: requests before it that were begun are answered first, any other is not served.\n",
+    "description": "Text to speech over HTTP, paid per request.\n\nSend text, get an MP3. A request is paid by exactly one of the service's payment flows; headers and endpoints of\ndifferent flows are never combined.\n\n* **Card credits**: buy credit on the hosted checkout behind `/top-up`, then send the account id in\n  `x-credit-account`. The exact price is debited before synthesis and refunded when synthesis fails.\n* **Direct x402**: one USDC payment per request under x402 version 2, scheme `exact`. Ask `/x402/tts` without payment,\n  sign the challenge of the 402 and repeat the identical request with `payment-signature`. No account is needed.\n* **Prepaid x402**: one USDC deposit at `/x402/deposit`, then each request of `/x402/tts` carries an EIP-712 signature\n  in the x-x402 headers and is paid from the payer's balance. `/docs` explains the signature with test vectors.\n\n**Prices.** A character is one UTF-16 code unit of the trimmed text. A request costs the number of characters times\nthe model's rate, rounded up to a whole micro-USD (0.000001 USD). The rates of `/tts/models` include everything.\n\n**Errors** have the shape `{error: {code, message, details}}`. `details` names the field and the rule that was broken.\n\n**Every response** carries `x-trace-id`; quote it when you ask for help. Each operation declares every status that a\nrequest to it can be answered with. Those that belong to no operation (unknown path, unserved method, preflight) are\nlisted under `x-edge-responses`, beside those that any operation has. A malformed request is 400 in its turn, and ends\nits connection: requests before it that were begun are answered first, any other is not served.\n",
     "license": {
       "name": "MIT",
       "url": "https://opensource.org/license/mit"
@@ -109,55 +109,19 @@ export const document: OpenApiDocument = {
       }
     },
     "408": {
-      "description": "The request did not arrive in time.",
-      "headers": {
-        "x-trace-id": {
-          "$ref": "#/components/headers/TraceId"
-        }
-      },
-      "content": {
-        "application/json": {
-          "schema": {
-            "$ref": "#/components/schemas/InvalidRequestError"
-          }
-        }
-      }
+      "$ref": "#/components/responses/RequestTimeout"
     },
     "413": {
       "$ref": "#/components/responses/RequestTooLarge"
     },
     "417": {
-      "description": "The `expect` header asks for something other than 100-continue.",
-      "headers": {
-        "x-trace-id": {
-          "$ref": "#/components/headers/TraceId"
-        }
-      },
-      "content": {
-        "application/json": {
-          "schema": {
-            "$ref": "#/components/schemas/InvalidRequestError"
-          }
-        }
-      }
+      "$ref": "#/components/responses/ExpectationFailed"
     },
     "429": {
       "$ref": "#/components/responses/RateLimited"
     },
     "431": {
-      "description": "The request's headers, its request line included, are larger than 64 KiB, or they are more than 200. The connection ends with it.",
-      "headers": {
-        "x-trace-id": {
-          "$ref": "#/components/headers/TraceId"
-        }
-      },
-      "content": {
-        "application/json": {
-          "schema": {
-            "$ref": "#/components/schemas/RequestTooLargeError"
-          }
-        }
-      }
+      "$ref": "#/components/responses/HeadersTooLarge"
     },
     "500": {
       "$ref": "#/components/responses/InternalError"
@@ -187,8 +151,20 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "400": {
+            "$ref": "#/components/responses/InvalidRequest"
+          },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/InternalError"
@@ -221,8 +197,20 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "400": {
+            "$ref": "#/components/responses/InvalidRequest"
+          },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/InternalError"
@@ -254,8 +242,20 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "400": {
+            "$ref": "#/components/responses/InvalidRequest"
+          },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/InternalError"
@@ -296,8 +296,20 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "400": {
+            "$ref": "#/components/responses/InvalidRequest"
+          },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/InternalError"
@@ -393,14 +405,23 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
           "413": {
             "$ref": "#/components/responses/RequestTooLarge"
           },
           "415": {
             "$ref": "#/components/responses/UnsupportedContentType"
           },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/FeedbackInternalError"
@@ -539,6 +560,9 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
           "409": {
             "description": "The challenge was used before, so this feedback is already stored.",
             "headers": {
@@ -575,8 +599,14 @@ export const document: OpenApiDocument = {
           "415": {
             "$ref": "#/components/responses/UnsupportedContentType"
           },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/FeedbackRateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/FeedbackInternalError"
@@ -611,8 +641,20 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "400": {
+            "$ref": "#/components/responses/InvalidRequest"
+          },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/InternalError"
@@ -669,8 +711,17 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/InternalError"
@@ -768,14 +819,23 @@ export const document: OpenApiDocument = {
           "402": {
             "$ref": "#/components/responses/CreditRequired"
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
           "413": {
             "$ref": "#/components/responses/TextTooLong"
           },
           "415": {
             "$ref": "#/components/responses/UnsupportedContentType"
           },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/SpeechInternalError"
@@ -851,11 +911,20 @@ export const document: OpenApiDocument = {
           "402": {
             "$ref": "#/components/responses/CreditRequired"
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
           "413": {
             "$ref": "#/components/responses/TextTooLong"
           },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/SpeechInternalError"
@@ -902,11 +971,23 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "400": {
+            "$ref": "#/components/responses/InvalidRequest"
+          },
           "404": {
             "$ref": "#/components/responses/NotFound"
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/InternalError"
@@ -1086,6 +1167,9 @@ export const document: OpenApiDocument = {
           "404": {
             "$ref": "#/components/responses/JobAudioNotFound"
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
           "409": {
             "description": "The job is queued or processing. `Retry-After` says when to ask again.",
             "headers": {
@@ -1182,8 +1266,14 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/InternalError"
@@ -1296,8 +1386,17 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "description": "Something failed inside the service.",
@@ -1419,11 +1518,17 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
           "413": {
             "$ref": "#/components/responses/RequestTooLarge"
           },
           "415": {
             "$ref": "#/components/responses/UnsupportedContentType"
+          },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
           },
           "429": {
             "description": "Too many requests, or this address has begun too many purchases within a minute. Nothing is charged. A page for browsers, structured otherwise.",
@@ -1462,6 +1567,9 @@ export const document: OpenApiDocument = {
                 }
               }
             }
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/InternalError"
@@ -1570,8 +1678,17 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "description": "Something failed inside the service. Nothing is lost; reload the page.",
@@ -1683,8 +1800,17 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/InternalError"
@@ -1736,11 +1862,23 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "400": {
+            "$ref": "#/components/responses/InvalidRequest"
+          },
           "404": {
             "$ref": "#/components/responses/NotFound"
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/InternalError"
@@ -1806,14 +1944,23 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
           "413": {
             "$ref": "#/components/responses/RequestTooLarge"
           },
           "415": {
             "$ref": "#/components/responses/UnsupportedContentType"
           },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/InternalError"
@@ -1882,6 +2029,9 @@ export const document: OpenApiDocument = {
           "402": {
             "$ref": "#/components/responses/X402PaymentRequired"
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
           "409": {
             "$ref": "#/components/responses/X402Conflict"
           },
@@ -1891,8 +2041,14 @@ export const document: OpenApiDocument = {
           "415": {
             "$ref": "#/components/responses/UnsupportedContentType"
           },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/X402InternalError"
@@ -1975,14 +2131,23 @@ export const document: OpenApiDocument = {
           "402": {
             "$ref": "#/components/responses/X402PaymentRequired"
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
           "409": {
             "$ref": "#/components/responses/X402Conflict"
           },
           "413": {
             "$ref": "#/components/responses/TextTooLong"
           },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/X402InternalError"
@@ -2086,6 +2251,9 @@ export const document: OpenApiDocument = {
           "402": {
             "$ref": "#/components/responses/X402PaymentRequired"
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
           "409": {
             "$ref": "#/components/responses/DepositConflict"
           },
@@ -2095,8 +2263,14 @@ export const document: OpenApiDocument = {
           "415": {
             "$ref": "#/components/responses/UnsupportedContentType"
           },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/DepositInternalError"
@@ -2201,8 +2375,17 @@ export const document: OpenApiDocument = {
           "404": {
             "$ref": "#/components/responses/PrepaidAccountNotFound"
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/InternalError"
@@ -3217,6 +3400,51 @@ export const document: OpenApiDocument = {
           "application/json": {
             "schema": {
               "$ref": "#/components/schemas/UnsupportedContentTypeError"
+            }
+          }
+        }
+      },
+      "RequestTimeout": {
+        "description": "The request did not arrive in time.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/InvalidRequestError"
+            }
+          }
+        }
+      },
+      "ExpectationFailed": {
+        "description": "The `expect` header asks for something other than 100-continue.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/InvalidRequestError"
+            }
+          }
+        }
+      },
+      "HeadersTooLarge": {
+        "description": "The request's headers, its request line included, are larger than 64 KiB, or they are more than 200. The connection ends with it.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/RequestTooLargeError"
             }
           }
         }

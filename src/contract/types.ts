@@ -1442,6 +1442,36 @@ export interface components {
                 "application/json": components["schemas"]["UnsupportedContentTypeError"];
             };
         };
+        /** @description The request did not arrive in time. */
+        RequestTimeout: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["InvalidRequestError"];
+            };
+        };
+        /** @description The `expect` header asks for something other than 100-continue. */
+        ExpectationFailed: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["InvalidRequestError"];
+            };
+        };
+        /** @description The request's headers, its request line included, are larger than 64 KiB, or they are more than 200. The connection ends with it. */
+        HeadersTooLarge: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["RequestTooLargeError"];
+            };
+        };
         /** @description Too many requests, or, where speech is paid, too much work for this payer that was not paid lately: then one request at a time, and `details.reason` says so. Nothing is charged. */
         RateLimited: {
             headers: {
@@ -1786,6 +1816,9 @@ export type ResponseJobAudioNotFound = components['responses']['JobAudioNotFound
 export type ResponseRequestTooLarge = components['responses']['RequestTooLarge'];
 export type ResponseTextTooLong = components['responses']['TextTooLong'];
 export type ResponseUnsupportedContentType = components['responses']['UnsupportedContentType'];
+export type ResponseRequestTimeout = components['responses']['RequestTimeout'];
+export type ResponseExpectationFailed = components['responses']['ExpectationFailed'];
+export type ResponseHeadersTooLarge = components['responses']['HeadersTooLarge'];
 export type ResponseRateLimited = components['responses']['RateLimited'];
 export type ResponseInternalError = components['responses']['InternalError'];
 export type ResponseX402InternalError = components['responses']['X402InternalError'];
@@ -1858,7 +1891,11 @@ export interface operations {
                     "application/json": components["schemas"]["Health"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            408: components["responses"]["RequestTimeout"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["InternalError"];
         };
     };
@@ -1881,7 +1918,11 @@ export interface operations {
                     "application/json": components["schemas"]["Guide"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            408: components["responses"]["RequestTimeout"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["InternalError"];
         };
     };
@@ -1904,7 +1945,11 @@ export interface operations {
                     "application/json": components["schemas"]["OpenApiDocument"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            408: components["responses"]["RequestTimeout"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["InternalError"];
         };
     };
@@ -1929,7 +1974,11 @@ export interface operations {
                     "application/json": components["schemas"]["SignedServiceMetadata"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            408: components["responses"]["RequestTimeout"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["InternalError"];
             503: components["responses"]["NotConfigured"];
         };
@@ -1995,9 +2044,12 @@ export interface operations {
                     "application/json": components["schemas"]["InvalidFeedbackError"];
                 };
             };
+            408: components["responses"]["RequestTimeout"];
             413: components["responses"]["RequestTooLarge"];
             415: components["responses"]["UnsupportedContentType"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["FeedbackInternalError"];
             503: components["responses"]["FeedbackUnavailable"];
         };
@@ -2081,6 +2133,7 @@ export interface operations {
                     "application/json": components["schemas"]["FeedbackSignatureError"];
                 };
             };
+            408: components["responses"]["RequestTimeout"];
             /** @description The challenge was used before, so this feedback is already stored. */
             409: {
                 headers: {
@@ -2098,7 +2151,9 @@ export interface operations {
             };
             413: components["responses"]["RequestTooLarge"];
             415: components["responses"]["UnsupportedContentType"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["FeedbackRateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["FeedbackInternalError"];
             503: components["responses"]["FeedbackUnavailable"];
         };
@@ -2122,7 +2177,11 @@ export interface operations {
                     "application/json": components["schemas"]["TtsModelsResponse"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            408: components["responses"]["RequestTimeout"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["InternalError"];
         };
     };
@@ -2158,7 +2217,10 @@ export interface operations {
                     "application/json": components["schemas"]["UnknownModelError"];
                 };
             };
+            408: components["responses"]["RequestTimeout"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["InternalError"];
         };
     };
@@ -2193,8 +2255,11 @@ export interface operations {
             202: components["responses"]["JobAccepted"];
             400: components["responses"]["InvalidSpeechRequest"];
             402: components["responses"]["CreditRequired"];
+            408: components["responses"]["RequestTimeout"];
             413: components["responses"]["TextTooLong"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["SpeechInternalError"];
             502: components["responses"]["SpeechFailed"];
             503: components["responses"]["SpeechUnavailable"];
@@ -2241,9 +2306,12 @@ export interface operations {
             202: components["responses"]["JobAccepted"];
             400: components["responses"]["InvalidSpeechRequest"];
             402: components["responses"]["CreditRequired"];
+            408: components["responses"]["RequestTimeout"];
             413: components["responses"]["TextTooLong"];
             415: components["responses"]["UnsupportedContentType"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["SpeechInternalError"];
             502: components["responses"]["SpeechFailed"];
             503: components["responses"]["SpeechUnavailable"];
@@ -2272,8 +2340,12 @@ export interface operations {
                     "application/json": components["schemas"]["TtsJob"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
             404: components["responses"]["NotFound"];
+            408: components["responses"]["RequestTimeout"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["InternalError"];
             503: components["responses"]["NotConfigured"];
         };
@@ -2354,6 +2426,7 @@ export interface operations {
                 };
             };
             404: components["responses"]["JobAudioNotFound"];
+            408: components["responses"]["RequestTimeout"];
             /** @description The job is queued or processing. `Retry-After` says when to ask again. */
             409: {
                 headers: {
@@ -2401,7 +2474,9 @@ export interface operations {
                     "application/json": components["schemas"]["InvalidRequestError"];
                 };
             };
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["InternalError"];
             /** @description The database or the store of the audio is not set up or not reachable. */
             503: {
@@ -2457,7 +2532,10 @@ export interface operations {
                     "application/json": components["schemas"]["InvalidRequestError"];
                 };
             };
+            408: components["responses"]["RequestTimeout"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             /** @description Something failed inside the service. */
             500: {
                 headers: {
@@ -2524,8 +2602,10 @@ export interface operations {
                     "text/html": string;
                 };
             };
+            408: components["responses"]["RequestTimeout"];
             413: components["responses"]["RequestTooLarge"];
             415: components["responses"]["UnsupportedContentType"];
+            417: components["responses"]["ExpectationFailed"];
             /** @description Too many requests, or this address has begun too many purchases within a minute. Nothing is charged. A page for browsers, structured otherwise. */
             429: {
                 headers: {
@@ -2543,6 +2623,7 @@ export interface operations {
                     "text/html": string;
                 };
             };
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["InternalError"];
             /** @description The card processor did not open a usable checkout. Nothing was charged. */
             502: {
@@ -2605,7 +2686,10 @@ export interface operations {
                     "text/html": string;
                 };
             };
+            408: components["responses"]["RequestTimeout"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             /** @description Something failed inside the service. Nothing is lost; reload the page. */
             500: {
                 headers: {
@@ -2673,7 +2757,10 @@ export interface operations {
                     "application/json": components["schemas"]["TopUpStatus"];
                 };
             };
+            408: components["responses"]["RequestTimeout"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["InternalError"];
             503: components["responses"]["NotConfigured"];
         };
@@ -2701,8 +2788,12 @@ export interface operations {
                     "application/json": components["schemas"]["CreditAccount"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
             404: components["responses"]["NotFound"];
+            408: components["responses"]["RequestTimeout"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["InternalError"];
             503: components["responses"]["NotConfigured"];
         };
@@ -2746,9 +2837,12 @@ export interface operations {
                     "application/json": components["schemas"]["InvalidQuoteRequestError"];
                 };
             };
+            408: components["responses"]["RequestTimeout"];
             413: components["responses"]["RequestTooLarge"];
             415: components["responses"]["UnsupportedContentType"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["InternalError"];
             503: components["responses"]["NotConfigured"];
         };
@@ -2788,9 +2882,12 @@ export interface operations {
             400: components["responses"]["InvalidX402Request"];
             401: components["responses"]["PrepaidUnauthorized"];
             402: components["responses"]["X402PaymentRequired"];
+            408: components["responses"]["RequestTimeout"];
             409: components["responses"]["X402Conflict"];
             413: components["responses"]["TextTooLong"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["X402InternalError"];
             502: components["responses"]["X402Failed"];
             503: components["responses"]["X402Unavailable"];
@@ -2832,10 +2929,13 @@ export interface operations {
             400: components["responses"]["InvalidX402Request"];
             401: components["responses"]["PrepaidUnauthorized"];
             402: components["responses"]["X402PaymentRequired"];
+            408: components["responses"]["RequestTimeout"];
             409: components["responses"]["X402Conflict"];
             413: components["responses"]["TextTooLong"];
             415: components["responses"]["UnsupportedContentType"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["X402InternalError"];
             502: components["responses"]["X402Failed"];
             503: components["responses"]["X402Unavailable"];
@@ -2892,10 +2992,13 @@ export interface operations {
             };
             400: components["responses"]["InvalidDeposit"];
             402: components["responses"]["X402PaymentRequired"];
+            408: components["responses"]["RequestTimeout"];
             409: components["responses"]["DepositConflict"];
             413: components["responses"]["RequestTooLarge"];
             415: components["responses"]["UnsupportedContentType"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["DepositInternalError"];
             /** @description The payment service or the chain can't be reached, or answers nonsense. Nothing was settled. */
             502: {
@@ -2952,7 +3055,10 @@ export interface operations {
             400: components["responses"]["InvalidPrepaidCredential"];
             401: components["responses"]["PrepaidUnauthorized"];
             404: components["responses"]["PrepaidAccountNotFound"];
+            408: components["responses"]["RequestTimeout"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["InternalError"];
             503: components["responses"]["NotConfigured"];
         };

@@ -56,6 +56,32 @@ test('the edge', async (t) => {
     }
   });
 
+  await t.test('what the edge answers an operation with is declared at that operation', async (t) => {
+    const { paths } = (await call('/openapi.json')).json as {
+      paths: Record<string, Record<string, { responses: Record<string, unknown> }>>;
+    };
+    const host = 'host: speechgate.test\r\n';
+    const cases: [name: string, fields: string, status: number][] = [
+      ['too many headers', host + 'x-a: 1\r\n'.repeat(201), 431],
+      ['headers over 64 KiB', `${host}x-a: ${'a'.repeat(70_000)}\r\n`, 431],
+      ['another expectation', `${host}expect: a-miracle\r\n`, 417],
+      ['no host', '', 400],
+    ];
+    for (const [path, operations] of Object.entries(paths)) {
+      for (const [method, { responses }] of Object.entries(operations)) {
+        await t.test(`${method} ${path}`, async () => {
+          for (const [name, fields, status] of cases) {
+            const target = path.replaceAll(/\{\w+\}/g, 'x');
+            const head = `${method.toUpperCase()} ${target} HTTP/1.1\r\nconnection: close\r\n${fields}\r\n`;
+            assert.equal((await raw(url, head)).status, status, name);
+            assert.ok(responses[status], `${name}: ${status}`);
+          }
+          for (const status of [408, 429, 500]) assert.ok(responses[status], String(status));
+        });
+      }
+    }
+  });
+
   await t.test('paths and methods', async (t) => {
     const cases: [string, string, Call, number, string?][] = [
       ['an unknown path', '/nope', {}, 404, 'NOT_FOUND'],
