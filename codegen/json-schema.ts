@@ -71,7 +71,7 @@ function convertBounds(schema: JsonSchema): void {
   }
 }
 
-/** Moves the lengths of speech text into `x-text`, which counts them its own way (R1). */
+/** Moves the lengths of text into `x-text`, which counts them its own way (R1). */
 function convertText(schema: JsonSchema): void {
   const { cap } = schema['x-text'] as { cap?: string };
   schema['x-text'] = {

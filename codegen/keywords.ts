@@ -2,9 +2,9 @@ import { _, type CodeKeywordDefinition, type KeywordCxt } from 'ajv';
 import { getProperty } from 'ajv/dist/compile/codegen/index.js';
 
 /**
- * `x-text` marks speech text. Its lengths are counted in UTF-16 code units of the trimmed string (R1), and a lone
- * surrogate or U+0000 anywhere in it is a violation (R2). The error's `params.rule` is `wellFormed`, `minLength` or
- * `maxLength`, and `params.limit` the length.
+ * `x-text` marks text that is spoken or stored. Its lengths are counted in UTF-16 code units of the trimmed string (R1),
+ * and a lone surrogate or U+0000 anywhere in it is a violation (R2). The error's `params.rule` is `wellFormed`,
+ * `minLength` or `maxLength`, and `params.limit` the length.
  */
 export const text: CodeKeywordDefinition = {
   keyword: 'x-text',

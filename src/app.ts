@@ -13,7 +13,7 @@ import { createLinkSigner } from './audio/link-token.ts';
 import { openAudioStore } from './audio/open-store.ts';
 import type { AudioStore } from './audio/store.ts';
 import { Belonging } from './belonging.ts';
-import type { Config, SpeechConfig, X402Config } from './config.ts';
+import type { CardConfig, Config, SpeechConfig, X402Config } from './config.ts';
 import { type Database, databaseOn, openPool } from './db/database.ts';
 import { createChallengeSigner } from './feedback/challenge-token.ts';
 import { MailWorker } from './feedback/mail-worker.ts';
@@ -27,6 +27,7 @@ import { catalogOperations } from './operations/catalog.ts';
 import { creditsOperations } from './operations/credits.ts';
 import { feedbackOperations } from './operations/feedback.ts';
 import { jobsOperations } from './operations/jobs.ts';
+import { PROBE_STAND_INS } from './operations/probes.ts';
 import { serviceOperations } from './operations/service.ts';
 import { speechOperations } from './operations/speech.ts';
 import { TOP_UP_WINDOW_SECONDS, topUpOperations } from './operations/top-up.ts';
@@ -52,6 +53,7 @@ import { Processor } from './top-up/processor.ts';
 import { Purchases } from './top-up/purchase.ts';
 import type { NodeUrls } from './x402/chain.ts';
 import { Facilitator } from './x402/facilitator.ts';
+import { watchKeyExpiry } from './x402/key-expiry.ts';
 import { ServiceMetadata } from './x402/metadata.ts';
 import { openPayments } from './x402/open-payments.ts';
 import { PrepaidVerifier } from './x402/prepaid-credential.ts';
@@ -97,7 +99,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
       metrics,
       delivery,
     }),
-    purchases: new Purchases(db, new Processor(config.card.secretKey, config.card.apiBase), { baseUrl, serviceName }),
+    purchases: new Purchases(db, openProcessor(config.card), { baseUrl, serviceName }),
     checkoutOrigin: config.card.checkoutOrigin,
     maxCents: config.card.topUpMaxCents,
     limits: new RollingWindow(
@@ -141,6 +143,9 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   if (!feedback) log.warn('feedback is off: FEEDBACK_SECRET is unset, its endpoints answer 503');
   else if (!mailer) log.warn('feedback is stored, but not mailed: SMTP_URL is unset');
 
+  const currentKey = x402 && config.signingKeys?.find(({ status }) => status === 'current');
+  const stopWatchingKey = currentKey && watchKeyExpiry(currentKey, log);
+
   const server = createServer(
     {
       service: serviceOperations({ serviceName, baseUrl }),
@@ -178,6 +183,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
       maxConnections: config.maxConnections,
       clientStallMs: config.clientStallMs,
       longestOperationMs: config.speech?.timeoutMs ?? 0,
+      standIns: x402?.probeAnswer === 402 ? PROBE_STAND_INS : {},
       work,
       metrics,
     },
@@ -214,6 +220,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     belonging,
     close: async () => {
       clearInterval(pruning);
+      stopWatchingKey?.();
       chained?.deposits.stop();
       speech?.streaming.deadlines.stop();
       await Promise.all([server.close(), worker?.stop(), mailer?.stop(), reconcilers.stop()]);
@@ -228,6 +235,9 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     },
   };
 }
+
+const openProcessor = ({ secretKey, apiBase, checkoutOrigin }: CardConfig): Processor =>
+  new Processor(secretKey, apiBase, { checkoutOrigin });
 
 /** The provider, and what decides how much is asked of it. */
 function openSpeech({ timeoutMs, streaming }: SpeechConfig, unmeasured: SpeechProvider, metrics: Metrics) {

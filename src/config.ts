@@ -54,6 +54,8 @@ export interface X402Config {
   readonly facilitatorToken: string | undefined;
   readonly payees: readonly Payee[];
   readonly asset: Asset;
+  /** The status of the answer to a request for speech that says nothing at all (R59). */
+  readonly probeAnswer: 400 | 402;
   /** Nodes of the chain. Undefined while direct payment and deposits are off (R58). */
   readonly rpcUrls: NodeUrls | undefined;
   /** How long a deposit's request waits for the confirmations of its transfer (specification, "Limits"). */
@@ -324,6 +326,10 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     const facilitatorToken = text('X402_FACILITATOR_AUTH');
     const rpcUrls = readNodes();
     const asset = readAsset();
+    const probeAnswer = text('X402_PROBE_ANSWER') ?? '400';
+    if (probeAnswer !== '400' && probeAnswer !== '402') {
+      fault('X402_PROBE_ANSWER', 'is neither 400 nor 402', 'Set it to 402 to be listed by directories, or unset it.');
+    }
     const payees = payTo === undefined ? undefined : readPayees(payTo);
     const hasFacilitator = text('X402_FACILITATOR_URL') !== undefined;
     if (payTo !== undefined && !hasFacilitator) {
@@ -337,7 +343,11 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     }
     if (!facilitator || !payees || !asset) return undefined;
     const confirmationTimeoutMs = PREPAID.depositTimeoutSeconds * 1000;
-    return { facilitatorUrl: facilitator.href, facilitatorToken, payees, asset, rpcUrls, confirmationTimeoutMs };
+    return {
+      facilitatorUrl: facilitator.href,
+      ...{ facilitatorToken, payees, asset, rpcUrls, confirmationTimeoutMs },
+      probeAnswer: probeAnswer === '402' ? 402 : 400,
+    };
   }
 
   function readNodes(): NodeUrls | undefined {

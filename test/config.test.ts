@@ -297,6 +297,13 @@ const settings: { readonly [name: string]: Setting } = {
     refused: [],
     beside: X402,
   },
+  X402_PROBE_ANSWER: {
+    read: (config) => config.x402?.probeAnswer,
+    absent: 400,
+    accepted: { '400': 400, '402': 402 },
+    refused: ['200', '0402', 'true'],
+    beside: X402,
+  },
   QUOTE_SECRET: {
     read: (config) => config.quotes?.secrets,
     absent: undefined,

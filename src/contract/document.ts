@@ -14,7 +14,7 @@ export const document: OpenApiDocument = {
   "info": {
     "title": "Speechgate",
     "version": "2",
-    "description": "Text to speech over HTTP, paid per request.\n\nSend text, get an MP3. A request is paid by exactly one of the service's payment flows; headers and endpoints of\ndifferent flows are never combined.\n\n* **Card credits**: buy credit on the hosted checkout behind `/top-up`, then send the account id in\n  `x-credit-account`. The exact price is debited before synthesis and refunded when synthesis fails.\n* **Direct x402**: one USDC payment per request under x402 version 2, scheme `exact`. Ask `/x402/tts` without payment,\n  sign the challenge of the 402 and repeat the identical request with `payment-signature`. No account is needed.\n* **Prepaid x402**: one USDC deposit at `/x402/deposit`, then each request of `/x402/tts` carries an EIP-712 signature\n  in the x-x402 headers and is paid from the payer's balance. `/docs` explains the signature with test vectors.\n\n**Prices.** A character is one UTF-16 code unit of the trimmed text. A request costs the number of characters times\nthe model's rate, rounded up to a whole micro-USD (0.000001 USD). The rates of `/tts/models` include everything.\n\n**Errors** have the shape `{error: {code, message, details}}`. `details` names the field and the rule that was broken.\n\n**Every response** carries `x-trace-id`; quote it when you ask for help. Statuses that belong to no operation\n(unknown path, unserved method, malformed request) are listed under `x-edge-responses`. A malformed request is 400 in\nits turn, and ends its connection: requests before it that were begun are answered first, any other is not served.\n",
+    "description": "Text to speech over HTTP, paid per request.\n\nSend text, get an MP3. A request is paid by exactly one of the service's payment flows; headers and endpoints of\ndifferent flows are never combined.\n\n* **Card credits**: buy credit on the hosted checkout behind `/top-up`, then send the account id in\n  `x-credit-account`. The exact price is debited before synthesis and refunded when synthesis fails.\n* **Direct x402**: one USDC payment per request under x402 version 2, scheme `exact`. Ask `/x402/tts` without payment,\n  sign the challenge of the 402 and repeat the identical request with `payment-signature`. No account is needed.\n* **Prepaid x402**: one USDC deposit at `/x402/deposit`, then each request of `/x402/tts` carries an EIP-712 signature\n  in the x-x402 headers and is paid from the payer's balance. `/docs` explains the signature with test vectors.\n\n**Prices.** A character is one UTF-16 code unit of the trimmed text. A request costs the number of characters times\nthe model's rate, rounded up to a whole micro-USD (0.000001 USD). The rates of `/tts/models` include everything.\n\n**Errors** have the shape `{error: {code, message, details}}`. `details` names the field and the rule that was broken.\n\n**Every response** carries `x-trace-id`; quote it when you ask for help. Each operation declares every status that a\nrequest to it can be answered with. Those that belong to no operation (unknown path, unserved method, preflight) are\nlisted under `x-edge-responses`, beside those that any operation has. A malformed request is 400 in its turn, and ends\nits connection: requests before it that were begun are answered first, any other is not served.\n",
     "license": {
       "name": "MIT",
       "url": "https://opensource.org/license/mit"
@@ -109,55 +109,19 @@ export const document: OpenApiDocument = {
       }
     },
     "408": {
-      "description": "The request did not arrive in time.",
-      "headers": {
-        "x-trace-id": {
-          "$ref": "#/components/headers/TraceId"
-        }
-      },
-      "content": {
-        "application/json": {
-          "schema": {
-            "$ref": "#/components/schemas/InvalidRequestError"
-          }
-        }
-      }
+      "$ref": "#/components/responses/RequestTimeout"
     },
     "413": {
       "$ref": "#/components/responses/RequestTooLarge"
     },
     "417": {
-      "description": "The `expect` header asks for something other than 100-continue.",
-      "headers": {
-        "x-trace-id": {
-          "$ref": "#/components/headers/TraceId"
-        }
-      },
-      "content": {
-        "application/json": {
-          "schema": {
-            "$ref": "#/components/schemas/InvalidRequestError"
-          }
-        }
-      }
+      "$ref": "#/components/responses/ExpectationFailed"
     },
     "429": {
       "$ref": "#/components/responses/RateLimited"
     },
     "431": {
-      "description": "The request's headers, its request line included, are larger than 64 KiB, or they are more than 200. The connection ends with it.",
-      "headers": {
-        "x-trace-id": {
-          "$ref": "#/components/headers/TraceId"
-        }
-      },
-      "content": {
-        "application/json": {
-          "schema": {
-            "$ref": "#/components/schemas/RequestTooLargeError"
-          }
-        }
-      }
+      "$ref": "#/components/responses/HeadersTooLarge"
     },
     "500": {
       "$ref": "#/components/responses/InternalError"
@@ -187,8 +151,20 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "400": {
+            "$ref": "#/components/responses/InvalidRequest"
+          },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/InternalError"
@@ -221,8 +197,20 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "400": {
+            "$ref": "#/components/responses/InvalidRequest"
+          },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/InternalError"
@@ -254,8 +242,20 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "400": {
+            "$ref": "#/components/responses/InvalidRequest"
+          },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/InternalError"
@@ -270,7 +270,7 @@ export const document: OpenApiDocument = {
           "x402"
         ],
         "summary": "Signed metadata of payment, prices and keys",
-        "description": "Verify it under a key that was pinned out of band before any network or payee is trusted; never start trust from a payment challenge. The signature covers the canonical JSON (RFC 8785) of `payload`.",
+        "description": "Verify it under a key that was pinned out of band before any network or payee is trusted; never start trust from a payment challenge. The signature covers the canonical JSON (RFC 8785) of `payload`. It is valid for some minutes, and never beyond the `validUntil` of the key that signed it; a deployment whose key has expired answers 503.",
         "x-listed": 2,
         "responses": {
           "200": {
@@ -296,8 +296,20 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "400": {
+            "$ref": "#/components/responses/InvalidRequest"
+          },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/InternalError"
@@ -393,14 +405,23 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
           "413": {
             "$ref": "#/components/responses/RequestTooLarge"
           },
           "415": {
             "$ref": "#/components/responses/UnsupportedContentType"
           },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/FeedbackInternalError"
@@ -539,6 +560,9 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
           "409": {
             "description": "The challenge was used before, so this feedback is already stored.",
             "headers": {
@@ -575,8 +599,14 @@ export const document: OpenApiDocument = {
           "415": {
             "$ref": "#/components/responses/UnsupportedContentType"
           },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/FeedbackRateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/FeedbackInternalError"
@@ -611,8 +641,20 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "400": {
+            "$ref": "#/components/responses/InvalidRequest"
+          },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/InternalError"
@@ -669,8 +711,17 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/InternalError"
@@ -768,14 +819,23 @@ export const document: OpenApiDocument = {
           "402": {
             "$ref": "#/components/responses/CreditRequired"
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
           "413": {
             "$ref": "#/components/responses/TextTooLong"
           },
           "415": {
             "$ref": "#/components/responses/UnsupportedContentType"
           },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/SpeechInternalError"
@@ -851,11 +911,20 @@ export const document: OpenApiDocument = {
           "402": {
             "$ref": "#/components/responses/CreditRequired"
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
           "413": {
             "$ref": "#/components/responses/TextTooLong"
           },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/SpeechInternalError"
@@ -902,11 +971,23 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "400": {
+            "$ref": "#/components/responses/InvalidRequest"
+          },
           "404": {
             "$ref": "#/components/responses/NotFound"
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/InternalError"
@@ -1086,6 +1167,9 @@ export const document: OpenApiDocument = {
           "404": {
             "$ref": "#/components/responses/JobAudioNotFound"
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
           "409": {
             "description": "The job is queued or processing. `Retry-After` says when to ask again.",
             "headers": {
@@ -1182,8 +1266,14 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/InternalError"
@@ -1252,10 +1342,11 @@ export const document: OpenApiDocument = {
           {
             "name": "challenge",
             "in": "query",
-            "description": "Id of the payment challenge that led here; it is carried through the checkout.",
+            "description": "Id of the payment challenge that led here, at most 100 characters after trimming; it is carried through the checkout.",
             "schema": {
               "type": "string",
-              "maxLength": 100
+              "maxLength": 100,
+              "x-text": {}
             }
           }
         ],
@@ -1276,7 +1367,7 @@ export const document: OpenApiDocument = {
             }
           },
           "400": {
-            "description": "A parameter is longer than 100 characters, given twice, or not valid UTF-8.",
+            "description": "A parameter is longer than 100 characters, given twice, or not valid UTF-8, or `challenge` holds U+0000 or a lone surrogate.",
             "headers": {
               "x-trace-id": {
                 "$ref": "#/components/headers/TraceId"
@@ -1295,8 +1386,17 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "description": "Something failed inside the service.",
@@ -1342,8 +1442,9 @@ export const document: OpenApiDocument = {
                   },
                   "challengeId": {
                     "type": "string",
-                    "description": "Id of the payment challenge that led here.",
-                    "maxLength": 100
+                    "description": "Id of the payment challenge that led here, at most 100 characters after trimming.",
+                    "maxLength": 100,
+                    "x-text": {}
                   }
                 }
               }
@@ -1373,7 +1474,7 @@ export const document: OpenApiDocument = {
                 "$ref": "#/components/headers/RateLimitScope"
               },
               "location": {
-                "description": "Address of the hosted checkout.",
+                "description": "Address of the hosted checkout. It is https, unless the deployment's own checkout is http.",
                 "required": true,
                 "schema": {
                   "type": "string",
@@ -1417,11 +1518,17 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
           "413": {
             "$ref": "#/components/responses/RequestTooLarge"
           },
           "415": {
             "$ref": "#/components/responses/UnsupportedContentType"
+          },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
           },
           "429": {
             "description": "Too many requests, or this address has begun too many purchases within a minute. Nothing is charged. A page for browsers, structured otherwise.",
@@ -1460,6 +1567,9 @@ export const document: OpenApiDocument = {
                 }
               }
             }
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/InternalError"
@@ -1568,8 +1678,17 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "description": "Something failed inside the service. Nothing is lost; reload the page.",
@@ -1681,8 +1800,17 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/InternalError"
@@ -1734,11 +1862,23 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "400": {
+            "$ref": "#/components/responses/InvalidRequest"
+          },
           "404": {
             "$ref": "#/components/responses/NotFound"
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/InternalError"
@@ -1804,14 +1944,23 @@ export const document: OpenApiDocument = {
               }
             }
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
           "413": {
             "$ref": "#/components/responses/RequestTooLarge"
           },
           "415": {
             "$ref": "#/components/responses/UnsupportedContentType"
           },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/InternalError"
@@ -1880,6 +2029,9 @@ export const document: OpenApiDocument = {
           "402": {
             "$ref": "#/components/responses/X402PaymentRequired"
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
           "409": {
             "$ref": "#/components/responses/X402Conflict"
           },
@@ -1889,8 +2041,14 @@ export const document: OpenApiDocument = {
           "415": {
             "$ref": "#/components/responses/UnsupportedContentType"
           },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/X402InternalError"
@@ -1973,14 +2131,23 @@ export const document: OpenApiDocument = {
           "402": {
             "$ref": "#/components/responses/X402PaymentRequired"
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
           "409": {
             "$ref": "#/components/responses/X402Conflict"
           },
           "413": {
             "$ref": "#/components/responses/TextTooLong"
           },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/X402InternalError"
@@ -2084,6 +2251,9 @@ export const document: OpenApiDocument = {
           "402": {
             "$ref": "#/components/responses/X402PaymentRequired"
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
           "409": {
             "$ref": "#/components/responses/DepositConflict"
           },
@@ -2093,8 +2263,14 @@ export const document: OpenApiDocument = {
           "415": {
             "$ref": "#/components/responses/UnsupportedContentType"
           },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/DepositInternalError"
@@ -2199,8 +2375,17 @@ export const document: OpenApiDocument = {
           "404": {
             "$ref": "#/components/responses/PrepaidAccountNotFound"
           },
+          "408": {
+            "$ref": "#/components/responses/RequestTimeout"
+          },
+          "417": {
+            "$ref": "#/components/responses/ExpectationFailed"
+          },
           "429": {
             "$ref": "#/components/responses/RateLimited"
+          },
+          "431": {
+            "$ref": "#/components/responses/HeadersTooLarge"
           },
           "500": {
             "$ref": "#/components/responses/InternalError"
@@ -2231,26 +2416,18 @@ export const document: OpenApiDocument = {
       "Async": {
         "name": "async",
         "in": "query",
-        "description": "`true` answers 202 with a job instead of the audio.",
+        "description": "`true` answers 202 with a job instead of the audio. Any other text is as if it were left out.",
         "schema": {
           "type": "string",
-          "enum": [
-            "true",
-            "false"
-          ],
           "example": "false"
         }
       },
       "StoreAudio": {
         "name": "storeAudio",
         "in": "query",
-        "description": "`false` opts out of keeping the audio of an asynchronous request.",
+        "description": "`false` opts out of keeping the audio of an asynchronous request. Any other text is as if it were left out.",
         "schema": {
           "type": "string",
-          "enum": [
-            "true",
-            "false"
-          ],
           "example": "true"
         }
       },
@@ -2805,7 +2982,7 @@ export const document: OpenApiDocument = {
         }
       },
       "X402PaymentRequired": {
-        "description": "Payment is required, or the payment was refused; the challenge's `error` says why. The challenge is in PAYMENT-REQUIRED and in the error's details. A prepaid balance that is too small is answered without a challenge.",
+        "description": "Payment is required, or the payment was refused; the challenge's `error` says why. A deployment may also answer so a request to `/x402/tts` that says nothing at all (no payment header; GET without a query, POST without a body or with `{}`), which is 400 otherwise: the challenge is that of the discovery example, and its `error` names the missing field; a payment of it needs the whole request. The challenge is in PAYMENT-REQUIRED and in the error's details. A prepaid balance that is too small is answered without a challenge.",
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"
@@ -3003,7 +3180,7 @@ export const document: OpenApiDocument = {
         }
       },
       "X402Failed": {
-        "description": "TTS_UPSTREAM_ERROR: the speech provider failed. PAYMENT_ERROR: the payment service or the chain can't be reached, or answers nonsense. Nothing was settled or charged.",
+        "description": "TTS_UPSTREAM_ERROR: the speech provider answered with an error (other than 429 and 503, which are 503 here), or with something that is not audio. PAYMENT_ERROR: the payment service or the chain can't be reached, or answers nonsense. Nothing was settled or charged.",
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"
@@ -3039,7 +3216,7 @@ export const document: OpenApiDocument = {
         }
       },
       "X402Unavailable": {
-        "description": "A part that the request needs is not set up, too slow or not reachable, or the audio of a paid request can't be stored or read now, or too much speech waits (then `Retry-After` says when to try again). Nothing was settled by this request. Nothing is charged in the end: when the database was lost, x-x402-charged is left out, and a debit that may have been made is given back once that is known.",
+        "description": "A part that the request needs is not set up, too slow or not reachable, or the audio of a paid request can't be stored or read now, or too much speech waits (then `Retry-After` says when to try again), or the speech provider is overloaded (it answered 429 or 503; its `Retry-After` is passed on). Nothing was settled by this request. Nothing is charged in the end: when the database was lost, x-x402-charged is left out, and a debit that may have been made is given back once that is known.",
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"
@@ -3227,6 +3404,51 @@ export const document: OpenApiDocument = {
           }
         }
       },
+      "RequestTimeout": {
+        "description": "The request did not arrive in time.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/InvalidRequestError"
+            }
+          }
+        }
+      },
+      "ExpectationFailed": {
+        "description": "The `expect` header asks for something other than 100-continue.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/InvalidRequestError"
+            }
+          }
+        }
+      },
+      "HeadersTooLarge": {
+        "description": "The request's headers, its request line included, are larger than 64 KiB, or they are more than 200. The connection ends with it.",
+        "headers": {
+          "x-trace-id": {
+            "$ref": "#/components/headers/TraceId"
+          }
+        },
+        "content": {
+          "application/json": {
+            "schema": {
+              "$ref": "#/components/schemas/RequestTooLargeError"
+            }
+          }
+        }
+      },
       "RateLimited": {
         "description": "Too many requests, or, where speech is paid, too much work for this payer that was not paid lately: then one request at a time, and `details.reason` says so. Nothing is charged.",
         "headers": {
@@ -3357,7 +3579,7 @@ export const document: OpenApiDocument = {
         }
       },
       "SpeechFailed": {
-        "description": "The speech provider answered with an error or with something that is not audio. The debit is refunded.",
+        "description": "The speech provider answered with an error (other than 429 and 503, which are 503 here), or with something that is not audio. The debit is refunded.",
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"
@@ -3387,7 +3609,7 @@ export const document: OpenApiDocument = {
         }
       },
       "SpeechUnavailable": {
-        "description": "The speech provider can't be reached, is too slow, or is not configured, or the service's own database is not ready. A debit that had been made is refunded; when the database was lost, once it is there again. While too much speech waits, or too much audio waits for its callers, nothing is debited, and `Retry-After` says when to try again.",
+        "description": "The speech provider can't be reached, is too slow, is overloaded (it answered 429 or 503; its `Retry-After` is passed on), or is not configured, or the service's own database is not ready. A debit that had been made is refunded; when the database was lost, once it is there again. While too much speech waits, or too much audio waits for its callers, nothing is debited, and `Retry-After` says when to try again.",
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"

@@ -219,28 +219,44 @@ export type GetHealthRequest = Record<never, never>;
 
 export type GetHealthResult =
   | { status: 200; body: Health }
+  | { status: 400; body: InvalidRequestError }
+  | { status: 408; body: InvalidRequestError }
+  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError };
 
 export type GetGuideRequest = Record<never, never>;
 
 export type GetGuideResult =
   | { status: 200; body: Guide }
+  | { status: 400; body: InvalidRequestError }
+  | { status: 408; body: InvalidRequestError }
+  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError };
 
 export type GetContractRequest = Record<never, never>;
 
 export type GetContractResult =
   | { status: 200; body: OpenApiDocument }
+  | { status: 400; body: InvalidRequestError }
+  | { status: 408; body: InvalidRequestError }
+  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError };
 
 export type GetServiceMetadataRequest = Record<never, never>;
 
 export type GetServiceMetadataResult =
   | { status: 200; headers: { 'cache-control': string }; body: SignedServiceMetadata }
+  | { status: 400; body: InvalidRequestError }
+  | { status: 408; body: InvalidRequestError }
+  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError }
   | { status: 503; body: ConfigError };
 
@@ -251,9 +267,12 @@ export interface CreateFeedbackChallengeRequest {
 export type CreateFeedbackChallengeResult =
   | { status: 200; body: FeedbackChallenge }
   | { status: 400; body: InvalidFeedbackError }
+  | { status: 408; body: InvalidRequestError }
   | { status: 413; body: RequestTooLargeError }
   | { status: 415; body: UnsupportedContentTypeError }
+  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError }
   | { status: 503; body: ConfigError };
 
@@ -265,10 +284,13 @@ export type SubmitFeedbackResult =
   | { status: 201; body: FeedbackReceipt }
   | { status: 400; body: FeedbackRefusedError }
   | { status: 401; body: FeedbackSignatureError }
+  | { status: 408; body: InvalidRequestError }
   | { status: 409; body: FeedbackReplayedError }
   | { status: 413; body: RequestTooLargeError }
   | { status: 415; body: UnsupportedContentTypeError }
+  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: FeedbackRateLimitedError }
+  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError }
   | { status: 503; body: ConfigError };
 
@@ -276,7 +298,11 @@ export type ListModelsRequest = Record<never, never>;
 
 export type ListModelsResult =
   | { status: 200; body: TtsModelsResponse }
+  | { status: 400; body: InvalidRequestError }
+  | { status: 408; body: InvalidRequestError }
+  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError };
 
 export interface ListVoicesRequest {
@@ -289,7 +315,10 @@ export interface ListVoicesRequest {
 export type ListVoicesResult =
   | { status: 200; body: VoicesResponse }
   | { status: 400; body: UnknownModelError }
+  | { status: 408; body: InvalidRequestError }
+  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError };
 
 export interface GetSpeechRequest {
@@ -302,10 +331,10 @@ export interface GetSpeechRequest {
     voice?: string;
     /** A plain decimal. */
     speed?: number;
-    /** `true` answers 202 with a job instead of the audio. */
-    async?: 'true' | 'false';
-    /** `false` opts out of keeping the audio of an asynchronous request. */
-    storeAudio?: 'true' | 'false';
+    /** `true` answers 202 with a job instead of the audio. Any other text is as if it were left out. */
+    async?: string;
+    /** `false` opts out of keeping the audio of an asynchronous request. Any other text is as if it were left out. */
+    storeAudio?: string;
   };
   headers: {
     /** Asynchronous requests only. The same key of the same account returns the same job; with another text, model, voice, speed or storeAudio it is refused. */
@@ -333,18 +362,21 @@ export type GetSpeechResult =
       headers: { 'cache-control': string; 'payment-required': string; 'www-authenticate': string };
       body: CreditRequired;
     }
+  | { status: 408; body: InvalidRequestError }
   | { status: 413; body: TextTooLongError }
+  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError }
   | { status: 502; body: SpeechFailedError }
   | { status: 503; headers?: { 'retry-after'?: number }; body: SpeechUnavailableError };
 
 export interface CreateSpeechRequest {
   query: {
-    /** `true` answers 202 with a job instead of the audio. */
-    async?: 'true' | 'false';
-    /** `false` opts out of keeping the audio of an asynchronous request. */
-    storeAudio?: 'true' | 'false';
+    /** `true` answers 202 with a job instead of the audio. Any other text is as if it were left out. */
+    async?: string;
+    /** `false` opts out of keeping the audio of an asynchronous request. Any other text is as if it were left out. */
+    storeAudio?: string;
     /** As `model` of the JSON body. Used with a text/plain body only. */
     model?: string;
     /** As `voice` of the JSON body. Used with a text/plain body only. */
@@ -379,9 +411,12 @@ export type CreateSpeechResult =
       headers: { 'cache-control': string; 'payment-required': string; 'www-authenticate': string };
       body: CreditRequired;
     }
+  | { status: 408; body: InvalidRequestError }
   | { status: 413; body: TextTooLongError }
   | { status: 415; body: UnsupportedContentTypeError }
+  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError }
   | { status: 502; body: SpeechFailedError }
   | { status: 503; headers?: { 'retry-after'?: number }; body: SpeechUnavailableError };
@@ -395,8 +430,12 @@ export interface GetJobRequest {
 
 export type GetJobResult =
   | { status: 200; headers: { 'cache-control': string }; body: TtsJob }
+  | { status: 400; body: InvalidRequestError }
   | { status: 404; body: NotFoundError }
+  | { status: 408; body: InvalidRequestError }
+  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError }
   | { status: 503; body: ConfigError };
 
@@ -442,10 +481,13 @@ export type GetJobAudioResult =
   | { status: 400; body: InvalidRequestError }
   | { status: 401; body: UnauthorizedError }
   | { status: 404; body: NotFoundError }
+  | { status: 408; body: InvalidRequestError }
   | { status: 409; headers: { 'retry-after': number }; body: JobNotReadyError }
   | { status: 410; body: AudioNotStoredError }
   | { status: 416; headers: { 'content-range': string }; body: InvalidRequestError }
+  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError }
   | { status: 503; body: ConfigError };
 
@@ -455,7 +497,7 @@ export interface ShowTopUpRequest {
     amount?: string;
     /** Existing account to top up; a new one is created when omitted or blank. */
     account?: string;
-    /** Id of the payment challenge that led here; it is carried through the checkout. */
+    /** Id of the payment challenge that led here, at most 100 characters after trimming; it is carried through the checkout. */
     challenge?: string;
   };
 }
@@ -464,7 +506,10 @@ export type ShowTopUpResult =
   | { status: 200; body: string }
   | { status: 400; type: 'text/html'; body: string }
   | { status: 400; type: 'application/json'; body: InvalidRequestError }
+  | { status: 408; body: InvalidRequestError }
+  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: string };
 
 export interface StartTopUpRequest {
@@ -475,10 +520,13 @@ export type StartTopUpResult =
   | { status: 303; headers: { location: string } }
   | { status: 400; type: 'application/json'; body: InvalidRequestError }
   | { status: 400; type: 'text/html'; body: string }
+  | { status: 408; body: InvalidRequestError }
   | { status: 413; body: RequestTooLargeError }
   | { status: 415; body: UnsupportedContentTypeError }
+  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; type: 'application/json'; body: RateLimitedError }
   | { status: 429; headers: { 'retry-after': number }; type: 'text/html'; body: string }
+  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError }
   | { status: 502; body: PaymentError }
   | { status: 503; body: ConfigError };
@@ -494,7 +542,10 @@ export type CompleteTopUpResult =
   | { status: 200; headers: { 'cache-control': string }; body: string }
   | { status: 400; body: string }
   | { status: 402; body: string }
+  | { status: 408; body: InvalidRequestError }
+  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: string }
   | { status: 502; body: string }
   | { status: 503; body: string };
@@ -510,7 +561,10 @@ export type GetTopUpStatusResult =
   | { status: 200; headers: { 'cache-control': string }; body: TopUpStatus }
   | { status: 400; body: InvalidRequestError }
   | { status: 404; headers: { 'cache-control': string }; body: TopUpStatus }
+  | { status: 408; body: InvalidRequestError }
+  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError }
   | { status: 503; body: ConfigError };
 
@@ -523,8 +577,12 @@ export interface GetCreditsRequest {
 
 export type GetCreditsResult =
   | { status: 200; headers: { 'cache-control': string }; body: CreditAccount }
+  | { status: 400; body: InvalidRequestError }
   | { status: 404; body: NotFoundError }
+  | { status: 408; body: InvalidRequestError }
+  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError }
   | { status: 503; body: ConfigError };
 
@@ -535,9 +593,12 @@ export interface CreateQuoteRequest {
 export type CreateQuoteResult =
   | { status: 200; body: Quote }
   | { status: 400; body: InvalidQuoteRequestError }
+  | { status: 408; body: InvalidRequestError }
   | { status: 413; body: RequestTooLargeError }
   | { status: 415; body: UnsupportedContentTypeError }
+  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError }
   | { status: 503; body: ConfigError };
 
@@ -586,9 +647,12 @@ export type GetX402SpeechResult =
       headers: { 'cache-control': 'no-store'; 'payment-required'?: string };
       body: PaymentRequiredError;
     }
+  | { status: 408; body: InvalidRequestError }
   | { status: 409; body: X402ConflictError }
   | { status: 413; body: TextTooLongError }
+  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError }
   | { status: 502; body: SpeechFailedError }
   | { status: 503; headers?: { 'retry-after'?: number }; body: X402UnavailableError };
@@ -629,10 +693,13 @@ export type CreateX402SpeechResult =
       headers: { 'cache-control': 'no-store'; 'payment-required'?: string };
       body: PaymentRequiredError;
     }
+  | { status: 408; body: InvalidRequestError }
   | { status: 409; body: X402ConflictError }
   | { status: 413; body: TextTooLongError }
   | { status: 415; body: UnsupportedContentTypeError }
+  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError }
   | { status: 502; body: SpeechFailedError }
   | { status: 503; headers?: { 'retry-after'?: number }; body: X402UnavailableError };
@@ -667,10 +734,13 @@ export type CreateDepositResult =
       headers: { 'cache-control': 'no-store'; 'payment-required'?: string };
       body: PaymentRequiredError;
     }
+  | { status: 408; body: InvalidRequestError }
   | { status: 409; body: DepositConflictError }
   | { status: 413; body: RequestTooLargeError }
   | { status: 415; body: UnsupportedContentTypeError }
+  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError }
   | { status: 502; body: PaymentError }
   | { status: 503; body: ConfigError };
@@ -699,6 +769,9 @@ export type GetPrepaidAccountResult =
   | { status: 400; body: InvalidRequestError }
   | { status: 401; body: UnauthorizedError }
   | { status: 404; body: NotFoundError }
+  | { status: 408; body: InvalidRequestError }
+  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError }
   | { status: 503; body: ConfigError };

@@ -179,17 +179,141 @@ validate11.errors = vErrors;
 return errors === 0;
 }
 
-export const getHealth429Headers = validate12;
-const schema13 = {"type":"object","coerce":{"retry-after":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","retry-after"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"retry-after":{"type":"integer","minimum":1},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+export const getHealth400Body0 = validate12;
+const schema13 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_REQUEST"]}}}}}]};
 
 function validate12(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+const _errs0 = errors;
+if(errors === _errs0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.error === undefined) && (missing0 = "error")){
+validate12.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
+let missing1;
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate12.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate12.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate12.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema13.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate12.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate12.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema13.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+else {
+validate12.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate12.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs0 === errors;
+if(valid0){
+const _errs11 = errors;
+if(errors === _errs11){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
+const _errs13 = errors;
+if(errors === _errs13){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate12.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data5 === "INVALID_REQUEST")){
+validate12.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema13.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+}
+}
+else {
+validate12.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+else {
+validate12.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs11 === errors;
+}
+validate12.errors = vErrors;
+return errors === 0;
+}
+
+export const getHealth429Headers = validate13;
+const schema14 = {"type":"object","coerce":{"retry-after":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","retry-after"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"retry-after":{"type":"integer","minimum":1},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+
+function validate13(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if(((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["retry-after"] === undefined) && (missing0 = "retry-after"))){
-validate12.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate13.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -212,12 +336,12 @@ if(errors === _errs1){
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!(formats0.test(data0))){
-validate12.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate13.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate12.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate13.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -232,13 +356,13 @@ if(data["retry-after"] !== undefined){
 let data1 = data["retry-after"];
 const _errs3 = errors;
 if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
-validate12.errors = [{instancePath:instancePath+"/retry-after",schemaPath:"#/properties/retry-after/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate13.errors = [{instancePath:instancePath+"/retry-after",schemaPath:"#/properties/retry-after/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs3){
 if((typeof data1 == "number") && (isFinite(data1))){
 if(data1 < 1 || isNaN(data1)){
-validate12.errors = [{instancePath:instancePath+"/retry-after",schemaPath:"#/properties/retry-after/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+validate13.errors = [{instancePath:instancePath+"/retry-after",schemaPath:"#/properties/retry-after/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
 }
@@ -253,13 +377,13 @@ if(data["x-ratelimit-limit"] !== undefined){
 let data2 = data["x-ratelimit-limit"];
 const _errs5 = errors;
 if(!(((typeof data2 == "number") && (!(data2 % 1) && !isNaN(data2))) && (isFinite(data2)))){
-validate12.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate13.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs5){
 if((typeof data2 == "number") && (isFinite(data2))){
 if(data2 < 1 || isNaN(data2)){
-validate12.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+validate13.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
 }
@@ -273,7 +397,7 @@ if(valid0){
 if(data["x-ratelimit-policy"] !== undefined){
 const _errs7 = errors;
 if(typeof data["x-ratelimit-policy"] !== "string"){
-validate12.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate13.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs7 === errors;
@@ -286,13 +410,13 @@ if(data["x-ratelimit-remaining"] !== undefined){
 let data4 = data["x-ratelimit-remaining"];
 const _errs9 = errors;
 if(!(((typeof data4 == "number") && (!(data4 % 1) && !isNaN(data4))) && (isFinite(data4)))){
-validate12.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate13.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs9){
 if((typeof data4 == "number") && (isFinite(data4))){
 if(data4 < 0 || isNaN(data4)){
-validate12.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate13.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -307,13 +431,13 @@ if(data["x-ratelimit-reset"] !== undefined){
 let data5 = data["x-ratelimit-reset"];
 const _errs11 = errors;
 if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
-validate12.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate13.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs11){
 if((typeof data5 == "number") && (isFinite(data5))){
 if(data5 < 0 || isNaN(data5)){
-validate12.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate13.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -327,7 +451,7 @@ if(valid0){
 if(data["x-ratelimit-scope"] !== undefined){
 const _errs13 = errors;
 if(typeof data["x-ratelimit-scope"] !== "string"){
-validate12.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate13.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs13 === errors;
@@ -344,140 +468,16 @@ var valid0 = true;
 }
 }
 else {
-validate12.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate13.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
-}
-validate12.errors = vErrors;
-return errors === 0;
-}
-
-export const getHealth429Body0 = validate13;
-const schema14 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["RATE_LIMITED"]}}}}}]};
-
-function validate13(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-const _errs0 = errors;
-if(errors === _errs0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((data.error === undefined) && (missing0 = "error")){
-validate13.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
-return false;
-}
-else {
-if(data.error !== undefined){
-let data0 = data.error;
-const _errs2 = errors;
-if(errors === _errs2){
-if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
-let missing1;
-if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate13.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
-return false;
-}
-else {
-if(data0.code !== undefined){
-let data1 = data0.code;
-const _errs4 = errors;
-if(typeof data1 !== "string"){
-validate13.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate13.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema14.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid2 = _errs4 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.message !== undefined){
-const _errs6 = errors;
-if(typeof data0.message !== "string"){
-validate13.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid2 = _errs6 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.details !== undefined){
-let data3 = data0.details;
-const _errs8 = errors;
-if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate13.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema14.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
-return false;
-}
-var valid2 = _errs8 === errors;
-}
-else {
-var valid2 = true;
-}
-}
-}
-}
-}
-else {
-validate13.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-}
-else {
-validate13.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs0 === errors;
-if(valid0){
-const _errs11 = errors;
-if(errors === _errs11){
-if(data && typeof data == "object" && !Array.isArray(data)){
-if(data.error !== undefined){
-let data4 = data.error;
-const _errs13 = errors;
-if(errors === _errs13){
-if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
-if(data4.code !== undefined){
-let data5 = data4.code;
-if(typeof data5 !== "string"){
-validate13.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(data5 === "RATE_LIMITED")){
-validate13.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema14.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-}
-}
-else {
-validate13.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-else {
-validate13.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs11 === errors;
 }
 validate13.errors = vErrors;
 return errors === 0;
 }
 
-export const getHealth500Body0 = validate14;
-const schema15 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INTERNAL_ERROR"]}}}}}]};
+export const getHealth429Body0 = validate14;
+const schema15 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["RATE_LIMITED"]}}}}}]};
 
 function validate14(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -576,7 +576,7 @@ if(typeof data5 !== "string"){
 validate14.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-if(!(data5 === "INTERNAL_ERROR")){
+if(!(data5 === "RATE_LIMITED")){
 validate14.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema15.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
@@ -600,24 +600,272 @@ validate14.errors = vErrors;
 return errors === 0;
 }
 
-export const getGuide200Body0 = validate15;
-const schema16 = {"type":"object","required":["service","version","description","documentation","openapi","limits","payment","endpoints","errorCodes","agentGuide"],"properties":{"service":{"type":"string"},"version":{"type":"string"},"description":{"type":"string"},"documentation":{"type":"string"},"openapi":{"type":"object","required":["version","url","status"],"properties":{"version":{"type":"string","enum":["3.0.3"]},"url":{"type":"string"},"status":{"type":"string","enum":["canonical"]}}},"limits":{"type":"object","additionalProperties":true},"payment":{"type":"object","additionalProperties":true},"endpoints":{"type":"array","items":{"type":"object","additionalProperties":true}},"errorCodes":{"type":"array","items":{"type":"string"}},"agentGuide":{"type":"object","additionalProperties":true}}};
+export const getHealth431Body0 = validate15;
+const schema16 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["REQUEST_TOO_LARGE"]}}}}}]};
 
 function validate15(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+const _errs0 = errors;
+if(errors === _errs0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.error === undefined) && (missing0 = "error")){
+validate15.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
+let missing1;
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate15.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate15.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate15.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema16.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate15.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate15.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema16.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+else {
+validate15.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate15.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs0 === errors;
+if(valid0){
+const _errs11 = errors;
+if(errors === _errs11){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
+const _errs13 = errors;
+if(errors === _errs13){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate15.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data5 === "REQUEST_TOO_LARGE")){
+validate15.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema16.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+}
+}
+else {
+validate15.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+else {
+validate15.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs11 === errors;
+}
+validate15.errors = vErrors;
+return errors === 0;
+}
+
+export const getHealth500Body0 = validate16;
+const schema17 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INTERNAL_ERROR"]}}}}}]};
+
+function validate16(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+const _errs0 = errors;
+if(errors === _errs0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.error === undefined) && (missing0 = "error")){
+validate16.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
+let missing1;
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate16.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate16.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate16.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema17.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate16.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate16.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema17.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+else {
+validate16.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate16.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs0 === errors;
+if(valid0){
+const _errs11 = errors;
+if(errors === _errs11){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
+const _errs13 = errors;
+if(errors === _errs13){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate16.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data5 === "INTERNAL_ERROR")){
+validate16.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema17.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+}
+}
+else {
+validate16.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+else {
+validate16.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs11 === errors;
+}
+validate16.errors = vErrors;
+return errors === 0;
+}
+
+export const getGuide200Body0 = validate17;
+const schema18 = {"type":"object","required":["service","version","description","documentation","openapi","limits","payment","endpoints","errorCodes","agentGuide"],"properties":{"service":{"type":"string"},"version":{"type":"string"},"description":{"type":"string"},"documentation":{"type":"string"},"openapi":{"type":"object","required":["version","url","status"],"properties":{"version":{"type":"string","enum":["3.0.3"]},"url":{"type":"string"},"status":{"type":"string","enum":["canonical"]}}},"limits":{"type":"object","additionalProperties":true},"payment":{"type":"object","additionalProperties":true},"endpoints":{"type":"array","items":{"type":"object","additionalProperties":true}},"errorCodes":{"type":"array","items":{"type":"string"}},"agentGuide":{"type":"object","additionalProperties":true}}};
+
+function validate17(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if(((((((((((data.service === undefined) && (missing0 = "service")) || ((data.version === undefined) && (missing0 = "version"))) || ((data.description === undefined) && (missing0 = "description"))) || ((data.documentation === undefined) && (missing0 = "documentation"))) || ((data.openapi === undefined) && (missing0 = "openapi"))) || ((data.limits === undefined) && (missing0 = "limits"))) || ((data.payment === undefined) && (missing0 = "payment"))) || ((data.endpoints === undefined) && (missing0 = "endpoints"))) || ((data.errorCodes === undefined) && (missing0 = "errorCodes"))) || ((data.agentGuide === undefined) && (missing0 = "agentGuide"))){
-validate15.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate17.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
 if(data.service !== undefined){
 const _errs1 = errors;
 if(typeof data.service !== "string"){
-validate15.errors = [{instancePath:instancePath+"/service",schemaPath:"#/properties/service/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate17.errors = [{instancePath:instancePath+"/service",schemaPath:"#/properties/service/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs1 === errors;
@@ -629,7 +877,7 @@ if(valid0){
 if(data.version !== undefined){
 const _errs3 = errors;
 if(typeof data.version !== "string"){
-validate15.errors = [{instancePath:instancePath+"/version",schemaPath:"#/properties/version/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate17.errors = [{instancePath:instancePath+"/version",schemaPath:"#/properties/version/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs3 === errors;
@@ -641,7 +889,7 @@ if(valid0){
 if(data.description !== undefined){
 const _errs5 = errors;
 if(typeof data.description !== "string"){
-validate15.errors = [{instancePath:instancePath+"/description",schemaPath:"#/properties/description/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate17.errors = [{instancePath:instancePath+"/description",schemaPath:"#/properties/description/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs5 === errors;
@@ -653,7 +901,7 @@ if(valid0){
 if(data.documentation !== undefined){
 const _errs7 = errors;
 if(typeof data.documentation !== "string"){
-validate15.errors = [{instancePath:instancePath+"/documentation",schemaPath:"#/properties/documentation/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate17.errors = [{instancePath:instancePath+"/documentation",schemaPath:"#/properties/documentation/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs7 === errors;
@@ -669,7 +917,7 @@ if(errors === _errs9){
 if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
 let missing1;
 if((((data4.version === undefined) && (missing1 = "version")) || ((data4.url === undefined) && (missing1 = "url"))) || ((data4.status === undefined) && (missing1 = "status"))){
-validate15.errors = [{instancePath:instancePath+"/openapi",schemaPath:"#/properties/openapi/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+validate17.errors = [{instancePath:instancePath+"/openapi",schemaPath:"#/properties/openapi/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
 }
 else {
@@ -677,11 +925,11 @@ if(data4.version !== undefined){
 let data5 = data4.version;
 const _errs11 = errors;
 if(typeof data5 !== "string"){
-validate15.errors = [{instancePath:instancePath+"/openapi/version",schemaPath:"#/properties/openapi/properties/version/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate17.errors = [{instancePath:instancePath+"/openapi/version",schemaPath:"#/properties/openapi/properties/version/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data5 === "3.0.3")){
-validate15.errors = [{instancePath:instancePath+"/openapi/version",schemaPath:"#/properties/openapi/properties/version/enum",keyword:"enum",params:{allowedValues: schema16.properties.openapi.properties.version.enum},message:"must be equal to one of the allowed values"}];
+validate17.errors = [{instancePath:instancePath+"/openapi/version",schemaPath:"#/properties/openapi/properties/version/enum",keyword:"enum",params:{allowedValues: schema18.properties.openapi.properties.version.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid1 = _errs11 === errors;
@@ -693,7 +941,7 @@ if(valid1){
 if(data4.url !== undefined){
 const _errs13 = errors;
 if(typeof data4.url !== "string"){
-validate15.errors = [{instancePath:instancePath+"/openapi/url",schemaPath:"#/properties/openapi/properties/url/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate17.errors = [{instancePath:instancePath+"/openapi/url",schemaPath:"#/properties/openapi/properties/url/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid1 = _errs13 === errors;
@@ -706,11 +954,11 @@ if(data4.status !== undefined){
 let data7 = data4.status;
 const _errs15 = errors;
 if(typeof data7 !== "string"){
-validate15.errors = [{instancePath:instancePath+"/openapi/status",schemaPath:"#/properties/openapi/properties/status/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate17.errors = [{instancePath:instancePath+"/openapi/status",schemaPath:"#/properties/openapi/properties/status/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data7 === "canonical")){
-validate15.errors = [{instancePath:instancePath+"/openapi/status",schemaPath:"#/properties/openapi/properties/status/enum",keyword:"enum",params:{allowedValues: schema16.properties.openapi.properties.status.enum},message:"must be equal to one of the allowed values"}];
+validate17.errors = [{instancePath:instancePath+"/openapi/status",schemaPath:"#/properties/openapi/properties/status/enum",keyword:"enum",params:{allowedValues: schema18.properties.openapi.properties.status.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid1 = _errs15 === errors;
@@ -723,7 +971,7 @@ var valid1 = true;
 }
 }
 else {
-validate15.errors = [{instancePath:instancePath+"/openapi",schemaPath:"#/properties/openapi/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate17.errors = [{instancePath:instancePath+"/openapi",schemaPath:"#/properties/openapi/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -740,7 +988,7 @@ if(errors === _errs17){
 if(data8 && typeof data8 == "object" && !Array.isArray(data8)){
 }
 else {
-validate15.errors = [{instancePath:instancePath+"/limits",schemaPath:"#/properties/limits/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate17.errors = [{instancePath:instancePath+"/limits",schemaPath:"#/properties/limits/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -757,7 +1005,7 @@ if(errors === _errs20){
 if(data9 && typeof data9 == "object" && !Array.isArray(data9)){
 }
 else {
-validate15.errors = [{instancePath:instancePath+"/payment",schemaPath:"#/properties/payment/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate17.errors = [{instancePath:instancePath+"/payment",schemaPath:"#/properties/payment/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -781,7 +1029,7 @@ if(errors === _errs25){
 if(data11 && typeof data11 == "object" && !Array.isArray(data11)){
 }
 else {
-validate15.errors = [{instancePath:instancePath+"/endpoints/" + i0,schemaPath:"#/properties/endpoints/items/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate17.errors = [{instancePath:instancePath+"/endpoints/" + i0,schemaPath:"#/properties/endpoints/items/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -792,7 +1040,7 @@ break;
 }
 }
 else {
-validate15.errors = [{instancePath:instancePath+"/endpoints",schemaPath:"#/properties/endpoints/type",keyword:"type",params:{type: "array"},message:"must be array"}];
+validate17.errors = [{instancePath:instancePath+"/endpoints",schemaPath:"#/properties/endpoints/type",keyword:"type",params:{type: "array"},message:"must be array"}];
 return false;
 }
 }
@@ -812,7 +1060,7 @@ const len1 = data12.length;
 for(let i1=0; i1<len1; i1++){
 const _errs30 = errors;
 if(typeof data12[i1] !== "string"){
-validate15.errors = [{instancePath:instancePath+"/errorCodes/" + i1,schemaPath:"#/properties/errorCodes/items/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate17.errors = [{instancePath:instancePath+"/errorCodes/" + i1,schemaPath:"#/properties/errorCodes/items/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid3 = _errs30 === errors;
@@ -822,7 +1070,7 @@ break;
 }
 }
 else {
-validate15.errors = [{instancePath:instancePath+"/errorCodes",schemaPath:"#/properties/errorCodes/type",keyword:"type",params:{type: "array"},message:"must be array"}];
+validate17.errors = [{instancePath:instancePath+"/errorCodes",schemaPath:"#/properties/errorCodes/type",keyword:"type",params:{type: "array"},message:"must be array"}];
 return false;
 }
 }
@@ -839,7 +1087,7 @@ if(errors === _errs32){
 if(data14 && typeof data14 == "object" && !Array.isArray(data14)){
 }
 else {
-validate15.errors = [{instancePath:instancePath+"/agentGuide",schemaPath:"#/properties/agentGuide/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate17.errors = [{instancePath:instancePath+"/agentGuide",schemaPath:"#/properties/agentGuide/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -860,25 +1108,25 @@ var valid0 = true;
 }
 }
 else {
-validate15.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate17.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
-validate15.errors = vErrors;
+validate17.errors = vErrors;
 return errors === 0;
 }
 
-export const getContract200Body0 = validate16;
-const schema17 = {"type":"object","required":["openapi","info","paths"],"additionalProperties":true,"properties":{"openapi":{"type":"string","enum":["3.0.3"]},"info":{"type":"object","required":["title","version"],"additionalProperties":true,"properties":{"title":{"type":"string"},"version":{"type":"string"}}},"paths":{"type":"object","additionalProperties":true}}};
+export const getContract200Body0 = validate18;
+const schema19 = {"type":"object","required":["openapi","info","paths"],"additionalProperties":true,"properties":{"openapi":{"type":"string","enum":["3.0.3"]},"info":{"type":"object","required":["title","version"],"additionalProperties":true,"properties":{"title":{"type":"string"},"version":{"type":"string"}}},"paths":{"type":"object","additionalProperties":true}}};
 
-function validate16(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate18(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((((data.openapi === undefined) && (missing0 = "openapi")) || ((data.info === undefined) && (missing0 = "info"))) || ((data.paths === undefined) && (missing0 = "paths"))){
-validate16.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate18.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -886,11 +1134,11 @@ if(data.openapi !== undefined){
 let data0 = data.openapi;
 const _errs2 = errors;
 if(typeof data0 !== "string"){
-validate16.errors = [{instancePath:instancePath+"/openapi",schemaPath:"#/properties/openapi/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate18.errors = [{instancePath:instancePath+"/openapi",schemaPath:"#/properties/openapi/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data0 === "3.0.3")){
-validate16.errors = [{instancePath:instancePath+"/openapi",schemaPath:"#/properties/openapi/enum",keyword:"enum",params:{allowedValues: schema17.properties.openapi.enum},message:"must be equal to one of the allowed values"}];
+validate18.errors = [{instancePath:instancePath+"/openapi",schemaPath:"#/properties/openapi/enum",keyword:"enum",params:{allowedValues: schema19.properties.openapi.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid0 = _errs2 === errors;
@@ -906,14 +1154,14 @@ if(errors === _errs4){
 if(data1 && typeof data1 == "object" && !Array.isArray(data1)){
 let missing1;
 if(((data1.title === undefined) && (missing1 = "title")) || ((data1.version === undefined) && (missing1 = "version"))){
-validate16.errors = [{instancePath:instancePath+"/info",schemaPath:"#/properties/info/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+validate18.errors = [{instancePath:instancePath+"/info",schemaPath:"#/properties/info/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
 }
 else {
 if(data1.title !== undefined){
 const _errs7 = errors;
 if(typeof data1.title !== "string"){
-validate16.errors = [{instancePath:instancePath+"/info/title",schemaPath:"#/properties/info/properties/title/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate18.errors = [{instancePath:instancePath+"/info/title",schemaPath:"#/properties/info/properties/title/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid1 = _errs7 === errors;
@@ -925,7 +1173,7 @@ if(valid1){
 if(data1.version !== undefined){
 const _errs9 = errors;
 if(typeof data1.version !== "string"){
-validate16.errors = [{instancePath:instancePath+"/info/version",schemaPath:"#/properties/info/properties/version/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate18.errors = [{instancePath:instancePath+"/info/version",schemaPath:"#/properties/info/properties/version/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid1 = _errs9 === errors;
@@ -937,7 +1185,7 @@ var valid1 = true;
 }
 }
 else {
-validate16.errors = [{instancePath:instancePath+"/info",schemaPath:"#/properties/info/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate18.errors = [{instancePath:instancePath+"/info",schemaPath:"#/properties/info/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -954,7 +1202,7 @@ if(errors === _errs11){
 if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
 }
 else {
-validate16.errors = [{instancePath:instancePath+"/paths",schemaPath:"#/properties/paths/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate18.errors = [{instancePath:instancePath+"/paths",schemaPath:"#/properties/paths/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -968,25 +1216,25 @@ var valid0 = true;
 }
 }
 else {
-validate16.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate18.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
-validate16.errors = vErrors;
+validate18.errors = vErrors;
 return errors === 0;
 }
 
-export const getServiceMetadata200Headers = validate17;
-const schema18 = {"type":"object","required":["x-trace-id","cache-control"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string"}}};
+export const getServiceMetadata200Headers = validate19;
+const schema20 = {"type":"object","required":["x-trace-id","cache-control"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string"}}};
 
-function validate17(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate19(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if(((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))){
-validate17.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate19.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -997,12 +1245,12 @@ if(errors === _errs1){
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!(formats0.test(data0))){
-validate17.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate19.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate17.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate19.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -1016,7 +1264,7 @@ if(valid0){
 if(data["cache-control"] !== undefined){
 const _errs3 = errors;
 if(typeof data["cache-control"] !== "string"){
-validate17.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate19.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs3 === errors;
@@ -1028,16 +1276,16 @@ var valid0 = true;
 }
 }
 else {
-validate17.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate19.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
-validate17.errors = vErrors;
+validate19.errors = vErrors;
 return errors === 0;
 }
 
-export const getServiceMetadata200Body0 = validate18;
-const schema19 = {"type":"object","required":["payload","signature"],"properties":{"payload":{"type":"object","required":["schemaVersion","service","protocol","payment","pricing","validity","trust","recovery","prepaid"],"properties":{"schemaVersion":{"type":"string","enum":["1"]},"service":{"type":"object","required":["name","origin","metadataUrl"],"properties":{"name":{"type":"string"},"origin":{"type":"string","format":"uri"},"metadataUrl":{"type":"string","format":"uri"}}},"protocol":{"type":"object","required":["name","version","scheme"],"properties":{"name":{"type":"string","enum":["x402"]},"version":{"type":"integer","enum":[2]},"scheme":{"type":"string","enum":["exact"]}}},"payment":{"type":"object","required":["network","asset","payees"],"properties":{"network":{"type":"string"},"asset":{"type":"object","required":["address","symbol","name","decimals"],"properties":{"address":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"symbol":{"type":"string"},"name":{"type":"string"},"decimals":{"type":"integer","minimum":0}}},"payees":{"type":"array","items":{"type":"object","required":["address","status","validFrom","validUntil"],"properties":{"address":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"status":{"type":"string","enum":["current","next","retiring"]},"validFrom":{"type":"string","format":"date-time"},"validUntil":{"type":["string","null"],"format":"date-time"}}}}}},"pricing":{"type":"object","required":["currency","models","quoteEndpoint"],"properties":{"currency":{"type":"string","enum":["USD"]},"models":{"type":"array","items":{"type":"object","required":["id","provider","billingUnit","ratePerCharacterUsd","maxCharactersPerRequest","maxChargeUsd"],"properties":{"id":{"type":"string"},"provider":{"type":"string"},"billingUnit":{"type":"string","enum":["character"]},"ratePerCharacterUsd":{"type":"string","pattern":"^\\d+(\\.\\d+)?$"},"maxCharactersPerRequest":{"type":"integer","minimum":1},"maxChargeUsd":{"type":"string","pattern":"^\\d+\\.\\d{6}$"}}}},"quoteEndpoint":{"type":"string","format":"uri"}}},"validity":{"type":"object","required":["issuedAt","validFrom","validUntil"],"properties":{"issuedAt":{"type":"string","format":"date-time"},"validFrom":{"type":"string","format":"date-time"},"validUntil":{"type":"string","format":"date-time"}}},"trust":{"type":"object","required":["keys","rotationRule","bootstrapRule"],"properties":{"keys":{"type":"array","items":{"type":"object","required":["keyId","algorithm","status","publicKeyJwk","validFrom","validUntil"],"properties":{"keyId":{"type":"string"},"algorithm":{"type":"string","enum":["ES256"]},"status":{"type":"string","enum":["current","next","retiring"]},"publicKeyJwk":{"type":"object","required":["kty","crv","x","y","alg","key_ops","ext"],"properties":{"kty":{"type":"string","enum":["EC"]},"crv":{"type":"string","enum":["P-256"]},"x":{"type":"string"},"y":{"type":"string"},"alg":{"type":"string","enum":["ES256"]},"key_ops":{"type":"array","items":{"type":"string","enum":["verify"]}},"ext":{"type":"boolean","enum":[true]},"kid":{"type":"string"}}},"validFrom":{"type":"string","format":"date-time"},"validUntil":{"type":["string","null"],"format":"date-time"}}}},"rotationRule":{"type":"string"},"bootstrapRule":{"type":"string"}}},"recovery":{"type":"object","required":["paymentIdentifierRequired","replayWindowSeconds","chargesFinal","refunds","unknownOutcomeCode","automaticRetryOnUnknownOutcome"],"properties":{"paymentIdentifierRequired":{"type":"boolean","enum":[true]},"replayWindowSeconds":{"type":"integer","minimum":1},"chargesFinal":{"type":"boolean","enum":[true]},"refunds":{"type":"string","enum":["none"]},"unknownOutcomeCode":{"type":"string","enum":["PAYMENT_OUTCOME_UNKNOWN"]},"automaticRetryOnUnknownOutcome":{"type":"boolean","enum":[false]}}},"prepaid":{"type":"object","required":["supported","depositEndpoint","balanceEndpoint","accountIdentity","authentication","minDepositMicroUsd","maxDepositMicroUsd","withdrawable","settlementPerRequest"],"properties":{"supported":{"type":"boolean","enum":[true]},"depositEndpoint":{"type":"string","format":"uri"},"balanceEndpoint":{"type":"string"},"accountIdentity":{"type":"string","enum":["payer_evm_address"]},"authentication":{"type":"object","required":["scheme","primaryType","domainName","domainVersion","chainId","headers","signatureTtlSeconds","smartAccountSignaturesSupported"],"properties":{"scheme":{"type":"string","enum":["eip712"]},"primaryType":{"type":"string","enum":["PrepaidRequest"]},"domainName":{"type":"string"},"domainVersion":{"type":"string","enum":["1"]},"chainId":{"type":"integer","minimum":1},"headers":{"type":"array","items":{"type":"string"}},"signatureTtlSeconds":{"type":"integer","minimum":1},"smartAccountSignaturesSupported":{"type":"boolean","enum":[false]}}},"minDepositMicroUsd":{"type":"integer","minimum":1},"maxDepositMicroUsd":{"type":"integer","minimum":1},"withdrawable":{"type":"boolean","enum":[false]},"settlementPerRequest":{"type":"boolean","enum":[false]}}}}},"signature":{"type":"object","required":["algorithm","keyId","encoding","value"],"properties":{"algorithm":{"type":"string","enum":["ES256"]},"keyId":{"type":"string"},"encoding":{"type":"string","enum":["base64url-ieee-p1363"]},"value":{"type":"string","pattern":"^[A-Za-z0-9_-]{86}$"}}}}};
+export const getServiceMetadata200Body0 = validate20;
+const schema21 = {"type":"object","required":["payload","signature"],"properties":{"payload":{"type":"object","required":["schemaVersion","service","protocol","payment","pricing","validity","trust","recovery","prepaid"],"properties":{"schemaVersion":{"type":"string","enum":["1"]},"service":{"type":"object","required":["name","origin","metadataUrl"],"properties":{"name":{"type":"string"},"origin":{"type":"string","format":"uri"},"metadataUrl":{"type":"string","format":"uri"}}},"protocol":{"type":"object","required":["name","version","scheme"],"properties":{"name":{"type":"string","enum":["x402"]},"version":{"type":"integer","enum":[2]},"scheme":{"type":"string","enum":["exact"]}}},"payment":{"type":"object","required":["network","asset","payees"],"properties":{"network":{"type":"string"},"asset":{"type":"object","required":["address","symbol","name","decimals"],"properties":{"address":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"symbol":{"type":"string"},"name":{"type":"string"},"decimals":{"type":"integer","minimum":0}}},"payees":{"type":"array","items":{"type":"object","required":["address","status","validFrom","validUntil"],"properties":{"address":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"status":{"type":"string","enum":["current","next","retiring"]},"validFrom":{"type":"string","format":"date-time"},"validUntil":{"type":["string","null"],"format":"date-time"}}}}}},"pricing":{"type":"object","required":["currency","models","quoteEndpoint"],"properties":{"currency":{"type":"string","enum":["USD"]},"models":{"type":"array","items":{"type":"object","required":["id","provider","billingUnit","ratePerCharacterUsd","maxCharactersPerRequest","maxChargeUsd"],"properties":{"id":{"type":"string"},"provider":{"type":"string"},"billingUnit":{"type":"string","enum":["character"]},"ratePerCharacterUsd":{"type":"string","pattern":"^\\d+(\\.\\d+)?$"},"maxCharactersPerRequest":{"type":"integer","minimum":1},"maxChargeUsd":{"type":"string","pattern":"^\\d+\\.\\d{6}$"}}}},"quoteEndpoint":{"type":"string","format":"uri"}}},"validity":{"type":"object","required":["issuedAt","validFrom","validUntil"],"properties":{"issuedAt":{"type":"string","format":"date-time"},"validFrom":{"type":"string","format":"date-time"},"validUntil":{"type":"string","format":"date-time"}}},"trust":{"type":"object","required":["keys","rotationRule","bootstrapRule"],"properties":{"keys":{"type":"array","items":{"type":"object","required":["keyId","algorithm","status","publicKeyJwk","validFrom","validUntil"],"properties":{"keyId":{"type":"string"},"algorithm":{"type":"string","enum":["ES256"]},"status":{"type":"string","enum":["current","next","retiring"]},"publicKeyJwk":{"type":"object","required":["kty","crv","x","y","alg","key_ops","ext"],"properties":{"kty":{"type":"string","enum":["EC"]},"crv":{"type":"string","enum":["P-256"]},"x":{"type":"string"},"y":{"type":"string"},"alg":{"type":"string","enum":["ES256"]},"key_ops":{"type":"array","items":{"type":"string","enum":["verify"]}},"ext":{"type":"boolean","enum":[true]},"kid":{"type":"string"}}},"validFrom":{"type":"string","format":"date-time"},"validUntil":{"type":["string","null"],"format":"date-time"}}}},"rotationRule":{"type":"string"},"bootstrapRule":{"type":"string"}}},"recovery":{"type":"object","required":["paymentIdentifierRequired","replayWindowSeconds","chargesFinal","refunds","unknownOutcomeCode","automaticRetryOnUnknownOutcome"],"properties":{"paymentIdentifierRequired":{"type":"boolean","enum":[true]},"replayWindowSeconds":{"type":"integer","minimum":1},"chargesFinal":{"type":"boolean","enum":[true]},"refunds":{"type":"string","enum":["none"]},"unknownOutcomeCode":{"type":"string","enum":["PAYMENT_OUTCOME_UNKNOWN"]},"automaticRetryOnUnknownOutcome":{"type":"boolean","enum":[false]}}},"prepaid":{"type":"object","required":["supported","depositEndpoint","balanceEndpoint","accountIdentity","authentication","minDepositMicroUsd","maxDepositMicroUsd","withdrawable","settlementPerRequest"],"properties":{"supported":{"type":"boolean","enum":[true]},"depositEndpoint":{"type":"string","format":"uri"},"balanceEndpoint":{"type":"string"},"accountIdentity":{"type":"string","enum":["payer_evm_address"]},"authentication":{"type":"object","required":["scheme","primaryType","domainName","domainVersion","chainId","headers","signatureTtlSeconds","smartAccountSignaturesSupported"],"properties":{"scheme":{"type":"string","enum":["eip712"]},"primaryType":{"type":"string","enum":["PrepaidRequest"]},"domainName":{"type":"string"},"domainVersion":{"type":"string","enum":["1"]},"chainId":{"type":"integer","minimum":1},"headers":{"type":"array","items":{"type":"string"}},"signatureTtlSeconds":{"type":"integer","minimum":1},"smartAccountSignaturesSupported":{"type":"boolean","enum":[false]}}},"minDepositMicroUsd":{"type":"integer","minimum":1},"maxDepositMicroUsd":{"type":"integer","minimum":1},"withdrawable":{"type":"boolean","enum":[false]},"settlementPerRequest":{"type":"boolean","enum":[false]}}}}},"signature":{"type":"object","required":["algorithm","keyId","encoding","value"],"properties":{"algorithm":{"type":"string","enum":["ES256"]},"keyId":{"type":"string"},"encoding":{"type":"string","enum":["base64url-ieee-p1363"]},"value":{"type":"string","pattern":"^[A-Za-z0-9_-]{86}$"}}}}};
 const formats6 = require("ajv-formats/dist/formats").fullFormats.uri;
 const formats10 = require("ajv-formats/dist/formats").fullFormats["date-time"];
 const pattern1 = new RegExp("^0x[a-fA-F0-9]{40}$", "u");
@@ -1045,14 +1293,14 @@ const pattern3 = new RegExp("^\\d+(\\.\\d+)?$", "u");
 const pattern4 = new RegExp("^\\d+\\.\\d{6}$", "u");
 const pattern5 = new RegExp("^[A-Za-z0-9_-]{86}$", "u");
 
-function validate18(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate20(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if(((data.payload === undefined) && (missing0 = "payload")) || ((data.signature === undefined) && (missing0 = "signature"))){
-validate18.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate20.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -1063,7 +1311,7 @@ if(errors === _errs1){
 if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
 let missing1;
 if((((((((((data0.schemaVersion === undefined) && (missing1 = "schemaVersion")) || ((data0.service === undefined) && (missing1 = "service"))) || ((data0.protocol === undefined) && (missing1 = "protocol"))) || ((data0.payment === undefined) && (missing1 = "payment"))) || ((data0.pricing === undefined) && (missing1 = "pricing"))) || ((data0.validity === undefined) && (missing1 = "validity"))) || ((data0.trust === undefined) && (missing1 = "trust"))) || ((data0.recovery === undefined) && (missing1 = "recovery"))) || ((data0.prepaid === undefined) && (missing1 = "prepaid"))){
-validate18.errors = [{instancePath:instancePath+"/payload",schemaPath:"#/properties/payload/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+validate20.errors = [{instancePath:instancePath+"/payload",schemaPath:"#/properties/payload/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
 }
 else {
@@ -1071,11 +1319,11 @@ if(data0.schemaVersion !== undefined){
 let data1 = data0.schemaVersion;
 const _errs3 = errors;
 if(typeof data1 !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/schemaVersion",schemaPath:"#/properties/payload/properties/schemaVersion/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/schemaVersion",schemaPath:"#/properties/payload/properties/schemaVersion/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data1 === "1")){
-validate18.errors = [{instancePath:instancePath+"/payload/schemaVersion",schemaPath:"#/properties/payload/properties/schemaVersion/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.schemaVersion.enum},message:"must be equal to one of the allowed values"}];
+validate20.errors = [{instancePath:instancePath+"/payload/schemaVersion",schemaPath:"#/properties/payload/properties/schemaVersion/enum",keyword:"enum",params:{allowedValues: schema21.properties.payload.properties.schemaVersion.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid1 = _errs3 === errors;
@@ -1091,14 +1339,14 @@ if(errors === _errs5){
 if(data2 && typeof data2 == "object" && !Array.isArray(data2)){
 let missing2;
 if((((data2.name === undefined) && (missing2 = "name")) || ((data2.origin === undefined) && (missing2 = "origin"))) || ((data2.metadataUrl === undefined) && (missing2 = "metadataUrl"))){
-validate18.errors = [{instancePath:instancePath+"/payload/service",schemaPath:"#/properties/payload/properties/service/required",keyword:"required",params:{missingProperty: missing2},message:"must have required property '"+missing2+"'"}];
+validate20.errors = [{instancePath:instancePath+"/payload/service",schemaPath:"#/properties/payload/properties/service/required",keyword:"required",params:{missingProperty: missing2},message:"must have required property '"+missing2+"'"}];
 return false;
 }
 else {
 if(data2.name !== undefined){
 const _errs7 = errors;
 if(typeof data2.name !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/service/name",schemaPath:"#/properties/payload/properties/service/properties/name/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/service/name",schemaPath:"#/properties/payload/properties/service/properties/name/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid2 = _errs7 === errors;
@@ -1114,12 +1362,12 @@ if(errors === _errs9){
 if(errors === _errs9){
 if(typeof data4 === "string"){
 if(!(formats6(data4))){
-validate18.errors = [{instancePath:instancePath+"/payload/service/origin",schemaPath:"#/properties/payload/properties/service/properties/origin/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
+validate20.errors = [{instancePath:instancePath+"/payload/service/origin",schemaPath:"#/properties/payload/properties/service/properties/origin/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
 return false;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/service/origin",schemaPath:"#/properties/payload/properties/service/properties/origin/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/service/origin",schemaPath:"#/properties/payload/properties/service/properties/origin/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -1137,12 +1385,12 @@ if(errors === _errs11){
 if(errors === _errs11){
 if(typeof data5 === "string"){
 if(!(formats6(data5))){
-validate18.errors = [{instancePath:instancePath+"/payload/service/metadataUrl",schemaPath:"#/properties/payload/properties/service/properties/metadataUrl/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
+validate20.errors = [{instancePath:instancePath+"/payload/service/metadataUrl",schemaPath:"#/properties/payload/properties/service/properties/metadataUrl/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
 return false;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/service/metadataUrl",schemaPath:"#/properties/payload/properties/service/properties/metadataUrl/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/service/metadataUrl",schemaPath:"#/properties/payload/properties/service/properties/metadataUrl/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -1157,7 +1405,7 @@ var valid2 = true;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/service",schemaPath:"#/properties/payload/properties/service/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate20.errors = [{instancePath:instancePath+"/payload/service",schemaPath:"#/properties/payload/properties/service/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -1174,7 +1422,7 @@ if(errors === _errs13){
 if(data6 && typeof data6 == "object" && !Array.isArray(data6)){
 let missing3;
 if((((data6.name === undefined) && (missing3 = "name")) || ((data6.version === undefined) && (missing3 = "version"))) || ((data6.scheme === undefined) && (missing3 = "scheme"))){
-validate18.errors = [{instancePath:instancePath+"/payload/protocol",schemaPath:"#/properties/payload/properties/protocol/required",keyword:"required",params:{missingProperty: missing3},message:"must have required property '"+missing3+"'"}];
+validate20.errors = [{instancePath:instancePath+"/payload/protocol",schemaPath:"#/properties/payload/properties/protocol/required",keyword:"required",params:{missingProperty: missing3},message:"must have required property '"+missing3+"'"}];
 return false;
 }
 else {
@@ -1182,11 +1430,11 @@ if(data6.name !== undefined){
 let data7 = data6.name;
 const _errs15 = errors;
 if(typeof data7 !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/protocol/name",schemaPath:"#/properties/payload/properties/protocol/properties/name/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/protocol/name",schemaPath:"#/properties/payload/properties/protocol/properties/name/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data7 === "x402")){
-validate18.errors = [{instancePath:instancePath+"/payload/protocol/name",schemaPath:"#/properties/payload/properties/protocol/properties/name/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.protocol.properties.name.enum},message:"must be equal to one of the allowed values"}];
+validate20.errors = [{instancePath:instancePath+"/payload/protocol/name",schemaPath:"#/properties/payload/properties/protocol/properties/name/enum",keyword:"enum",params:{allowedValues: schema21.properties.payload.properties.protocol.properties.name.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid3 = _errs15 === errors;
@@ -1199,11 +1447,11 @@ if(data6.version !== undefined){
 let data8 = data6.version;
 const _errs17 = errors;
 if(!(((typeof data8 == "number") && (!(data8 % 1) && !isNaN(data8))) && (isFinite(data8)))){
-validate18.errors = [{instancePath:instancePath+"/payload/protocol/version",schemaPath:"#/properties/payload/properties/protocol/properties/version/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate20.errors = [{instancePath:instancePath+"/payload/protocol/version",schemaPath:"#/properties/payload/properties/protocol/properties/version/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(!(data8 === 2)){
-validate18.errors = [{instancePath:instancePath+"/payload/protocol/version",schemaPath:"#/properties/payload/properties/protocol/properties/version/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.protocol.properties.version.enum},message:"must be equal to one of the allowed values"}];
+validate20.errors = [{instancePath:instancePath+"/payload/protocol/version",schemaPath:"#/properties/payload/properties/protocol/properties/version/enum",keyword:"enum",params:{allowedValues: schema21.properties.payload.properties.protocol.properties.version.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid3 = _errs17 === errors;
@@ -1216,11 +1464,11 @@ if(data6.scheme !== undefined){
 let data9 = data6.scheme;
 const _errs19 = errors;
 if(typeof data9 !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/protocol/scheme",schemaPath:"#/properties/payload/properties/protocol/properties/scheme/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/protocol/scheme",schemaPath:"#/properties/payload/properties/protocol/properties/scheme/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data9 === "exact")){
-validate18.errors = [{instancePath:instancePath+"/payload/protocol/scheme",schemaPath:"#/properties/payload/properties/protocol/properties/scheme/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.protocol.properties.scheme.enum},message:"must be equal to one of the allowed values"}];
+validate20.errors = [{instancePath:instancePath+"/payload/protocol/scheme",schemaPath:"#/properties/payload/properties/protocol/properties/scheme/enum",keyword:"enum",params:{allowedValues: schema21.properties.payload.properties.protocol.properties.scheme.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid3 = _errs19 === errors;
@@ -1233,7 +1481,7 @@ var valid3 = true;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/protocol",schemaPath:"#/properties/payload/properties/protocol/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate20.errors = [{instancePath:instancePath+"/payload/protocol",schemaPath:"#/properties/payload/properties/protocol/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -1250,14 +1498,14 @@ if(errors === _errs21){
 if(data10 && typeof data10 == "object" && !Array.isArray(data10)){
 let missing4;
 if((((data10.network === undefined) && (missing4 = "network")) || ((data10.asset === undefined) && (missing4 = "asset"))) || ((data10.payees === undefined) && (missing4 = "payees"))){
-validate18.errors = [{instancePath:instancePath+"/payload/payment",schemaPath:"#/properties/payload/properties/payment/required",keyword:"required",params:{missingProperty: missing4},message:"must have required property '"+missing4+"'"}];
+validate20.errors = [{instancePath:instancePath+"/payload/payment",schemaPath:"#/properties/payload/properties/payment/required",keyword:"required",params:{missingProperty: missing4},message:"must have required property '"+missing4+"'"}];
 return false;
 }
 else {
 if(data10.network !== undefined){
 const _errs23 = errors;
 if(typeof data10.network !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/payment/network",schemaPath:"#/properties/payload/properties/payment/properties/network/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/payment/network",schemaPath:"#/properties/payload/properties/payment/properties/network/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid4 = _errs23 === errors;
@@ -1273,7 +1521,7 @@ if(errors === _errs25){
 if(data12 && typeof data12 == "object" && !Array.isArray(data12)){
 let missing5;
 if(((((data12.address === undefined) && (missing5 = "address")) || ((data12.symbol === undefined) && (missing5 = "symbol"))) || ((data12.name === undefined) && (missing5 = "name"))) || ((data12.decimals === undefined) && (missing5 = "decimals"))){
-validate18.errors = [{instancePath:instancePath+"/payload/payment/asset",schemaPath:"#/properties/payload/properties/payment/properties/asset/required",keyword:"required",params:{missingProperty: missing5},message:"must have required property '"+missing5+"'"}];
+validate20.errors = [{instancePath:instancePath+"/payload/payment/asset",schemaPath:"#/properties/payload/properties/payment/properties/asset/required",keyword:"required",params:{missingProperty: missing5},message:"must have required property '"+missing5+"'"}];
 return false;
 }
 else {
@@ -1283,12 +1531,12 @@ const _errs27 = errors;
 if(errors === _errs27){
 if(typeof data13 === "string"){
 if(!pattern1.test(data13)){
-validate18.errors = [{instancePath:instancePath+"/payload/payment/asset/address",schemaPath:"#/properties/payload/properties/payment/properties/asset/properties/address/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\""}];
+validate20.errors = [{instancePath:instancePath+"/payload/payment/asset/address",schemaPath:"#/properties/payload/properties/payment/properties/asset/properties/address/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\""}];
 return false;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/payment/asset/address",schemaPath:"#/properties/payload/properties/payment/properties/asset/properties/address/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/payment/asset/address",schemaPath:"#/properties/payload/properties/payment/properties/asset/properties/address/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -1301,7 +1549,7 @@ if(valid5){
 if(data12.symbol !== undefined){
 const _errs29 = errors;
 if(typeof data12.symbol !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/payment/asset/symbol",schemaPath:"#/properties/payload/properties/payment/properties/asset/properties/symbol/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/payment/asset/symbol",schemaPath:"#/properties/payload/properties/payment/properties/asset/properties/symbol/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid5 = _errs29 === errors;
@@ -1313,7 +1561,7 @@ if(valid5){
 if(data12.name !== undefined){
 const _errs31 = errors;
 if(typeof data12.name !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/payment/asset/name",schemaPath:"#/properties/payload/properties/payment/properties/asset/properties/name/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/payment/asset/name",schemaPath:"#/properties/payload/properties/payment/properties/asset/properties/name/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid5 = _errs31 === errors;
@@ -1326,13 +1574,13 @@ if(data12.decimals !== undefined){
 let data16 = data12.decimals;
 const _errs33 = errors;
 if(!(((typeof data16 == "number") && (!(data16 % 1) && !isNaN(data16))) && (isFinite(data16)))){
-validate18.errors = [{instancePath:instancePath+"/payload/payment/asset/decimals",schemaPath:"#/properties/payload/properties/payment/properties/asset/properties/decimals/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate20.errors = [{instancePath:instancePath+"/payload/payment/asset/decimals",schemaPath:"#/properties/payload/properties/payment/properties/asset/properties/decimals/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs33){
 if((typeof data16 == "number") && (isFinite(data16))){
 if(data16 < 0 || isNaN(data16)){
-validate18.errors = [{instancePath:instancePath+"/payload/payment/asset/decimals",schemaPath:"#/properties/payload/properties/payment/properties/asset/properties/decimals/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate20.errors = [{instancePath:instancePath+"/payload/payment/asset/decimals",schemaPath:"#/properties/payload/properties/payment/properties/asset/properties/decimals/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -1348,7 +1596,7 @@ var valid5 = true;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/payment/asset",schemaPath:"#/properties/payload/properties/payment/properties/asset/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate20.errors = [{instancePath:instancePath+"/payload/payment/asset",schemaPath:"#/properties/payload/properties/payment/properties/asset/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -1372,7 +1620,7 @@ if(errors === _errs37){
 if(data18 && typeof data18 == "object" && !Array.isArray(data18)){
 let missing6;
 if(((((data18.address === undefined) && (missing6 = "address")) || ((data18.status === undefined) && (missing6 = "status"))) || ((data18.validFrom === undefined) && (missing6 = "validFrom"))) || ((data18.validUntil === undefined) && (missing6 = "validUntil"))){
-validate18.errors = [{instancePath:instancePath+"/payload/payment/payees/" + i0,schemaPath:"#/properties/payload/properties/payment/properties/payees/items/required",keyword:"required",params:{missingProperty: missing6},message:"must have required property '"+missing6+"'"}];
+validate20.errors = [{instancePath:instancePath+"/payload/payment/payees/" + i0,schemaPath:"#/properties/payload/properties/payment/properties/payees/items/required",keyword:"required",params:{missingProperty: missing6},message:"must have required property '"+missing6+"'"}];
 return false;
 }
 else {
@@ -1382,12 +1630,12 @@ const _errs39 = errors;
 if(errors === _errs39){
 if(typeof data19 === "string"){
 if(!pattern1.test(data19)){
-validate18.errors = [{instancePath:instancePath+"/payload/payment/payees/" + i0+"/address",schemaPath:"#/properties/payload/properties/payment/properties/payees/items/properties/address/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\""}];
+validate20.errors = [{instancePath:instancePath+"/payload/payment/payees/" + i0+"/address",schemaPath:"#/properties/payload/properties/payment/properties/payees/items/properties/address/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\""}];
 return false;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/payment/payees/" + i0+"/address",schemaPath:"#/properties/payload/properties/payment/properties/payees/items/properties/address/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/payment/payees/" + i0+"/address",schemaPath:"#/properties/payload/properties/payment/properties/payees/items/properties/address/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -1401,11 +1649,11 @@ if(data18.status !== undefined){
 let data20 = data18.status;
 const _errs41 = errors;
 if(typeof data20 !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/payment/payees/" + i0+"/status",schemaPath:"#/properties/payload/properties/payment/properties/payees/items/properties/status/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/payment/payees/" + i0+"/status",schemaPath:"#/properties/payload/properties/payment/properties/payees/items/properties/status/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(((data20 === "current") || (data20 === "next")) || (data20 === "retiring"))){
-validate18.errors = [{instancePath:instancePath+"/payload/payment/payees/" + i0+"/status",schemaPath:"#/properties/payload/properties/payment/properties/payees/items/properties/status/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.payment.properties.payees.items.properties.status.enum},message:"must be equal to one of the allowed values"}];
+validate20.errors = [{instancePath:instancePath+"/payload/payment/payees/" + i0+"/status",schemaPath:"#/properties/payload/properties/payment/properties/payees/items/properties/status/enum",keyword:"enum",params:{allowedValues: schema21.properties.payload.properties.payment.properties.payees.items.properties.status.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid7 = _errs41 === errors;
@@ -1421,12 +1669,12 @@ if(errors === _errs43){
 if(errors === _errs43){
 if(typeof data21 === "string"){
 if(!(formats10.validate(data21))){
-validate18.errors = [{instancePath:instancePath+"/payload/payment/payees/" + i0+"/validFrom",schemaPath:"#/properties/payload/properties/payment/properties/payees/items/properties/validFrom/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+validate20.errors = [{instancePath:instancePath+"/payload/payment/payees/" + i0+"/validFrom",schemaPath:"#/properties/payload/properties/payment/properties/payees/items/properties/validFrom/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
 return false;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/payment/payees/" + i0+"/validFrom",schemaPath:"#/properties/payload/properties/payment/properties/payees/items/properties/validFrom/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/payment/payees/" + i0+"/validFrom",schemaPath:"#/properties/payload/properties/payment/properties/payees/items/properties/validFrom/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -1441,14 +1689,14 @@ if(data18.validUntil !== undefined){
 let data22 = data18.validUntil;
 const _errs45 = errors;
 if((typeof data22 !== "string") && (data22 !== null)){
-validate18.errors = [{instancePath:instancePath+"/payload/payment/payees/" + i0+"/validUntil",schemaPath:"#/properties/payload/properties/payment/properties/payees/items/properties/validUntil/type",keyword:"type",params:{type: schema19.properties.payload.properties.payment.properties.payees.items.properties.validUntil.type},message:"must be string,null"}];
+validate20.errors = [{instancePath:instancePath+"/payload/payment/payees/" + i0+"/validUntil",schemaPath:"#/properties/payload/properties/payment/properties/payees/items/properties/validUntil/type",keyword:"type",params:{type: schema21.properties.payload.properties.payment.properties.payees.items.properties.validUntil.type},message:"must be string,null"}];
 return false;
 }
 if(errors === _errs45){
 if(errors === _errs45){
 if(typeof data22 === "string"){
 if(!(formats10.validate(data22))){
-validate18.errors = [{instancePath:instancePath+"/payload/payment/payees/" + i0+"/validUntil",schemaPath:"#/properties/payload/properties/payment/properties/payees/items/properties/validUntil/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+validate20.errors = [{instancePath:instancePath+"/payload/payment/payees/" + i0+"/validUntil",schemaPath:"#/properties/payload/properties/payment/properties/payees/items/properties/validUntil/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
 return false;
 }
 }
@@ -1465,7 +1713,7 @@ var valid7 = true;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/payment/payees/" + i0,schemaPath:"#/properties/payload/properties/payment/properties/payees/items/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate20.errors = [{instancePath:instancePath+"/payload/payment/payees/" + i0,schemaPath:"#/properties/payload/properties/payment/properties/payees/items/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -1476,7 +1724,7 @@ break;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/payment/payees",schemaPath:"#/properties/payload/properties/payment/properties/payees/type",keyword:"type",params:{type: "array"},message:"must be array"}];
+validate20.errors = [{instancePath:instancePath+"/payload/payment/payees",schemaPath:"#/properties/payload/properties/payment/properties/payees/type",keyword:"type",params:{type: "array"},message:"must be array"}];
 return false;
 }
 }
@@ -1490,7 +1738,7 @@ var valid4 = true;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/payment",schemaPath:"#/properties/payload/properties/payment/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate20.errors = [{instancePath:instancePath+"/payload/payment",schemaPath:"#/properties/payload/properties/payment/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -1507,7 +1755,7 @@ if(errors === _errs47){
 if(data23 && typeof data23 == "object" && !Array.isArray(data23)){
 let missing7;
 if((((data23.currency === undefined) && (missing7 = "currency")) || ((data23.models === undefined) && (missing7 = "models"))) || ((data23.quoteEndpoint === undefined) && (missing7 = "quoteEndpoint"))){
-validate18.errors = [{instancePath:instancePath+"/payload/pricing",schemaPath:"#/properties/payload/properties/pricing/required",keyword:"required",params:{missingProperty: missing7},message:"must have required property '"+missing7+"'"}];
+validate20.errors = [{instancePath:instancePath+"/payload/pricing",schemaPath:"#/properties/payload/properties/pricing/required",keyword:"required",params:{missingProperty: missing7},message:"must have required property '"+missing7+"'"}];
 return false;
 }
 else {
@@ -1515,11 +1763,11 @@ if(data23.currency !== undefined){
 let data24 = data23.currency;
 const _errs49 = errors;
 if(typeof data24 !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/pricing/currency",schemaPath:"#/properties/payload/properties/pricing/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/pricing/currency",schemaPath:"#/properties/payload/properties/pricing/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data24 === "USD")){
-validate18.errors = [{instancePath:instancePath+"/payload/pricing/currency",schemaPath:"#/properties/payload/properties/pricing/properties/currency/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.pricing.properties.currency.enum},message:"must be equal to one of the allowed values"}];
+validate20.errors = [{instancePath:instancePath+"/payload/pricing/currency",schemaPath:"#/properties/payload/properties/pricing/properties/currency/enum",keyword:"enum",params:{allowedValues: schema21.properties.payload.properties.pricing.properties.currency.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid8 = _errs49 === errors;
@@ -1542,14 +1790,14 @@ if(errors === _errs53){
 if(data26 && typeof data26 == "object" && !Array.isArray(data26)){
 let missing8;
 if(((((((data26.id === undefined) && (missing8 = "id")) || ((data26.provider === undefined) && (missing8 = "provider"))) || ((data26.billingUnit === undefined) && (missing8 = "billingUnit"))) || ((data26.ratePerCharacterUsd === undefined) && (missing8 = "ratePerCharacterUsd"))) || ((data26.maxCharactersPerRequest === undefined) && (missing8 = "maxCharactersPerRequest"))) || ((data26.maxChargeUsd === undefined) && (missing8 = "maxChargeUsd"))){
-validate18.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1,schemaPath:"#/properties/payload/properties/pricing/properties/models/items/required",keyword:"required",params:{missingProperty: missing8},message:"must have required property '"+missing8+"'"}];
+validate20.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1,schemaPath:"#/properties/payload/properties/pricing/properties/models/items/required",keyword:"required",params:{missingProperty: missing8},message:"must have required property '"+missing8+"'"}];
 return false;
 }
 else {
 if(data26.id !== undefined){
 const _errs55 = errors;
 if(typeof data26.id !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1+"/id",schemaPath:"#/properties/payload/properties/pricing/properties/models/items/properties/id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1+"/id",schemaPath:"#/properties/payload/properties/pricing/properties/models/items/properties/id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid10 = _errs55 === errors;
@@ -1561,7 +1809,7 @@ if(valid10){
 if(data26.provider !== undefined){
 const _errs57 = errors;
 if(typeof data26.provider !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1+"/provider",schemaPath:"#/properties/payload/properties/pricing/properties/models/items/properties/provider/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1+"/provider",schemaPath:"#/properties/payload/properties/pricing/properties/models/items/properties/provider/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid10 = _errs57 === errors;
@@ -1574,11 +1822,11 @@ if(data26.billingUnit !== undefined){
 let data29 = data26.billingUnit;
 const _errs59 = errors;
 if(typeof data29 !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1+"/billingUnit",schemaPath:"#/properties/payload/properties/pricing/properties/models/items/properties/billingUnit/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1+"/billingUnit",schemaPath:"#/properties/payload/properties/pricing/properties/models/items/properties/billingUnit/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data29 === "character")){
-validate18.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1+"/billingUnit",schemaPath:"#/properties/payload/properties/pricing/properties/models/items/properties/billingUnit/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.pricing.properties.models.items.properties.billingUnit.enum},message:"must be equal to one of the allowed values"}];
+validate20.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1+"/billingUnit",schemaPath:"#/properties/payload/properties/pricing/properties/models/items/properties/billingUnit/enum",keyword:"enum",params:{allowedValues: schema21.properties.payload.properties.pricing.properties.models.items.properties.billingUnit.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid10 = _errs59 === errors;
@@ -1593,12 +1841,12 @@ const _errs61 = errors;
 if(errors === _errs61){
 if(typeof data30 === "string"){
 if(!pattern3.test(data30)){
-validate18.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1+"/ratePerCharacterUsd",schemaPath:"#/properties/payload/properties/pricing/properties/models/items/properties/ratePerCharacterUsd/pattern",keyword:"pattern",params:{pattern: "^\\d+(\\.\\d+)?$"},message:"must match pattern \""+"^\\d+(\\.\\d+)?$"+"\""}];
+validate20.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1+"/ratePerCharacterUsd",schemaPath:"#/properties/payload/properties/pricing/properties/models/items/properties/ratePerCharacterUsd/pattern",keyword:"pattern",params:{pattern: "^\\d+(\\.\\d+)?$"},message:"must match pattern \""+"^\\d+(\\.\\d+)?$"+"\""}];
 return false;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1+"/ratePerCharacterUsd",schemaPath:"#/properties/payload/properties/pricing/properties/models/items/properties/ratePerCharacterUsd/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1+"/ratePerCharacterUsd",schemaPath:"#/properties/payload/properties/pricing/properties/models/items/properties/ratePerCharacterUsd/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -1612,13 +1860,13 @@ if(data26.maxCharactersPerRequest !== undefined){
 let data31 = data26.maxCharactersPerRequest;
 const _errs63 = errors;
 if(!(((typeof data31 == "number") && (!(data31 % 1) && !isNaN(data31))) && (isFinite(data31)))){
-validate18.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1+"/maxCharactersPerRequest",schemaPath:"#/properties/payload/properties/pricing/properties/models/items/properties/maxCharactersPerRequest/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate20.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1+"/maxCharactersPerRequest",schemaPath:"#/properties/payload/properties/pricing/properties/models/items/properties/maxCharactersPerRequest/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs63){
 if((typeof data31 == "number") && (isFinite(data31))){
 if(data31 < 1 || isNaN(data31)){
-validate18.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1+"/maxCharactersPerRequest",schemaPath:"#/properties/payload/properties/pricing/properties/models/items/properties/maxCharactersPerRequest/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+validate20.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1+"/maxCharactersPerRequest",schemaPath:"#/properties/payload/properties/pricing/properties/models/items/properties/maxCharactersPerRequest/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
 }
@@ -1635,12 +1883,12 @@ const _errs65 = errors;
 if(errors === _errs65){
 if(typeof data32 === "string"){
 if(!pattern4.test(data32)){
-validate18.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1+"/maxChargeUsd",schemaPath:"#/properties/payload/properties/pricing/properties/models/items/properties/maxChargeUsd/pattern",keyword:"pattern",params:{pattern: "^\\d+\\.\\d{6}$"},message:"must match pattern \""+"^\\d+\\.\\d{6}$"+"\""}];
+validate20.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1+"/maxChargeUsd",schemaPath:"#/properties/payload/properties/pricing/properties/models/items/properties/maxChargeUsd/pattern",keyword:"pattern",params:{pattern: "^\\d+\\.\\d{6}$"},message:"must match pattern \""+"^\\d+\\.\\d{6}$"+"\""}];
 return false;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1+"/maxChargeUsd",schemaPath:"#/properties/payload/properties/pricing/properties/models/items/properties/maxChargeUsd/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1+"/maxChargeUsd",schemaPath:"#/properties/payload/properties/pricing/properties/models/items/properties/maxChargeUsd/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -1657,7 +1905,7 @@ var valid10 = true;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1,schemaPath:"#/properties/payload/properties/pricing/properties/models/items/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate20.errors = [{instancePath:instancePath+"/payload/pricing/models/" + i1,schemaPath:"#/properties/payload/properties/pricing/properties/models/items/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -1668,7 +1916,7 @@ break;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/pricing/models",schemaPath:"#/properties/payload/properties/pricing/properties/models/type",keyword:"type",params:{type: "array"},message:"must be array"}];
+validate20.errors = [{instancePath:instancePath+"/payload/pricing/models",schemaPath:"#/properties/payload/properties/pricing/properties/models/type",keyword:"type",params:{type: "array"},message:"must be array"}];
 return false;
 }
 }
@@ -1685,12 +1933,12 @@ if(errors === _errs67){
 if(errors === _errs67){
 if(typeof data33 === "string"){
 if(!(formats6(data33))){
-validate18.errors = [{instancePath:instancePath+"/payload/pricing/quoteEndpoint",schemaPath:"#/properties/payload/properties/pricing/properties/quoteEndpoint/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
+validate20.errors = [{instancePath:instancePath+"/payload/pricing/quoteEndpoint",schemaPath:"#/properties/payload/properties/pricing/properties/quoteEndpoint/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
 return false;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/pricing/quoteEndpoint",schemaPath:"#/properties/payload/properties/pricing/properties/quoteEndpoint/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/pricing/quoteEndpoint",schemaPath:"#/properties/payload/properties/pricing/properties/quoteEndpoint/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -1705,7 +1953,7 @@ var valid8 = true;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/pricing",schemaPath:"#/properties/payload/properties/pricing/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate20.errors = [{instancePath:instancePath+"/payload/pricing",schemaPath:"#/properties/payload/properties/pricing/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -1722,7 +1970,7 @@ if(errors === _errs69){
 if(data34 && typeof data34 == "object" && !Array.isArray(data34)){
 let missing9;
 if((((data34.issuedAt === undefined) && (missing9 = "issuedAt")) || ((data34.validFrom === undefined) && (missing9 = "validFrom"))) || ((data34.validUntil === undefined) && (missing9 = "validUntil"))){
-validate18.errors = [{instancePath:instancePath+"/payload/validity",schemaPath:"#/properties/payload/properties/validity/required",keyword:"required",params:{missingProperty: missing9},message:"must have required property '"+missing9+"'"}];
+validate20.errors = [{instancePath:instancePath+"/payload/validity",schemaPath:"#/properties/payload/properties/validity/required",keyword:"required",params:{missingProperty: missing9},message:"must have required property '"+missing9+"'"}];
 return false;
 }
 else {
@@ -1733,12 +1981,12 @@ if(errors === _errs71){
 if(errors === _errs71){
 if(typeof data35 === "string"){
 if(!(formats10.validate(data35))){
-validate18.errors = [{instancePath:instancePath+"/payload/validity/issuedAt",schemaPath:"#/properties/payload/properties/validity/properties/issuedAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+validate20.errors = [{instancePath:instancePath+"/payload/validity/issuedAt",schemaPath:"#/properties/payload/properties/validity/properties/issuedAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
 return false;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/validity/issuedAt",schemaPath:"#/properties/payload/properties/validity/properties/issuedAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/validity/issuedAt",schemaPath:"#/properties/payload/properties/validity/properties/issuedAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -1756,12 +2004,12 @@ if(errors === _errs73){
 if(errors === _errs73){
 if(typeof data36 === "string"){
 if(!(formats10.validate(data36))){
-validate18.errors = [{instancePath:instancePath+"/payload/validity/validFrom",schemaPath:"#/properties/payload/properties/validity/properties/validFrom/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+validate20.errors = [{instancePath:instancePath+"/payload/validity/validFrom",schemaPath:"#/properties/payload/properties/validity/properties/validFrom/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
 return false;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/validity/validFrom",schemaPath:"#/properties/payload/properties/validity/properties/validFrom/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/validity/validFrom",schemaPath:"#/properties/payload/properties/validity/properties/validFrom/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -1779,12 +2027,12 @@ if(errors === _errs75){
 if(errors === _errs75){
 if(typeof data37 === "string"){
 if(!(formats10.validate(data37))){
-validate18.errors = [{instancePath:instancePath+"/payload/validity/validUntil",schemaPath:"#/properties/payload/properties/validity/properties/validUntil/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+validate20.errors = [{instancePath:instancePath+"/payload/validity/validUntil",schemaPath:"#/properties/payload/properties/validity/properties/validUntil/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
 return false;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/validity/validUntil",schemaPath:"#/properties/payload/properties/validity/properties/validUntil/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/validity/validUntil",schemaPath:"#/properties/payload/properties/validity/properties/validUntil/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -1799,7 +2047,7 @@ var valid11 = true;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/validity",schemaPath:"#/properties/payload/properties/validity/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate20.errors = [{instancePath:instancePath+"/payload/validity",schemaPath:"#/properties/payload/properties/validity/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -1816,7 +2064,7 @@ if(errors === _errs77){
 if(data38 && typeof data38 == "object" && !Array.isArray(data38)){
 let missing10;
 if((((data38.keys === undefined) && (missing10 = "keys")) || ((data38.rotationRule === undefined) && (missing10 = "rotationRule"))) || ((data38.bootstrapRule === undefined) && (missing10 = "bootstrapRule"))){
-validate18.errors = [{instancePath:instancePath+"/payload/trust",schemaPath:"#/properties/payload/properties/trust/required",keyword:"required",params:{missingProperty: missing10},message:"must have required property '"+missing10+"'"}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust",schemaPath:"#/properties/payload/properties/trust/required",keyword:"required",params:{missingProperty: missing10},message:"must have required property '"+missing10+"'"}];
 return false;
 }
 else {
@@ -1834,14 +2082,14 @@ if(errors === _errs81){
 if(data40 && typeof data40 == "object" && !Array.isArray(data40)){
 let missing11;
 if(((((((data40.keyId === undefined) && (missing11 = "keyId")) || ((data40.algorithm === undefined) && (missing11 = "algorithm"))) || ((data40.status === undefined) && (missing11 = "status"))) || ((data40.publicKeyJwk === undefined) && (missing11 = "publicKeyJwk"))) || ((data40.validFrom === undefined) && (missing11 = "validFrom"))) || ((data40.validUntil === undefined) && (missing11 = "validUntil"))){
-validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2,schemaPath:"#/properties/payload/properties/trust/properties/keys/items/required",keyword:"required",params:{missingProperty: missing11},message:"must have required property '"+missing11+"'"}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2,schemaPath:"#/properties/payload/properties/trust/properties/keys/items/required",keyword:"required",params:{missingProperty: missing11},message:"must have required property '"+missing11+"'"}];
 return false;
 }
 else {
 if(data40.keyId !== undefined){
 const _errs83 = errors;
 if(typeof data40.keyId !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/keyId",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/keyId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/keyId",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/keyId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid14 = _errs83 === errors;
@@ -1854,11 +2102,11 @@ if(data40.algorithm !== undefined){
 let data42 = data40.algorithm;
 const _errs85 = errors;
 if(typeof data42 !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/algorithm",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/algorithm/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/algorithm",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/algorithm/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data42 === "ES256")){
-validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/algorithm",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/algorithm/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.trust.properties.keys.items.properties.algorithm.enum},message:"must be equal to one of the allowed values"}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/algorithm",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/algorithm/enum",keyword:"enum",params:{allowedValues: schema21.properties.payload.properties.trust.properties.keys.items.properties.algorithm.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid14 = _errs85 === errors;
@@ -1871,11 +2119,11 @@ if(data40.status !== undefined){
 let data43 = data40.status;
 const _errs87 = errors;
 if(typeof data43 !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/status",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/status/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/status",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/status/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(((data43 === "current") || (data43 === "next")) || (data43 === "retiring"))){
-validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/status",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/status/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.trust.properties.keys.items.properties.status.enum},message:"must be equal to one of the allowed values"}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/status",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/status/enum",keyword:"enum",params:{allowedValues: schema21.properties.payload.properties.trust.properties.keys.items.properties.status.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid14 = _errs87 === errors;
@@ -1891,7 +2139,7 @@ if(errors === _errs89){
 if(data44 && typeof data44 == "object" && !Array.isArray(data44)){
 let missing12;
 if((((((((data44.kty === undefined) && (missing12 = "kty")) || ((data44.crv === undefined) && (missing12 = "crv"))) || ((data44.x === undefined) && (missing12 = "x"))) || ((data44.y === undefined) && (missing12 = "y"))) || ((data44.alg === undefined) && (missing12 = "alg"))) || ((data44.key_ops === undefined) && (missing12 = "key_ops"))) || ((data44.ext === undefined) && (missing12 = "ext"))){
-validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/required",keyword:"required",params:{missingProperty: missing12},message:"must have required property '"+missing12+"'"}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/required",keyword:"required",params:{missingProperty: missing12},message:"must have required property '"+missing12+"'"}];
 return false;
 }
 else {
@@ -1899,11 +2147,11 @@ if(data44.kty !== undefined){
 let data45 = data44.kty;
 const _errs91 = errors;
 if(typeof data45 !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/kty",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/kty/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/kty",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/kty/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data45 === "EC")){
-validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/kty",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/kty/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.trust.properties.keys.items.properties.publicKeyJwk.properties.kty.enum},message:"must be equal to one of the allowed values"}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/kty",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/kty/enum",keyword:"enum",params:{allowedValues: schema21.properties.payload.properties.trust.properties.keys.items.properties.publicKeyJwk.properties.kty.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid15 = _errs91 === errors;
@@ -1916,11 +2164,11 @@ if(data44.crv !== undefined){
 let data46 = data44.crv;
 const _errs93 = errors;
 if(typeof data46 !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/crv",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/crv/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/crv",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/crv/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data46 === "P-256")){
-validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/crv",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/crv/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.trust.properties.keys.items.properties.publicKeyJwk.properties.crv.enum},message:"must be equal to one of the allowed values"}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/crv",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/crv/enum",keyword:"enum",params:{allowedValues: schema21.properties.payload.properties.trust.properties.keys.items.properties.publicKeyJwk.properties.crv.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid15 = _errs93 === errors;
@@ -1932,7 +2180,7 @@ if(valid15){
 if(data44.x !== undefined){
 const _errs95 = errors;
 if(typeof data44.x !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/x",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/x/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/x",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/x/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid15 = _errs95 === errors;
@@ -1944,7 +2192,7 @@ if(valid15){
 if(data44.y !== undefined){
 const _errs97 = errors;
 if(typeof data44.y !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/y",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/y/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/y",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/y/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid15 = _errs97 === errors;
@@ -1957,11 +2205,11 @@ if(data44.alg !== undefined){
 let data49 = data44.alg;
 const _errs99 = errors;
 if(typeof data49 !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/alg",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/alg/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/alg",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/alg/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data49 === "ES256")){
-validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/alg",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/alg/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.trust.properties.keys.items.properties.publicKeyJwk.properties.alg.enum},message:"must be equal to one of the allowed values"}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/alg",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/alg/enum",keyword:"enum",params:{allowedValues: schema21.properties.payload.properties.trust.properties.keys.items.properties.publicKeyJwk.properties.alg.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid15 = _errs99 === errors;
@@ -1981,11 +2229,11 @@ for(let i3=0; i3<len3; i3++){
 let data51 = data50[i3];
 const _errs103 = errors;
 if(typeof data51 !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/key_ops/" + i3,schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/key_ops/items/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/key_ops/" + i3,schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/key_ops/items/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data51 === "verify")){
-validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/key_ops/" + i3,schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/key_ops/items/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.trust.properties.keys.items.properties.publicKeyJwk.properties.key_ops.items.enum},message:"must be equal to one of the allowed values"}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/key_ops/" + i3,schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/key_ops/items/enum",keyword:"enum",params:{allowedValues: schema21.properties.payload.properties.trust.properties.keys.items.properties.publicKeyJwk.properties.key_ops.items.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid16 = _errs103 === errors;
@@ -1995,7 +2243,7 @@ break;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/key_ops",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/key_ops/type",keyword:"type",params:{type: "array"},message:"must be array"}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/key_ops",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/key_ops/type",keyword:"type",params:{type: "array"},message:"must be array"}];
 return false;
 }
 }
@@ -2009,11 +2257,11 @@ if(data44.ext !== undefined){
 let data52 = data44.ext;
 const _errs105 = errors;
 if(typeof data52 !== "boolean"){
-validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/ext",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/ext/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/ext",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/ext/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
 return false;
 }
 if(!(data52 === true)){
-validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/ext",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/ext/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.trust.properties.keys.items.properties.publicKeyJwk.properties.ext.enum},message:"must be equal to one of the allowed values"}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/ext",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/ext/enum",keyword:"enum",params:{allowedValues: schema21.properties.payload.properties.trust.properties.keys.items.properties.publicKeyJwk.properties.ext.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid15 = _errs105 === errors;
@@ -2025,7 +2273,7 @@ if(valid15){
 if(data44.kid !== undefined){
 const _errs107 = errors;
 if(typeof data44.kid !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/kid",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/kid/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk/kid",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/properties/kid/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid15 = _errs107 === errors;
@@ -2043,7 +2291,7 @@ var valid15 = true;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/publicKeyJwk",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/publicKeyJwk/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -2060,12 +2308,12 @@ if(errors === _errs109){
 if(errors === _errs109){
 if(typeof data54 === "string"){
 if(!(formats10.validate(data54))){
-validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/validFrom",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/validFrom/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/validFrom",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/validFrom/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
 return false;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/validFrom",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/validFrom/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/validFrom",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/validFrom/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -2080,14 +2328,14 @@ if(data40.validUntil !== undefined){
 let data55 = data40.validUntil;
 const _errs111 = errors;
 if((typeof data55 !== "string") && (data55 !== null)){
-validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/validUntil",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/validUntil/type",keyword:"type",params:{type: schema19.properties.payload.properties.trust.properties.keys.items.properties.validUntil.type},message:"must be string,null"}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/validUntil",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/validUntil/type",keyword:"type",params:{type: schema21.properties.payload.properties.trust.properties.keys.items.properties.validUntil.type},message:"must be string,null"}];
 return false;
 }
 if(errors === _errs111){
 if(errors === _errs111){
 if(typeof data55 === "string"){
 if(!(formats10.validate(data55))){
-validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/validUntil",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/validUntil/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2+"/validUntil",schemaPath:"#/properties/payload/properties/trust/properties/keys/items/properties/validUntil/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
 return false;
 }
 }
@@ -2106,7 +2354,7 @@ var valid14 = true;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2,schemaPath:"#/properties/payload/properties/trust/properties/keys/items/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust/keys/" + i2,schemaPath:"#/properties/payload/properties/trust/properties/keys/items/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -2117,7 +2365,7 @@ break;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/trust/keys",schemaPath:"#/properties/payload/properties/trust/properties/keys/type",keyword:"type",params:{type: "array"},message:"must be array"}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust/keys",schemaPath:"#/properties/payload/properties/trust/properties/keys/type",keyword:"type",params:{type: "array"},message:"must be array"}];
 return false;
 }
 }
@@ -2130,7 +2378,7 @@ if(valid12){
 if(data38.rotationRule !== undefined){
 const _errs113 = errors;
 if(typeof data38.rotationRule !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/trust/rotationRule",schemaPath:"#/properties/payload/properties/trust/properties/rotationRule/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust/rotationRule",schemaPath:"#/properties/payload/properties/trust/properties/rotationRule/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid12 = _errs113 === errors;
@@ -2142,7 +2390,7 @@ if(valid12){
 if(data38.bootstrapRule !== undefined){
 const _errs115 = errors;
 if(typeof data38.bootstrapRule !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/trust/bootstrapRule",schemaPath:"#/properties/payload/properties/trust/properties/bootstrapRule/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust/bootstrapRule",schemaPath:"#/properties/payload/properties/trust/properties/bootstrapRule/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid12 = _errs115 === errors;
@@ -2155,7 +2403,7 @@ var valid12 = true;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/trust",schemaPath:"#/properties/payload/properties/trust/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate20.errors = [{instancePath:instancePath+"/payload/trust",schemaPath:"#/properties/payload/properties/trust/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -2172,7 +2420,7 @@ if(errors === _errs117){
 if(data58 && typeof data58 == "object" && !Array.isArray(data58)){
 let missing13;
 if(((((((data58.paymentIdentifierRequired === undefined) && (missing13 = "paymentIdentifierRequired")) || ((data58.replayWindowSeconds === undefined) && (missing13 = "replayWindowSeconds"))) || ((data58.chargesFinal === undefined) && (missing13 = "chargesFinal"))) || ((data58.refunds === undefined) && (missing13 = "refunds"))) || ((data58.unknownOutcomeCode === undefined) && (missing13 = "unknownOutcomeCode"))) || ((data58.automaticRetryOnUnknownOutcome === undefined) && (missing13 = "automaticRetryOnUnknownOutcome"))){
-validate18.errors = [{instancePath:instancePath+"/payload/recovery",schemaPath:"#/properties/payload/properties/recovery/required",keyword:"required",params:{missingProperty: missing13},message:"must have required property '"+missing13+"'"}];
+validate20.errors = [{instancePath:instancePath+"/payload/recovery",schemaPath:"#/properties/payload/properties/recovery/required",keyword:"required",params:{missingProperty: missing13},message:"must have required property '"+missing13+"'"}];
 return false;
 }
 else {
@@ -2180,11 +2428,11 @@ if(data58.paymentIdentifierRequired !== undefined){
 let data59 = data58.paymentIdentifierRequired;
 const _errs119 = errors;
 if(typeof data59 !== "boolean"){
-validate18.errors = [{instancePath:instancePath+"/payload/recovery/paymentIdentifierRequired",schemaPath:"#/properties/payload/properties/recovery/properties/paymentIdentifierRequired/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+validate20.errors = [{instancePath:instancePath+"/payload/recovery/paymentIdentifierRequired",schemaPath:"#/properties/payload/properties/recovery/properties/paymentIdentifierRequired/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
 return false;
 }
 if(!(data59 === true)){
-validate18.errors = [{instancePath:instancePath+"/payload/recovery/paymentIdentifierRequired",schemaPath:"#/properties/payload/properties/recovery/properties/paymentIdentifierRequired/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.recovery.properties.paymentIdentifierRequired.enum},message:"must be equal to one of the allowed values"}];
+validate20.errors = [{instancePath:instancePath+"/payload/recovery/paymentIdentifierRequired",schemaPath:"#/properties/payload/properties/recovery/properties/paymentIdentifierRequired/enum",keyword:"enum",params:{allowedValues: schema21.properties.payload.properties.recovery.properties.paymentIdentifierRequired.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid17 = _errs119 === errors;
@@ -2197,13 +2445,13 @@ if(data58.replayWindowSeconds !== undefined){
 let data60 = data58.replayWindowSeconds;
 const _errs121 = errors;
 if(!(((typeof data60 == "number") && (!(data60 % 1) && !isNaN(data60))) && (isFinite(data60)))){
-validate18.errors = [{instancePath:instancePath+"/payload/recovery/replayWindowSeconds",schemaPath:"#/properties/payload/properties/recovery/properties/replayWindowSeconds/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate20.errors = [{instancePath:instancePath+"/payload/recovery/replayWindowSeconds",schemaPath:"#/properties/payload/properties/recovery/properties/replayWindowSeconds/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs121){
 if((typeof data60 == "number") && (isFinite(data60))){
 if(data60 < 1 || isNaN(data60)){
-validate18.errors = [{instancePath:instancePath+"/payload/recovery/replayWindowSeconds",schemaPath:"#/properties/payload/properties/recovery/properties/replayWindowSeconds/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+validate20.errors = [{instancePath:instancePath+"/payload/recovery/replayWindowSeconds",schemaPath:"#/properties/payload/properties/recovery/properties/replayWindowSeconds/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
 }
@@ -2218,11 +2466,11 @@ if(data58.chargesFinal !== undefined){
 let data61 = data58.chargesFinal;
 const _errs123 = errors;
 if(typeof data61 !== "boolean"){
-validate18.errors = [{instancePath:instancePath+"/payload/recovery/chargesFinal",schemaPath:"#/properties/payload/properties/recovery/properties/chargesFinal/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+validate20.errors = [{instancePath:instancePath+"/payload/recovery/chargesFinal",schemaPath:"#/properties/payload/properties/recovery/properties/chargesFinal/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
 return false;
 }
 if(!(data61 === true)){
-validate18.errors = [{instancePath:instancePath+"/payload/recovery/chargesFinal",schemaPath:"#/properties/payload/properties/recovery/properties/chargesFinal/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.recovery.properties.chargesFinal.enum},message:"must be equal to one of the allowed values"}];
+validate20.errors = [{instancePath:instancePath+"/payload/recovery/chargesFinal",schemaPath:"#/properties/payload/properties/recovery/properties/chargesFinal/enum",keyword:"enum",params:{allowedValues: schema21.properties.payload.properties.recovery.properties.chargesFinal.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid17 = _errs123 === errors;
@@ -2235,11 +2483,11 @@ if(data58.refunds !== undefined){
 let data62 = data58.refunds;
 const _errs125 = errors;
 if(typeof data62 !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/recovery/refunds",schemaPath:"#/properties/payload/properties/recovery/properties/refunds/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/recovery/refunds",schemaPath:"#/properties/payload/properties/recovery/properties/refunds/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data62 === "none")){
-validate18.errors = [{instancePath:instancePath+"/payload/recovery/refunds",schemaPath:"#/properties/payload/properties/recovery/properties/refunds/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.recovery.properties.refunds.enum},message:"must be equal to one of the allowed values"}];
+validate20.errors = [{instancePath:instancePath+"/payload/recovery/refunds",schemaPath:"#/properties/payload/properties/recovery/properties/refunds/enum",keyword:"enum",params:{allowedValues: schema21.properties.payload.properties.recovery.properties.refunds.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid17 = _errs125 === errors;
@@ -2252,11 +2500,11 @@ if(data58.unknownOutcomeCode !== undefined){
 let data63 = data58.unknownOutcomeCode;
 const _errs127 = errors;
 if(typeof data63 !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/recovery/unknownOutcomeCode",schemaPath:"#/properties/payload/properties/recovery/properties/unknownOutcomeCode/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/recovery/unknownOutcomeCode",schemaPath:"#/properties/payload/properties/recovery/properties/unknownOutcomeCode/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data63 === "PAYMENT_OUTCOME_UNKNOWN")){
-validate18.errors = [{instancePath:instancePath+"/payload/recovery/unknownOutcomeCode",schemaPath:"#/properties/payload/properties/recovery/properties/unknownOutcomeCode/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.recovery.properties.unknownOutcomeCode.enum},message:"must be equal to one of the allowed values"}];
+validate20.errors = [{instancePath:instancePath+"/payload/recovery/unknownOutcomeCode",schemaPath:"#/properties/payload/properties/recovery/properties/unknownOutcomeCode/enum",keyword:"enum",params:{allowedValues: schema21.properties.payload.properties.recovery.properties.unknownOutcomeCode.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid17 = _errs127 === errors;
@@ -2269,11 +2517,11 @@ if(data58.automaticRetryOnUnknownOutcome !== undefined){
 let data64 = data58.automaticRetryOnUnknownOutcome;
 const _errs129 = errors;
 if(typeof data64 !== "boolean"){
-validate18.errors = [{instancePath:instancePath+"/payload/recovery/automaticRetryOnUnknownOutcome",schemaPath:"#/properties/payload/properties/recovery/properties/automaticRetryOnUnknownOutcome/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+validate20.errors = [{instancePath:instancePath+"/payload/recovery/automaticRetryOnUnknownOutcome",schemaPath:"#/properties/payload/properties/recovery/properties/automaticRetryOnUnknownOutcome/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
 return false;
 }
 if(!(data64 === false)){
-validate18.errors = [{instancePath:instancePath+"/payload/recovery/automaticRetryOnUnknownOutcome",schemaPath:"#/properties/payload/properties/recovery/properties/automaticRetryOnUnknownOutcome/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.recovery.properties.automaticRetryOnUnknownOutcome.enum},message:"must be equal to one of the allowed values"}];
+validate20.errors = [{instancePath:instancePath+"/payload/recovery/automaticRetryOnUnknownOutcome",schemaPath:"#/properties/payload/properties/recovery/properties/automaticRetryOnUnknownOutcome/enum",keyword:"enum",params:{allowedValues: schema21.properties.payload.properties.recovery.properties.automaticRetryOnUnknownOutcome.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid17 = _errs129 === errors;
@@ -2289,7 +2537,7 @@ var valid17 = true;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/recovery",schemaPath:"#/properties/payload/properties/recovery/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate20.errors = [{instancePath:instancePath+"/payload/recovery",schemaPath:"#/properties/payload/properties/recovery/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -2306,7 +2554,7 @@ if(errors === _errs131){
 if(data65 && typeof data65 == "object" && !Array.isArray(data65)){
 let missing14;
 if((((((((((data65.supported === undefined) && (missing14 = "supported")) || ((data65.depositEndpoint === undefined) && (missing14 = "depositEndpoint"))) || ((data65.balanceEndpoint === undefined) && (missing14 = "balanceEndpoint"))) || ((data65.accountIdentity === undefined) && (missing14 = "accountIdentity"))) || ((data65.authentication === undefined) && (missing14 = "authentication"))) || ((data65.minDepositMicroUsd === undefined) && (missing14 = "minDepositMicroUsd"))) || ((data65.maxDepositMicroUsd === undefined) && (missing14 = "maxDepositMicroUsd"))) || ((data65.withdrawable === undefined) && (missing14 = "withdrawable"))) || ((data65.settlementPerRequest === undefined) && (missing14 = "settlementPerRequest"))){
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid",schemaPath:"#/properties/payload/properties/prepaid/required",keyword:"required",params:{missingProperty: missing14},message:"must have required property '"+missing14+"'"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid",schemaPath:"#/properties/payload/properties/prepaid/required",keyword:"required",params:{missingProperty: missing14},message:"must have required property '"+missing14+"'"}];
 return false;
 }
 else {
@@ -2314,11 +2562,11 @@ if(data65.supported !== undefined){
 let data66 = data65.supported;
 const _errs133 = errors;
 if(typeof data66 !== "boolean"){
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/supported",schemaPath:"#/properties/payload/properties/prepaid/properties/supported/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/supported",schemaPath:"#/properties/payload/properties/prepaid/properties/supported/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
 return false;
 }
 if(!(data66 === true)){
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/supported",schemaPath:"#/properties/payload/properties/prepaid/properties/supported/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.prepaid.properties.supported.enum},message:"must be equal to one of the allowed values"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/supported",schemaPath:"#/properties/payload/properties/prepaid/properties/supported/enum",keyword:"enum",params:{allowedValues: schema21.properties.payload.properties.prepaid.properties.supported.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid18 = _errs133 === errors;
@@ -2334,12 +2582,12 @@ if(errors === _errs135){
 if(errors === _errs135){
 if(typeof data67 === "string"){
 if(!(formats6(data67))){
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/depositEndpoint",schemaPath:"#/properties/payload/properties/prepaid/properties/depositEndpoint/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/depositEndpoint",schemaPath:"#/properties/payload/properties/prepaid/properties/depositEndpoint/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
 return false;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/depositEndpoint",schemaPath:"#/properties/payload/properties/prepaid/properties/depositEndpoint/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/depositEndpoint",schemaPath:"#/properties/payload/properties/prepaid/properties/depositEndpoint/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -2353,7 +2601,7 @@ if(valid18){
 if(data65.balanceEndpoint !== undefined){
 const _errs137 = errors;
 if(typeof data65.balanceEndpoint !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/balanceEndpoint",schemaPath:"#/properties/payload/properties/prepaid/properties/balanceEndpoint/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/balanceEndpoint",schemaPath:"#/properties/payload/properties/prepaid/properties/balanceEndpoint/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid18 = _errs137 === errors;
@@ -2366,11 +2614,11 @@ if(data65.accountIdentity !== undefined){
 let data69 = data65.accountIdentity;
 const _errs139 = errors;
 if(typeof data69 !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/accountIdentity",schemaPath:"#/properties/payload/properties/prepaid/properties/accountIdentity/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/accountIdentity",schemaPath:"#/properties/payload/properties/prepaid/properties/accountIdentity/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data69 === "payer_evm_address")){
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/accountIdentity",schemaPath:"#/properties/payload/properties/prepaid/properties/accountIdentity/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.prepaid.properties.accountIdentity.enum},message:"must be equal to one of the allowed values"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/accountIdentity",schemaPath:"#/properties/payload/properties/prepaid/properties/accountIdentity/enum",keyword:"enum",params:{allowedValues: schema21.properties.payload.properties.prepaid.properties.accountIdentity.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid18 = _errs139 === errors;
@@ -2386,7 +2634,7 @@ if(errors === _errs141){
 if(data70 && typeof data70 == "object" && !Array.isArray(data70)){
 let missing15;
 if(((((((((data70.scheme === undefined) && (missing15 = "scheme")) || ((data70.primaryType === undefined) && (missing15 = "primaryType"))) || ((data70.domainName === undefined) && (missing15 = "domainName"))) || ((data70.domainVersion === undefined) && (missing15 = "domainVersion"))) || ((data70.chainId === undefined) && (missing15 = "chainId"))) || ((data70.headers === undefined) && (missing15 = "headers"))) || ((data70.signatureTtlSeconds === undefined) && (missing15 = "signatureTtlSeconds"))) || ((data70.smartAccountSignaturesSupported === undefined) && (missing15 = "smartAccountSignaturesSupported"))){
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/required",keyword:"required",params:{missingProperty: missing15},message:"must have required property '"+missing15+"'"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/authentication",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/required",keyword:"required",params:{missingProperty: missing15},message:"must have required property '"+missing15+"'"}];
 return false;
 }
 else {
@@ -2394,11 +2642,11 @@ if(data70.scheme !== undefined){
 let data71 = data70.scheme;
 const _errs143 = errors;
 if(typeof data71 !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/scheme",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/scheme/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/scheme",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/scheme/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data71 === "eip712")){
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/scheme",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/scheme/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.prepaid.properties.authentication.properties.scheme.enum},message:"must be equal to one of the allowed values"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/scheme",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/scheme/enum",keyword:"enum",params:{allowedValues: schema21.properties.payload.properties.prepaid.properties.authentication.properties.scheme.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid19 = _errs143 === errors;
@@ -2411,11 +2659,11 @@ if(data70.primaryType !== undefined){
 let data72 = data70.primaryType;
 const _errs145 = errors;
 if(typeof data72 !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/primaryType",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/primaryType/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/primaryType",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/primaryType/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data72 === "PrepaidRequest")){
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/primaryType",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/primaryType/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.prepaid.properties.authentication.properties.primaryType.enum},message:"must be equal to one of the allowed values"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/primaryType",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/primaryType/enum",keyword:"enum",params:{allowedValues: schema21.properties.payload.properties.prepaid.properties.authentication.properties.primaryType.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid19 = _errs145 === errors;
@@ -2427,7 +2675,7 @@ if(valid19){
 if(data70.domainName !== undefined){
 const _errs147 = errors;
 if(typeof data70.domainName !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/domainName",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/domainName/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/domainName",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/domainName/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid19 = _errs147 === errors;
@@ -2440,11 +2688,11 @@ if(data70.domainVersion !== undefined){
 let data74 = data70.domainVersion;
 const _errs149 = errors;
 if(typeof data74 !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/domainVersion",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/domainVersion/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/domainVersion",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/domainVersion/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data74 === "1")){
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/domainVersion",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/domainVersion/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.prepaid.properties.authentication.properties.domainVersion.enum},message:"must be equal to one of the allowed values"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/domainVersion",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/domainVersion/enum",keyword:"enum",params:{allowedValues: schema21.properties.payload.properties.prepaid.properties.authentication.properties.domainVersion.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid19 = _errs149 === errors;
@@ -2457,13 +2705,13 @@ if(data70.chainId !== undefined){
 let data75 = data70.chainId;
 const _errs151 = errors;
 if(!(((typeof data75 == "number") && (!(data75 % 1) && !isNaN(data75))) && (isFinite(data75)))){
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/chainId",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/chainId/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/chainId",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/chainId/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs151){
 if((typeof data75 == "number") && (isFinite(data75))){
 if(data75 < 1 || isNaN(data75)){
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/chainId",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/chainId/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/chainId",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/chainId/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
 }
@@ -2484,7 +2732,7 @@ const len4 = data76.length;
 for(let i4=0; i4<len4; i4++){
 const _errs155 = errors;
 if(typeof data76[i4] !== "string"){
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/headers/" + i4,schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/headers/items/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/headers/" + i4,schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/headers/items/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid20 = _errs155 === errors;
@@ -2494,7 +2742,7 @@ break;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/headers",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/headers/type",keyword:"type",params:{type: "array"},message:"must be array"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/headers",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/headers/type",keyword:"type",params:{type: "array"},message:"must be array"}];
 return false;
 }
 }
@@ -2508,13 +2756,13 @@ if(data70.signatureTtlSeconds !== undefined){
 let data78 = data70.signatureTtlSeconds;
 const _errs157 = errors;
 if(!(((typeof data78 == "number") && (!(data78 % 1) && !isNaN(data78))) && (isFinite(data78)))){
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/signatureTtlSeconds",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/signatureTtlSeconds/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/signatureTtlSeconds",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/signatureTtlSeconds/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs157){
 if((typeof data78 == "number") && (isFinite(data78))){
 if(data78 < 1 || isNaN(data78)){
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/signatureTtlSeconds",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/signatureTtlSeconds/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/signatureTtlSeconds",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/signatureTtlSeconds/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
 }
@@ -2529,11 +2777,11 @@ if(data70.smartAccountSignaturesSupported !== undefined){
 let data79 = data70.smartAccountSignaturesSupported;
 const _errs159 = errors;
 if(typeof data79 !== "boolean"){
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/smartAccountSignaturesSupported",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/smartAccountSignaturesSupported/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/smartAccountSignaturesSupported",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/smartAccountSignaturesSupported/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
 return false;
 }
 if(!(data79 === false)){
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/smartAccountSignaturesSupported",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/smartAccountSignaturesSupported/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.prepaid.properties.authentication.properties.smartAccountSignaturesSupported.enum},message:"must be equal to one of the allowed values"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/authentication/smartAccountSignaturesSupported",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/properties/smartAccountSignaturesSupported/enum",keyword:"enum",params:{allowedValues: schema21.properties.payload.properties.prepaid.properties.authentication.properties.smartAccountSignaturesSupported.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid19 = _errs159 === errors;
@@ -2551,7 +2799,7 @@ var valid19 = true;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/authentication",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/authentication",schemaPath:"#/properties/payload/properties/prepaid/properties/authentication/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -2565,13 +2813,13 @@ if(data65.minDepositMicroUsd !== undefined){
 let data80 = data65.minDepositMicroUsd;
 const _errs161 = errors;
 if(!(((typeof data80 == "number") && (!(data80 % 1) && !isNaN(data80))) && (isFinite(data80)))){
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/minDepositMicroUsd",schemaPath:"#/properties/payload/properties/prepaid/properties/minDepositMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/minDepositMicroUsd",schemaPath:"#/properties/payload/properties/prepaid/properties/minDepositMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs161){
 if((typeof data80 == "number") && (isFinite(data80))){
 if(data80 < 1 || isNaN(data80)){
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/minDepositMicroUsd",schemaPath:"#/properties/payload/properties/prepaid/properties/minDepositMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/minDepositMicroUsd",schemaPath:"#/properties/payload/properties/prepaid/properties/minDepositMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
 }
@@ -2586,13 +2834,13 @@ if(data65.maxDepositMicroUsd !== undefined){
 let data81 = data65.maxDepositMicroUsd;
 const _errs163 = errors;
 if(!(((typeof data81 == "number") && (!(data81 % 1) && !isNaN(data81))) && (isFinite(data81)))){
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/maxDepositMicroUsd",schemaPath:"#/properties/payload/properties/prepaid/properties/maxDepositMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/maxDepositMicroUsd",schemaPath:"#/properties/payload/properties/prepaid/properties/maxDepositMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs163){
 if((typeof data81 == "number") && (isFinite(data81))){
 if(data81 < 1 || isNaN(data81)){
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/maxDepositMicroUsd",schemaPath:"#/properties/payload/properties/prepaid/properties/maxDepositMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/maxDepositMicroUsd",schemaPath:"#/properties/payload/properties/prepaid/properties/maxDepositMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
 }
@@ -2607,11 +2855,11 @@ if(data65.withdrawable !== undefined){
 let data82 = data65.withdrawable;
 const _errs165 = errors;
 if(typeof data82 !== "boolean"){
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/withdrawable",schemaPath:"#/properties/payload/properties/prepaid/properties/withdrawable/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/withdrawable",schemaPath:"#/properties/payload/properties/prepaid/properties/withdrawable/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
 return false;
 }
 if(!(data82 === false)){
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/withdrawable",schemaPath:"#/properties/payload/properties/prepaid/properties/withdrawable/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.prepaid.properties.withdrawable.enum},message:"must be equal to one of the allowed values"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/withdrawable",schemaPath:"#/properties/payload/properties/prepaid/properties/withdrawable/enum",keyword:"enum",params:{allowedValues: schema21.properties.payload.properties.prepaid.properties.withdrawable.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid18 = _errs165 === errors;
@@ -2624,11 +2872,11 @@ if(data65.settlementPerRequest !== undefined){
 let data83 = data65.settlementPerRequest;
 const _errs167 = errors;
 if(typeof data83 !== "boolean"){
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/settlementPerRequest",schemaPath:"#/properties/payload/properties/prepaid/properties/settlementPerRequest/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/settlementPerRequest",schemaPath:"#/properties/payload/properties/prepaid/properties/settlementPerRequest/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
 return false;
 }
 if(!(data83 === false)){
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid/settlementPerRequest",schemaPath:"#/properties/payload/properties/prepaid/properties/settlementPerRequest/enum",keyword:"enum",params:{allowedValues: schema19.properties.payload.properties.prepaid.properties.settlementPerRequest.enum},message:"must be equal to one of the allowed values"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid/settlementPerRequest",schemaPath:"#/properties/payload/properties/prepaid/properties/settlementPerRequest/enum",keyword:"enum",params:{allowedValues: schema21.properties.payload.properties.prepaid.properties.settlementPerRequest.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid18 = _errs167 === errors;
@@ -2647,7 +2895,7 @@ var valid18 = true;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload/prepaid",schemaPath:"#/properties/payload/properties/prepaid/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate20.errors = [{instancePath:instancePath+"/payload/prepaid",schemaPath:"#/properties/payload/properties/prepaid/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -2667,7 +2915,7 @@ var valid1 = true;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/payload",schemaPath:"#/properties/payload/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate20.errors = [{instancePath:instancePath+"/payload",schemaPath:"#/properties/payload/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -2684,7 +2932,7 @@ if(errors === _errs169){
 if(data84 && typeof data84 == "object" && !Array.isArray(data84)){
 let missing16;
 if(((((data84.algorithm === undefined) && (missing16 = "algorithm")) || ((data84.keyId === undefined) && (missing16 = "keyId"))) || ((data84.encoding === undefined) && (missing16 = "encoding"))) || ((data84.value === undefined) && (missing16 = "value"))){
-validate18.errors = [{instancePath:instancePath+"/signature",schemaPath:"#/properties/signature/required",keyword:"required",params:{missingProperty: missing16},message:"must have required property '"+missing16+"'"}];
+validate20.errors = [{instancePath:instancePath+"/signature",schemaPath:"#/properties/signature/required",keyword:"required",params:{missingProperty: missing16},message:"must have required property '"+missing16+"'"}];
 return false;
 }
 else {
@@ -2692,11 +2940,11 @@ if(data84.algorithm !== undefined){
 let data85 = data84.algorithm;
 const _errs171 = errors;
 if(typeof data85 !== "string"){
-validate18.errors = [{instancePath:instancePath+"/signature/algorithm",schemaPath:"#/properties/signature/properties/algorithm/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/signature/algorithm",schemaPath:"#/properties/signature/properties/algorithm/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data85 === "ES256")){
-validate18.errors = [{instancePath:instancePath+"/signature/algorithm",schemaPath:"#/properties/signature/properties/algorithm/enum",keyword:"enum",params:{allowedValues: schema19.properties.signature.properties.algorithm.enum},message:"must be equal to one of the allowed values"}];
+validate20.errors = [{instancePath:instancePath+"/signature/algorithm",schemaPath:"#/properties/signature/properties/algorithm/enum",keyword:"enum",params:{allowedValues: schema21.properties.signature.properties.algorithm.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid21 = _errs171 === errors;
@@ -2708,7 +2956,7 @@ if(valid21){
 if(data84.keyId !== undefined){
 const _errs173 = errors;
 if(typeof data84.keyId !== "string"){
-validate18.errors = [{instancePath:instancePath+"/signature/keyId",schemaPath:"#/properties/signature/properties/keyId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/signature/keyId",schemaPath:"#/properties/signature/properties/keyId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid21 = _errs173 === errors;
@@ -2721,11 +2969,11 @@ if(data84.encoding !== undefined){
 let data87 = data84.encoding;
 const _errs175 = errors;
 if(typeof data87 !== "string"){
-validate18.errors = [{instancePath:instancePath+"/signature/encoding",schemaPath:"#/properties/signature/properties/encoding/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/signature/encoding",schemaPath:"#/properties/signature/properties/encoding/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data87 === "base64url-ieee-p1363")){
-validate18.errors = [{instancePath:instancePath+"/signature/encoding",schemaPath:"#/properties/signature/properties/encoding/enum",keyword:"enum",params:{allowedValues: schema19.properties.signature.properties.encoding.enum},message:"must be equal to one of the allowed values"}];
+validate20.errors = [{instancePath:instancePath+"/signature/encoding",schemaPath:"#/properties/signature/properties/encoding/enum",keyword:"enum",params:{allowedValues: schema21.properties.signature.properties.encoding.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid21 = _errs175 === errors;
@@ -2740,12 +2988,12 @@ const _errs177 = errors;
 if(errors === _errs177){
 if(typeof data88 === "string"){
 if(!pattern5.test(data88)){
-validate18.errors = [{instancePath:instancePath+"/signature/value",schemaPath:"#/properties/signature/properties/value/pattern",keyword:"pattern",params:{pattern: "^[A-Za-z0-9_-]{86}$"},message:"must match pattern \""+"^[A-Za-z0-9_-]{86}$"+"\""}];
+validate20.errors = [{instancePath:instancePath+"/signature/value",schemaPath:"#/properties/signature/properties/value/pattern",keyword:"pattern",params:{pattern: "^[A-Za-z0-9_-]{86}$"},message:"must match pattern \""+"^[A-Za-z0-9_-]{86}$"+"\""}];
 return false;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/signature/value",schemaPath:"#/properties/signature/properties/value/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate20.errors = [{instancePath:instancePath+"/signature/value",schemaPath:"#/properties/signature/properties/value/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -2760,7 +3008,7 @@ var valid21 = true;
 }
 }
 else {
-validate18.errors = [{instancePath:instancePath+"/signature",schemaPath:"#/properties/signature/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate20.errors = [{instancePath:instancePath+"/signature",schemaPath:"#/properties/signature/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -2773,18 +3021,18 @@ var valid0 = true;
 }
 }
 else {
-validate18.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate20.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
-validate18.errors = vErrors;
+validate20.errors = vErrors;
 return errors === 0;
 }
 
-export const getServiceMetadata503Body0 = validate19;
-const schema20 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["CONFIG_ERROR"]}}}}}]};
+export const getServiceMetadata503Body0 = validate21;
+const schema22 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["CONFIG_ERROR"]}}}}}]};
 
-function validate19(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate21(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 const _errs0 = errors;
@@ -2792,7 +3040,7 @@ if(errors === _errs0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data.error === undefined) && (missing0 = "error")){
-validate19.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate21.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -2803,7 +3051,7 @@ if(errors === _errs2){
 if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
 let missing1;
 if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate19.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+validate21.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
 }
 else {
@@ -2811,11 +3059,11 @@ if(data0.code !== undefined){
 let data1 = data0.code;
 const _errs4 = errors;
 if(typeof data1 !== "string"){
-validate19.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate21.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate19.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema20.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate21.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema22.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid2 = _errs4 === errors;
@@ -2827,7 +3075,7 @@ if(valid2){
 if(data0.message !== undefined){
 const _errs6 = errors;
 if(typeof data0.message !== "string"){
-validate19.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate21.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid2 = _errs6 === errors;
@@ -2840,7 +3088,7 @@ if(data0.details !== undefined){
 let data3 = data0.details;
 const _errs8 = errors;
 if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate19.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema20.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+validate21.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema22.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
 return false;
 }
 var valid2 = _errs8 === errors;
@@ -2853,7 +3101,7 @@ var valid2 = true;
 }
 }
 else {
-validate19.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate21.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -2861,7 +3109,7 @@ return false;
 }
 }
 else {
-validate19.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate21.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -2878,44 +3126,44 @@ if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
 if(data4.code !== undefined){
 let data5 = data4.code;
 if(typeof data5 !== "string"){
-validate19.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate21.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data5 === "CONFIG_ERROR")){
-validate19.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema20.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate21.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema22.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 }
 }
 else {
-validate19.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate21.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 }
 }
 else {
-validate19.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate21.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 var valid0 = _errs11 === errors;
 }
-validate19.errors = vErrors;
+validate21.errors = vErrors;
 return errors === 0;
 }
 
-export const createFeedbackChallenge200Headers = validate20;
-const schema21 = {"type":"object","coerce":{"x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+export const createFeedbackChallenge200Headers = validate22;
+const schema23 = {"type":"object","coerce":{"x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
 
-function validate20(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate22(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")){
-validate20.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate22.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -2935,12 +3183,12 @@ if(errors === _errs1){
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!(formats0.test(data0))){
-validate20.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate22.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate20.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate22.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -2955,13 +3203,13 @@ if(data["x-ratelimit-limit"] !== undefined){
 let data1 = data["x-ratelimit-limit"];
 const _errs3 = errors;
 if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
-validate20.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate22.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs3){
 if((typeof data1 == "number") && (isFinite(data1))){
 if(data1 < 1 || isNaN(data1)){
-validate20.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+validate22.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
 }
@@ -2975,7 +3223,7 @@ if(valid0){
 if(data["x-ratelimit-policy"] !== undefined){
 const _errs5 = errors;
 if(typeof data["x-ratelimit-policy"] !== "string"){
-validate20.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate22.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs5 === errors;
@@ -2988,13 +3236,13 @@ if(data["x-ratelimit-remaining"] !== undefined){
 let data3 = data["x-ratelimit-remaining"];
 const _errs7 = errors;
 if(!(((typeof data3 == "number") && (!(data3 % 1) && !isNaN(data3))) && (isFinite(data3)))){
-validate20.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate22.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs7){
 if((typeof data3 == "number") && (isFinite(data3))){
 if(data3 < 0 || isNaN(data3)){
-validate20.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate22.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -3009,13 +3257,13 @@ if(data["x-ratelimit-reset"] !== undefined){
 let data4 = data["x-ratelimit-reset"];
 const _errs9 = errors;
 if(!(((typeof data4 == "number") && (!(data4 % 1) && !isNaN(data4))) && (isFinite(data4)))){
-validate20.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate22.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs9){
 if((typeof data4 == "number") && (isFinite(data4))){
 if(data4 < 0 || isNaN(data4)){
-validate20.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate22.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -3029,7 +3277,7 @@ if(valid0){
 if(data["x-ratelimit-scope"] !== undefined){
 const _errs11 = errors;
 if(typeof data["x-ratelimit-scope"] !== "string"){
-validate20.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate22.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs11 === errors;
@@ -3045,34 +3293,34 @@ var valid0 = true;
 }
 }
 else {
-validate20.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate22.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
-validate20.errors = vErrors;
+validate22.errors = vErrors;
 return errors === 0;
 }
 
-export const createFeedbackChallenge200Body0 = validate21;
-const schema22 = {"type":"object","required":["challenge","wallet","nonce","issuedAt","expiresAt","payloadSha256","signingMessage"],"properties":{"challenge":{"type":"string"},"wallet":{"type":"string","pattern":"^0x[a-f0-9]{40}$"},"nonce":{"type":"string","format":"uuid"},"issuedAt":{"type":"string","format":"date-time"},"expiresAt":{"type":"string","format":"date-time"},"payloadSha256":{"type":"string","pattern":"^[a-f0-9]{64}$"},"signingMessage":{"type":"string"}}};
+export const createFeedbackChallenge200Body0 = validate23;
+const schema24 = {"type":"object","required":["challenge","wallet","nonce","issuedAt","expiresAt","payloadSha256","signingMessage"],"properties":{"challenge":{"type":"string"},"wallet":{"type":"string","pattern":"^0x[a-f0-9]{40}$"},"nonce":{"type":"string","format":"uuid"},"issuedAt":{"type":"string","format":"date-time"},"expiresAt":{"type":"string","format":"date-time"},"payloadSha256":{"type":"string","pattern":"^[a-f0-9]{64}$"},"signingMessage":{"type":"string"}}};
 const pattern6 = new RegExp("^0x[a-f0-9]{40}$", "u");
 const pattern7 = new RegExp("^[a-f0-9]{64}$", "u");
 
-function validate21(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate23(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((((((((data.challenge === undefined) && (missing0 = "challenge")) || ((data.wallet === undefined) && (missing0 = "wallet"))) || ((data.nonce === undefined) && (missing0 = "nonce"))) || ((data.issuedAt === undefined) && (missing0 = "issuedAt"))) || ((data.expiresAt === undefined) && (missing0 = "expiresAt"))) || ((data.payloadSha256 === undefined) && (missing0 = "payloadSha256"))) || ((data.signingMessage === undefined) && (missing0 = "signingMessage"))){
-validate21.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate23.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
 if(data.challenge !== undefined){
 const _errs1 = errors;
 if(typeof data.challenge !== "string"){
-validate21.errors = [{instancePath:instancePath+"/challenge",schemaPath:"#/properties/challenge/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate23.errors = [{instancePath:instancePath+"/challenge",schemaPath:"#/properties/challenge/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs1 === errors;
@@ -3087,12 +3335,12 @@ const _errs3 = errors;
 if(errors === _errs3){
 if(typeof data1 === "string"){
 if(!pattern6.test(data1)){
-validate21.errors = [{instancePath:instancePath+"/wallet",schemaPath:"#/properties/wallet/pattern",keyword:"pattern",params:{pattern: "^0x[a-f0-9]{40}$"},message:"must match pattern \""+"^0x[a-f0-9]{40}$"+"\""}];
+validate23.errors = [{instancePath:instancePath+"/wallet",schemaPath:"#/properties/wallet/pattern",keyword:"pattern",params:{pattern: "^0x[a-f0-9]{40}$"},message:"must match pattern \""+"^0x[a-f0-9]{40}$"+"\""}];
 return false;
 }
 }
 else {
-validate21.errors = [{instancePath:instancePath+"/wallet",schemaPath:"#/properties/wallet/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate23.errors = [{instancePath:instancePath+"/wallet",schemaPath:"#/properties/wallet/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -3109,12 +3357,12 @@ if(errors === _errs5){
 if(errors === _errs5){
 if(typeof data2 === "string"){
 if(!(formats0.test(data2))){
-validate21.errors = [{instancePath:instancePath+"/nonce",schemaPath:"#/properties/nonce/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate23.errors = [{instancePath:instancePath+"/nonce",schemaPath:"#/properties/nonce/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate21.errors = [{instancePath:instancePath+"/nonce",schemaPath:"#/properties/nonce/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate23.errors = [{instancePath:instancePath+"/nonce",schemaPath:"#/properties/nonce/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -3132,12 +3380,12 @@ if(errors === _errs7){
 if(errors === _errs7){
 if(typeof data3 === "string"){
 if(!(formats10.validate(data3))){
-validate21.errors = [{instancePath:instancePath+"/issuedAt",schemaPath:"#/properties/issuedAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+validate23.errors = [{instancePath:instancePath+"/issuedAt",schemaPath:"#/properties/issuedAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
 return false;
 }
 }
 else {
-validate21.errors = [{instancePath:instancePath+"/issuedAt",schemaPath:"#/properties/issuedAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate23.errors = [{instancePath:instancePath+"/issuedAt",schemaPath:"#/properties/issuedAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -3155,12 +3403,12 @@ if(errors === _errs9){
 if(errors === _errs9){
 if(typeof data4 === "string"){
 if(!(formats10.validate(data4))){
-validate21.errors = [{instancePath:instancePath+"/expiresAt",schemaPath:"#/properties/expiresAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+validate23.errors = [{instancePath:instancePath+"/expiresAt",schemaPath:"#/properties/expiresAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
 return false;
 }
 }
 else {
-validate21.errors = [{instancePath:instancePath+"/expiresAt",schemaPath:"#/properties/expiresAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate23.errors = [{instancePath:instancePath+"/expiresAt",schemaPath:"#/properties/expiresAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -3177,12 +3425,12 @@ const _errs11 = errors;
 if(errors === _errs11){
 if(typeof data5 === "string"){
 if(!pattern7.test(data5)){
-validate21.errors = [{instancePath:instancePath+"/payloadSha256",schemaPath:"#/properties/payloadSha256/pattern",keyword:"pattern",params:{pattern: "^[a-f0-9]{64}$"},message:"must match pattern \""+"^[a-f0-9]{64}$"+"\""}];
+validate23.errors = [{instancePath:instancePath+"/payloadSha256",schemaPath:"#/properties/payloadSha256/pattern",keyword:"pattern",params:{pattern: "^[a-f0-9]{64}$"},message:"must match pattern \""+"^[a-f0-9]{64}$"+"\""}];
 return false;
 }
 }
 else {
-validate21.errors = [{instancePath:instancePath+"/payloadSha256",schemaPath:"#/properties/payloadSha256/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate23.errors = [{instancePath:instancePath+"/payloadSha256",schemaPath:"#/properties/payloadSha256/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -3195,7 +3443,7 @@ if(valid0){
 if(data.signingMessage !== undefined){
 const _errs13 = errors;
 if(typeof data.signingMessage !== "string"){
-validate21.errors = [{instancePath:instancePath+"/signingMessage",schemaPath:"#/properties/signingMessage/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate23.errors = [{instancePath:instancePath+"/signingMessage",schemaPath:"#/properties/signingMessage/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs13 === errors;
@@ -3212,264 +3460,16 @@ var valid0 = true;
 }
 }
 else {
-validate21.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate23.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
-}
-validate21.errors = vErrors;
-return errors === 0;
-}
-
-export const createFeedbackChallenge400Body0 = validate22;
-const schema23 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_JSON","INVALID_REQUEST"]}}}}}]};
-
-function validate22(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-const _errs0 = errors;
-if(errors === _errs0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((data.error === undefined) && (missing0 = "error")){
-validate22.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
-return false;
-}
-else {
-if(data.error !== undefined){
-let data0 = data.error;
-const _errs2 = errors;
-if(errors === _errs2){
-if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
-let missing1;
-if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate22.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
-return false;
-}
-else {
-if(data0.code !== undefined){
-let data1 = data0.code;
-const _errs4 = errors;
-if(typeof data1 !== "string"){
-validate22.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate22.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema23.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid2 = _errs4 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.message !== undefined){
-const _errs6 = errors;
-if(typeof data0.message !== "string"){
-validate22.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid2 = _errs6 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.details !== undefined){
-let data3 = data0.details;
-const _errs8 = errors;
-if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate22.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema23.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
-return false;
-}
-var valid2 = _errs8 === errors;
-}
-else {
-var valid2 = true;
-}
-}
-}
-}
-}
-else {
-validate22.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-}
-else {
-validate22.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs0 === errors;
-if(valid0){
-const _errs11 = errors;
-if(errors === _errs11){
-if(data && typeof data == "object" && !Array.isArray(data)){
-if(data.error !== undefined){
-let data4 = data.error;
-const _errs13 = errors;
-if(errors === _errs13){
-if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
-if(data4.code !== undefined){
-let data5 = data4.code;
-if(typeof data5 !== "string"){
-validate22.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!((data5 === "INVALID_JSON") || (data5 === "INVALID_REQUEST"))){
-validate22.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema23.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-}
-}
-else {
-validate22.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-else {
-validate22.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs11 === errors;
-}
-validate22.errors = vErrors;
-return errors === 0;
-}
-
-export const createFeedbackChallenge413Body0 = validate23;
-const schema24 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["REQUEST_TOO_LARGE"]}}}}}]};
-
-function validate23(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-const _errs0 = errors;
-if(errors === _errs0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((data.error === undefined) && (missing0 = "error")){
-validate23.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
-return false;
-}
-else {
-if(data.error !== undefined){
-let data0 = data.error;
-const _errs2 = errors;
-if(errors === _errs2){
-if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
-let missing1;
-if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate23.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
-return false;
-}
-else {
-if(data0.code !== undefined){
-let data1 = data0.code;
-const _errs4 = errors;
-if(typeof data1 !== "string"){
-validate23.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate23.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema24.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid2 = _errs4 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.message !== undefined){
-const _errs6 = errors;
-if(typeof data0.message !== "string"){
-validate23.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid2 = _errs6 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.details !== undefined){
-let data3 = data0.details;
-const _errs8 = errors;
-if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate23.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema24.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
-return false;
-}
-var valid2 = _errs8 === errors;
-}
-else {
-var valid2 = true;
-}
-}
-}
-}
-}
-else {
-validate23.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-}
-else {
-validate23.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs0 === errors;
-if(valid0){
-const _errs11 = errors;
-if(errors === _errs11){
-if(data && typeof data == "object" && !Array.isArray(data)){
-if(data.error !== undefined){
-let data4 = data.error;
-const _errs13 = errors;
-if(errors === _errs13){
-if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
-if(data4.code !== undefined){
-let data5 = data4.code;
-if(typeof data5 !== "string"){
-validate23.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(data5 === "REQUEST_TOO_LARGE")){
-validate23.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema24.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-}
-}
-else {
-validate23.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-else {
-validate23.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs11 === errors;
 }
 validate23.errors = vErrors;
 return errors === 0;
 }
 
-export const createFeedbackChallenge415Body0 = validate24;
-const schema25 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["UNSUPPORTED_CONTENT_TYPE"]}}}}}]};
+export const createFeedbackChallenge400Body0 = validate24;
+const schema25 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_JSON","INVALID_REQUEST"]}}}}}]};
 
 function validate24(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -3568,7 +3568,7 @@ if(typeof data5 !== "string"){
 validate24.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-if(!(data5 === "UNSUPPORTED_CONTENT_TYPE")){
+if(!((data5 === "INVALID_JSON") || (data5 === "INVALID_REQUEST"))){
 validate24.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema25.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
@@ -3592,17 +3592,141 @@ validate24.errors = vErrors;
 return errors === 0;
 }
 
-export const submitFeedback201Body0 = validate25;
-const schema26 = {"type":"object","required":["feedbackId","receivedAt","notification"],"properties":{"feedbackId":{"type":"string","format":"uuid"},"receivedAt":{"type":"string","format":"date-time"},"notification":{"type":"string","enum":["queued","not_configured"]}}};
+export const createFeedbackChallenge415Body0 = validate25;
+const schema26 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["UNSUPPORTED_CONTENT_TYPE"]}}}}}]};
 
 function validate25(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+const _errs0 = errors;
+if(errors === _errs0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.error === undefined) && (missing0 = "error")){
+validate25.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
+let missing1;
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate25.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate25.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate25.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema26.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate25.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate25.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema26.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+else {
+validate25.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate25.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs0 === errors;
+if(valid0){
+const _errs11 = errors;
+if(errors === _errs11){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
+const _errs13 = errors;
+if(errors === _errs13){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate25.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data5 === "UNSUPPORTED_CONTENT_TYPE")){
+validate25.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema26.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+}
+}
+else {
+validate25.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+else {
+validate25.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs11 === errors;
+}
+validate25.errors = vErrors;
+return errors === 0;
+}
+
+export const submitFeedback201Body0 = validate26;
+const schema27 = {"type":"object","required":["feedbackId","receivedAt","notification"],"properties":{"feedbackId":{"type":"string","format":"uuid"},"receivedAt":{"type":"string","format":"date-time"},"notification":{"type":"string","enum":["queued","not_configured"]}}};
+
+function validate26(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((((data.feedbackId === undefined) && (missing0 = "feedbackId")) || ((data.receivedAt === undefined) && (missing0 = "receivedAt"))) || ((data.notification === undefined) && (missing0 = "notification"))){
-validate25.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate26.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -3613,12 +3737,12 @@ if(errors === _errs1){
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!(formats0.test(data0))){
-validate25.errors = [{instancePath:instancePath+"/feedbackId",schemaPath:"#/properties/feedbackId/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate26.errors = [{instancePath:instancePath+"/feedbackId",schemaPath:"#/properties/feedbackId/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate25.errors = [{instancePath:instancePath+"/feedbackId",schemaPath:"#/properties/feedbackId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate26.errors = [{instancePath:instancePath+"/feedbackId",schemaPath:"#/properties/feedbackId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -3636,12 +3760,12 @@ if(errors === _errs3){
 if(errors === _errs3){
 if(typeof data1 === "string"){
 if(!(formats10.validate(data1))){
-validate25.errors = [{instancePath:instancePath+"/receivedAt",schemaPath:"#/properties/receivedAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+validate26.errors = [{instancePath:instancePath+"/receivedAt",schemaPath:"#/properties/receivedAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
 return false;
 }
 }
 else {
-validate25.errors = [{instancePath:instancePath+"/receivedAt",schemaPath:"#/properties/receivedAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate26.errors = [{instancePath:instancePath+"/receivedAt",schemaPath:"#/properties/receivedAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -3656,11 +3780,11 @@ if(data.notification !== undefined){
 let data2 = data.notification;
 const _errs5 = errors;
 if(typeof data2 !== "string"){
-validate25.errors = [{instancePath:instancePath+"/notification",schemaPath:"#/properties/notification/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate26.errors = [{instancePath:instancePath+"/notification",schemaPath:"#/properties/notification/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!((data2 === "queued") || (data2 === "not_configured"))){
-validate25.errors = [{instancePath:instancePath+"/notification",schemaPath:"#/properties/notification/enum",keyword:"enum",params:{allowedValues: schema26.properties.notification.enum},message:"must be equal to one of the allowed values"}];
+validate26.errors = [{instancePath:instancePath+"/notification",schemaPath:"#/properties/notification/enum",keyword:"enum",params:{allowedValues: schema27.properties.notification.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid0 = _errs5 === errors;
@@ -3673,140 +3797,16 @@ var valid0 = true;
 }
 }
 else {
-validate25.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate26.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
-}
-validate25.errors = vErrors;
-return errors === 0;
-}
-
-export const submitFeedback400Body0 = validate26;
-const schema27 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_JSON","INVALID_REQUEST","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH"]}}}}}]};
-
-function validate26(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-const _errs0 = errors;
-if(errors === _errs0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((data.error === undefined) && (missing0 = "error")){
-validate26.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
-return false;
-}
-else {
-if(data.error !== undefined){
-let data0 = data.error;
-const _errs2 = errors;
-if(errors === _errs2){
-if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
-let missing1;
-if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate26.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
-return false;
-}
-else {
-if(data0.code !== undefined){
-let data1 = data0.code;
-const _errs4 = errors;
-if(typeof data1 !== "string"){
-validate26.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate26.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema27.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid2 = _errs4 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.message !== undefined){
-const _errs6 = errors;
-if(typeof data0.message !== "string"){
-validate26.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid2 = _errs6 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.details !== undefined){
-let data3 = data0.details;
-const _errs8 = errors;
-if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate26.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema27.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
-return false;
-}
-var valid2 = _errs8 === errors;
-}
-else {
-var valid2 = true;
-}
-}
-}
-}
-}
-else {
-validate26.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-}
-else {
-validate26.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs0 === errors;
-if(valid0){
-const _errs11 = errors;
-if(errors === _errs11){
-if(data && typeof data == "object" && !Array.isArray(data)){
-if(data.error !== undefined){
-let data4 = data.error;
-const _errs13 = errors;
-if(errors === _errs13){
-if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
-if(data4.code !== undefined){
-let data5 = data4.code;
-if(typeof data5 !== "string"){
-validate26.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(((((data5 === "INVALID_JSON") || (data5 === "INVALID_REQUEST")) || (data5 === "FEEDBACK_CHALLENGE_INVALID")) || (data5 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data5 === "FEEDBACK_PAYLOAD_MISMATCH"))){
-validate26.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema27.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-}
-}
-else {
-validate26.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-else {
-validate26.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs11 === errors;
 }
 validate26.errors = vErrors;
 return errors === 0;
 }
 
-export const submitFeedback401Body0 = validate27;
-const schema28 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["FEEDBACK_SIGNATURE_INVALID"]}}}}}]};
+export const submitFeedback400Body0 = validate27;
+const schema28 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_JSON","INVALID_REQUEST","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH"]}}}}}]};
 
 function validate27(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -3905,7 +3905,7 @@ if(typeof data5 !== "string"){
 validate27.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-if(!(data5 === "FEEDBACK_SIGNATURE_INVALID")){
+if(!(((((data5 === "INVALID_JSON") || (data5 === "INVALID_REQUEST")) || (data5 === "FEEDBACK_CHALLENGE_INVALID")) || (data5 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data5 === "FEEDBACK_PAYLOAD_MISMATCH"))){
 validate27.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema28.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
@@ -3929,8 +3929,8 @@ validate27.errors = vErrors;
 return errors === 0;
 }
 
-export const submitFeedback409Body0 = validate28;
-const schema29 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["FEEDBACK_CHALLENGE_REPLAYED"]}}}}}]};
+export const submitFeedback401Body0 = validate28;
+const schema29 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["FEEDBACK_SIGNATURE_INVALID"]}}}}}]};
 
 function validate28(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -4029,7 +4029,7 @@ if(typeof data5 !== "string"){
 validate28.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-if(!(data5 === "FEEDBACK_CHALLENGE_REPLAYED")){
+if(!(data5 === "FEEDBACK_SIGNATURE_INVALID")){
 validate28.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema29.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
@@ -4053,8 +4053,8 @@ validate28.errors = vErrors;
 return errors === 0;
 }
 
-export const submitFeedback429Body0 = validate29;
-const schema30 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["RATE_LIMITED","FEEDBACK_RATE_LIMITED"]}}}}}]};
+export const submitFeedback409Body0 = validate29;
+const schema30 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["FEEDBACK_CHALLENGE_REPLAYED"]}}}}}]};
 
 function validate29(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -4153,7 +4153,7 @@ if(typeof data5 !== "string"){
 validate29.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-if(!((data5 === "RATE_LIMITED") || (data5 === "FEEDBACK_RATE_LIMITED"))){
+if(!(data5 === "FEEDBACK_CHALLENGE_REPLAYED")){
 validate29.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema30.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
@@ -4177,558 +4177,132 @@ validate29.errors = vErrors;
 return errors === 0;
 }
 
-export const listModels200Body0 = validate30;
-const schema31 = {"type":"object","required":["success","defaultModel","total","models"],"properties":{"success":{"type":"boolean","enum":[true]},"defaultModel":{"type":"string"},"total":{"type":"integer","minimum":0},"models":{"type":"array","items":{"type":"object","required":["id","provider","name","description","maxInputCharacters","defaultVoice","speed","pricing","voices","available"],"properties":{"id":{"type":"string"},"provider":{"type":"string"},"name":{"type":"string"},"description":{"type":"string"},"maxInputCharacters":{"type":"integer","minimum":1},"defaultVoice":{"type":"string"},"speed":{"type":"object","required":["min","max","default"],"properties":{"min":{"type":"number","exclusiveMinimum":0},"max":{"type":"number","exclusiveMinimum":0},"default":{"type":"number","exclusiveMinimum":0}}},"pricing":{"type":"object","required":["currency","model","billingUnit","ratePerCharUsd","ratePerMillionCharsUsd","maxInputCharacters"],"properties":{"currency":{"type":"string","enum":["USD"]},"model":{"type":"string"},"billingUnit":{"type":"string","enum":["character"]},"ratePerCharUsd":{"type":"number","minimum":0},"ratePerMillionCharsUsd":{"type":"number","minimum":0},"maxInputCharacters":{"type":"integer","minimum":1}}},"voices":{"type":"array","items":{"type":"object","required":["id","provider","voice","model","name"],"properties":{"id":{"type":"string"},"provider":{"type":"string"},"voice":{"type":"string"},"model":{"type":"string"},"name":{"type":"string"}}}},"available":{"type":"boolean"}}}}}};
+export const submitFeedback429Body0 = validate30;
+const schema31 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["RATE_LIMITED","FEEDBACK_RATE_LIMITED"]}}}}}]};
 
 function validate30(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
-if(errors === 0){
+const _errs0 = errors;
+if(errors === _errs0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if(((((data.success === undefined) && (missing0 = "success")) || ((data.defaultModel === undefined) && (missing0 = "defaultModel"))) || ((data.total === undefined) && (missing0 = "total"))) || ((data.models === undefined) && (missing0 = "models"))){
-validate30.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+if((data.error === undefined) && (missing0 = "error")){
+validate30.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
-if(data.success !== undefined){
-let data0 = data.success;
-const _errs1 = errors;
-if(typeof data0 !== "boolean"){
-validate30.errors = [{instancePath:instancePath+"/success",schemaPath:"#/properties/success/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
-return false;
-}
-if(!(data0 === true)){
-validate30.errors = [{instancePath:instancePath+"/success",schemaPath:"#/properties/success/enum",keyword:"enum",params:{allowedValues: schema31.properties.success.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid0 = _errs1 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.defaultModel !== undefined){
-const _errs3 = errors;
-if(typeof data.defaultModel !== "string"){
-validate30.errors = [{instancePath:instancePath+"/defaultModel",schemaPath:"#/properties/defaultModel/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid0 = _errs3 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.total !== undefined){
-let data2 = data.total;
-const _errs5 = errors;
-if(!(((typeof data2 == "number") && (!(data2 % 1) && !isNaN(data2))) && (isFinite(data2)))){
-validate30.errors = [{instancePath:instancePath+"/total",schemaPath:"#/properties/total/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs5){
-if((typeof data2 == "number") && (isFinite(data2))){
-if(data2 < 0 || isNaN(data2)){
-validate30.errors = [{instancePath:instancePath+"/total",schemaPath:"#/properties/total/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-}
-}
-var valid0 = _errs5 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.models !== undefined){
-let data3 = data.models;
-const _errs7 = errors;
-if(errors === _errs7){
-if(Array.isArray(data3)){
-var valid1 = true;
-const len0 = data3.length;
-for(let i0=0; i0<len0; i0++){
-let data4 = data3[i0];
-const _errs9 = errors;
-if(errors === _errs9){
-if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
 let missing1;
-if(((((((((((data4.id === undefined) && (missing1 = "id")) || ((data4.provider === undefined) && (missing1 = "provider"))) || ((data4.name === undefined) && (missing1 = "name"))) || ((data4.description === undefined) && (missing1 = "description"))) || ((data4.maxInputCharacters === undefined) && (missing1 = "maxInputCharacters"))) || ((data4.defaultVoice === undefined) && (missing1 = "defaultVoice"))) || ((data4.speed === undefined) && (missing1 = "speed"))) || ((data4.pricing === undefined) && (missing1 = "pricing"))) || ((data4.voices === undefined) && (missing1 = "voices"))) || ((data4.available === undefined) && (missing1 = "available"))){
-validate30.errors = [{instancePath:instancePath+"/models/" + i0,schemaPath:"#/properties/models/items/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate30.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
 }
 else {
-if(data4.id !== undefined){
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate30.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate30.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema31.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate30.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate30.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema31.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+else {
+validate30.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate30.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs0 === errors;
+if(valid0){
 const _errs11 = errors;
-if(typeof data4.id !== "string"){
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/id",schemaPath:"#/properties/models/items/properties/id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid2 = _errs11 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data4.provider !== undefined){
+if(errors === _errs11){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
 const _errs13 = errors;
-if(typeof data4.provider !== "string"){
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/provider",schemaPath:"#/properties/models/items/properties/provider/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(errors === _errs13){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate30.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-var valid2 = _errs13 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data4.name !== undefined){
-const _errs15 = errors;
-if(typeof data4.name !== "string"){
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/name",schemaPath:"#/properties/models/items/properties/name/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(!((data5 === "RATE_LIMITED") || (data5 === "FEEDBACK_RATE_LIMITED"))){
+validate30.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema31.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
-var valid2 = _errs15 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data4.description !== undefined){
-const _errs17 = errors;
-if(typeof data4.description !== "string"){
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/description",schemaPath:"#/properties/models/items/properties/description/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid2 = _errs17 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data4.maxInputCharacters !== undefined){
-let data9 = data4.maxInputCharacters;
-const _errs19 = errors;
-if(!(((typeof data9 == "number") && (!(data9 % 1) && !isNaN(data9))) && (isFinite(data9)))){
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/maxInputCharacters",schemaPath:"#/properties/models/items/properties/maxInputCharacters/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs19){
-if((typeof data9 == "number") && (isFinite(data9))){
-if(data9 < 1 || isNaN(data9)){
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/maxInputCharacters",schemaPath:"#/properties/models/items/properties/maxInputCharacters/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
-return false;
-}
-}
-}
-var valid2 = _errs19 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data4.defaultVoice !== undefined){
-const _errs21 = errors;
-if(typeof data4.defaultVoice !== "string"){
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/defaultVoice",schemaPath:"#/properties/models/items/properties/defaultVoice/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid2 = _errs21 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data4.speed !== undefined){
-let data11 = data4.speed;
-const _errs23 = errors;
-if(errors === _errs23){
-if(data11 && typeof data11 == "object" && !Array.isArray(data11)){
-let missing2;
-if((((data11.min === undefined) && (missing2 = "min")) || ((data11.max === undefined) && (missing2 = "max"))) || ((data11.default === undefined) && (missing2 = "default"))){
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/speed",schemaPath:"#/properties/models/items/properties/speed/required",keyword:"required",params:{missingProperty: missing2},message:"must have required property '"+missing2+"'"}];
-return false;
-}
-else {
-if(data11.min !== undefined){
-let data12 = data11.min;
-const _errs25 = errors;
-if(errors === _errs25){
-if((typeof data12 == "number") && (isFinite(data12))){
-if(data12 <= 0 || isNaN(data12)){
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/speed/min",schemaPath:"#/properties/models/items/properties/speed/properties/min/exclusiveMinimum",keyword:"exclusiveMinimum",params:{comparison: ">", limit: 0},message:"must be > 0"}];
-return false;
 }
 }
 else {
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/speed/min",schemaPath:"#/properties/models/items/properties/speed/properties/min/type",keyword:"type",params:{type: "number"},message:"must be number"}];
+validate30.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
-}
-}
-var valid3 = _errs25 === errors;
-}
-else {
-var valid3 = true;
-}
-if(valid3){
-if(data11.max !== undefined){
-let data13 = data11.max;
-const _errs27 = errors;
-if(errors === _errs27){
-if((typeof data13 == "number") && (isFinite(data13))){
-if(data13 <= 0 || isNaN(data13)){
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/speed/max",schemaPath:"#/properties/models/items/properties/speed/properties/max/exclusiveMinimum",keyword:"exclusiveMinimum",params:{comparison: ">", limit: 0},message:"must be > 0"}];
-return false;
-}
-}
-else {
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/speed/max",schemaPath:"#/properties/models/items/properties/speed/properties/max/type",keyword:"type",params:{type: "number"},message:"must be number"}];
-return false;
-}
-}
-var valid3 = _errs27 === errors;
-}
-else {
-var valid3 = true;
-}
-if(valid3){
-if(data11.default !== undefined){
-let data14 = data11.default;
-const _errs29 = errors;
-if(errors === _errs29){
-if((typeof data14 == "number") && (isFinite(data14))){
-if(data14 <= 0 || isNaN(data14)){
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/speed/default",schemaPath:"#/properties/models/items/properties/speed/properties/default/exclusiveMinimum",keyword:"exclusiveMinimum",params:{comparison: ">", limit: 0},message:"must be > 0"}];
-return false;
-}
-}
-else {
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/speed/default",schemaPath:"#/properties/models/items/properties/speed/properties/default/type",keyword:"type",params:{type: "number"},message:"must be number"}];
-return false;
-}
-}
-var valid3 = _errs29 === errors;
-}
-else {
-var valid3 = true;
-}
 }
 }
 }
 }
 else {
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/speed",schemaPath:"#/properties/models/items/properties/speed/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate30.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
-var valid2 = _errs23 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data4.pricing !== undefined){
-let data15 = data4.pricing;
-const _errs31 = errors;
-if(errors === _errs31){
-if(data15 && typeof data15 == "object" && !Array.isArray(data15)){
-let missing3;
-if(((((((data15.currency === undefined) && (missing3 = "currency")) || ((data15.model === undefined) && (missing3 = "model"))) || ((data15.billingUnit === undefined) && (missing3 = "billingUnit"))) || ((data15.ratePerCharUsd === undefined) && (missing3 = "ratePerCharUsd"))) || ((data15.ratePerMillionCharsUsd === undefined) && (missing3 = "ratePerMillionCharsUsd"))) || ((data15.maxInputCharacters === undefined) && (missing3 = "maxInputCharacters"))){
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing",schemaPath:"#/properties/models/items/properties/pricing/required",keyword:"required",params:{missingProperty: missing3},message:"must have required property '"+missing3+"'"}];
-return false;
-}
-else {
-if(data15.currency !== undefined){
-let data16 = data15.currency;
-const _errs33 = errors;
-if(typeof data16 !== "string"){
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/currency",schemaPath:"#/properties/models/items/properties/pricing/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(data16 === "USD")){
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/currency",schemaPath:"#/properties/models/items/properties/pricing/properties/currency/enum",keyword:"enum",params:{allowedValues: schema31.properties.models.items.properties.pricing.properties.currency.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid4 = _errs33 === errors;
-}
-else {
-var valid4 = true;
-}
-if(valid4){
-if(data15.model !== undefined){
-const _errs35 = errors;
-if(typeof data15.model !== "string"){
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/model",schemaPath:"#/properties/models/items/properties/pricing/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid4 = _errs35 === errors;
-}
-else {
-var valid4 = true;
-}
-if(valid4){
-if(data15.billingUnit !== undefined){
-let data18 = data15.billingUnit;
-const _errs37 = errors;
-if(typeof data18 !== "string"){
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/billingUnit",schemaPath:"#/properties/models/items/properties/pricing/properties/billingUnit/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(data18 === "character")){
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/billingUnit",schemaPath:"#/properties/models/items/properties/pricing/properties/billingUnit/enum",keyword:"enum",params:{allowedValues: schema31.properties.models.items.properties.pricing.properties.billingUnit.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid4 = _errs37 === errors;
-}
-else {
-var valid4 = true;
-}
-if(valid4){
-if(data15.ratePerCharUsd !== undefined){
-let data19 = data15.ratePerCharUsd;
-const _errs39 = errors;
-if(errors === _errs39){
-if((typeof data19 == "number") && (isFinite(data19))){
-if(data19 < 0 || isNaN(data19)){
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/ratePerCharUsd",schemaPath:"#/properties/models/items/properties/pricing/properties/ratePerCharUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-}
-else {
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/ratePerCharUsd",schemaPath:"#/properties/models/items/properties/pricing/properties/ratePerCharUsd/type",keyword:"type",params:{type: "number"},message:"must be number"}];
-return false;
-}
-}
-var valid4 = _errs39 === errors;
-}
-else {
-var valid4 = true;
-}
-if(valid4){
-if(data15.ratePerMillionCharsUsd !== undefined){
-let data20 = data15.ratePerMillionCharsUsd;
-const _errs41 = errors;
-if(errors === _errs41){
-if((typeof data20 == "number") && (isFinite(data20))){
-if(data20 < 0 || isNaN(data20)){
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/ratePerMillionCharsUsd",schemaPath:"#/properties/models/items/properties/pricing/properties/ratePerMillionCharsUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-}
-else {
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/ratePerMillionCharsUsd",schemaPath:"#/properties/models/items/properties/pricing/properties/ratePerMillionCharsUsd/type",keyword:"type",params:{type: "number"},message:"must be number"}];
-return false;
-}
-}
-var valid4 = _errs41 === errors;
-}
-else {
-var valid4 = true;
-}
-if(valid4){
-if(data15.maxInputCharacters !== undefined){
-let data21 = data15.maxInputCharacters;
-const _errs43 = errors;
-if(!(((typeof data21 == "number") && (!(data21 % 1) && !isNaN(data21))) && (isFinite(data21)))){
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/maxInputCharacters",schemaPath:"#/properties/models/items/properties/pricing/properties/maxInputCharacters/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs43){
-if((typeof data21 == "number") && (isFinite(data21))){
-if(data21 < 1 || isNaN(data21)){
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/maxInputCharacters",schemaPath:"#/properties/models/items/properties/pricing/properties/maxInputCharacters/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
-return false;
-}
-}
-}
-var valid4 = _errs43 === errors;
-}
-else {
-var valid4 = true;
-}
-}
-}
-}
-}
-}
-}
-}
-else {
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing",schemaPath:"#/properties/models/items/properties/pricing/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid2 = _errs31 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data4.voices !== undefined){
-let data22 = data4.voices;
-const _errs45 = errors;
-if(errors === _errs45){
-if(Array.isArray(data22)){
-var valid5 = true;
-const len1 = data22.length;
-for(let i1=0; i1<len1; i1++){
-let data23 = data22[i1];
-const _errs47 = errors;
-if(errors === _errs47){
-if(data23 && typeof data23 == "object" && !Array.isArray(data23)){
-let missing4;
-if((((((data23.id === undefined) && (missing4 = "id")) || ((data23.provider === undefined) && (missing4 = "provider"))) || ((data23.voice === undefined) && (missing4 = "voice"))) || ((data23.model === undefined) && (missing4 = "model"))) || ((data23.name === undefined) && (missing4 = "name"))){
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/voices/" + i1,schemaPath:"#/properties/models/items/properties/voices/items/required",keyword:"required",params:{missingProperty: missing4},message:"must have required property '"+missing4+"'"}];
-return false;
-}
-else {
-if(data23.id !== undefined){
-const _errs49 = errors;
-if(typeof data23.id !== "string"){
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/voices/" + i1+"/id",schemaPath:"#/properties/models/items/properties/voices/items/properties/id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid6 = _errs49 === errors;
-}
-else {
-var valid6 = true;
-}
-if(valid6){
-if(data23.provider !== undefined){
-const _errs51 = errors;
-if(typeof data23.provider !== "string"){
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/voices/" + i1+"/provider",schemaPath:"#/properties/models/items/properties/voices/items/properties/provider/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid6 = _errs51 === errors;
-}
-else {
-var valid6 = true;
-}
-if(valid6){
-if(data23.voice !== undefined){
-const _errs53 = errors;
-if(typeof data23.voice !== "string"){
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/voices/" + i1+"/voice",schemaPath:"#/properties/models/items/properties/voices/items/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid6 = _errs53 === errors;
-}
-else {
-var valid6 = true;
-}
-if(valid6){
-if(data23.model !== undefined){
-const _errs55 = errors;
-if(typeof data23.model !== "string"){
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/voices/" + i1+"/model",schemaPath:"#/properties/models/items/properties/voices/items/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid6 = _errs55 === errors;
-}
-else {
-var valid6 = true;
-}
-if(valid6){
-if(data23.name !== undefined){
-const _errs57 = errors;
-if(typeof data23.name !== "string"){
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/voices/" + i1+"/name",schemaPath:"#/properties/models/items/properties/voices/items/properties/name/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid6 = _errs57 === errors;
-}
-else {
-var valid6 = true;
-}
-}
-}
-}
-}
-}
-}
-else {
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/voices/" + i1,schemaPath:"#/properties/models/items/properties/voices/items/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid5 = _errs47 === errors;
-if(!valid5){
-break;
-}
-}
-}
-else {
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/voices",schemaPath:"#/properties/models/items/properties/voices/type",keyword:"type",params:{type: "array"},message:"must be array"}];
-return false;
-}
-}
-var valid2 = _errs45 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data4.available !== undefined){
-const _errs59 = errors;
-if(typeof data4.available !== "boolean"){
-validate30.errors = [{instancePath:instancePath+"/models/" + i0+"/available",schemaPath:"#/properties/models/items/properties/available/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
-return false;
-}
-var valid2 = _errs59 === errors;
-}
-else {
-var valid2 = true;
-}
-}
-}
-}
-}
-}
-}
-}
-}
-}
-}
-}
-else {
-validate30.errors = [{instancePath:instancePath+"/models/" + i0,schemaPath:"#/properties/models/items/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid1 = _errs9 === errors;
-if(!valid1){
-break;
-}
-}
-}
-else {
-validate30.errors = [{instancePath:instancePath+"/models",schemaPath:"#/properties/models/type",keyword:"type",params:{type: "array"},message:"must be array"}];
-return false;
-}
-}
-var valid0 = _errs7 === errors;
-}
-else {
-var valid0 = true;
-}
-}
-}
-}
-}
-}
-else {
-validate30.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
+var valid0 = _errs11 === errors;
 }
 validate30.errors = vErrors;
 return errors === 0;
 }
 
-export const listVoices200Body0 = validate31;
-const schema32 = {"type":"object","required":["success","model","total","pricing","available","voices"],"properties":{"success":{"type":"boolean","enum":[true]},"model":{"type":"string"},"total":{"type":"integer","minimum":0},"pricing":{"type":"object","required":["currency","model","billingUnit","ratePerCharUsd","ratePerMillionCharsUsd","maxInputCharacters"],"properties":{"currency":{"type":"string","enum":["USD"]},"model":{"type":"string"},"billingUnit":{"type":"string","enum":["character"]},"ratePerCharUsd":{"type":"number","minimum":0},"ratePerMillionCharsUsd":{"type":"number","minimum":0},"maxInputCharacters":{"type":"integer","minimum":1}}},"available":{"type":"boolean"},"voices":{"type":"array","items":{"type":"object","required":["id","provider","voice","model","name"],"properties":{"id":{"type":"string"},"provider":{"type":"string"},"voice":{"type":"string"},"model":{"type":"string"},"name":{"type":"string"}}}}}};
+export const listModels200Body0 = validate31;
+const schema32 = {"type":"object","required":["success","defaultModel","total","models"],"properties":{"success":{"type":"boolean","enum":[true]},"defaultModel":{"type":"string"},"total":{"type":"integer","minimum":0},"models":{"type":"array","items":{"type":"object","required":["id","provider","name","description","maxInputCharacters","defaultVoice","speed","pricing","voices","available"],"properties":{"id":{"type":"string"},"provider":{"type":"string"},"name":{"type":"string"},"description":{"type":"string"},"maxInputCharacters":{"type":"integer","minimum":1},"defaultVoice":{"type":"string"},"speed":{"type":"object","required":["min","max","default"],"properties":{"min":{"type":"number","exclusiveMinimum":0},"max":{"type":"number","exclusiveMinimum":0},"default":{"type":"number","exclusiveMinimum":0}}},"pricing":{"type":"object","required":["currency","model","billingUnit","ratePerCharUsd","ratePerMillionCharsUsd","maxInputCharacters"],"properties":{"currency":{"type":"string","enum":["USD"]},"model":{"type":"string"},"billingUnit":{"type":"string","enum":["character"]},"ratePerCharUsd":{"type":"number","minimum":0},"ratePerMillionCharsUsd":{"type":"number","minimum":0},"maxInputCharacters":{"type":"integer","minimum":1}}},"voices":{"type":"array","items":{"type":"object","required":["id","provider","voice","model","name"],"properties":{"id":{"type":"string"},"provider":{"type":"string"},"voice":{"type":"string"},"model":{"type":"string"},"name":{"type":"string"}}}},"available":{"type":"boolean"}}}}}};
 
 function validate31(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -4736,7 +4310,7 @@ let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if(((((((data.success === undefined) && (missing0 = "success")) || ((data.model === undefined) && (missing0 = "model"))) || ((data.total === undefined) && (missing0 = "total"))) || ((data.pricing === undefined) && (missing0 = "pricing"))) || ((data.available === undefined) && (missing0 = "available"))) || ((data.voices === undefined) && (missing0 = "voices"))){
+if(((((data.success === undefined) && (missing0 = "success")) || ((data.defaultModel === undefined) && (missing0 = "defaultModel"))) || ((data.total === undefined) && (missing0 = "total"))) || ((data.models === undefined) && (missing0 = "models"))){
 validate31.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
@@ -4758,10 +4332,10 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.model !== undefined){
+if(data.defaultModel !== undefined){
 const _errs3 = errors;
-if(typeof data.model !== "string"){
-validate31.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(typeof data.defaultModel !== "string"){
+validate31.errors = [{instancePath:instancePath+"/defaultModel",schemaPath:"#/properties/defaultModel/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs3 === errors;
@@ -4791,6 +4365,556 @@ else {
 var valid0 = true;
 }
 if(valid0){
+if(data.models !== undefined){
+let data3 = data.models;
+const _errs7 = errors;
+if(errors === _errs7){
+if(Array.isArray(data3)){
+var valid1 = true;
+const len0 = data3.length;
+for(let i0=0; i0<len0; i0++){
+let data4 = data3[i0];
+const _errs9 = errors;
+if(errors === _errs9){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+let missing1;
+if(((((((((((data4.id === undefined) && (missing1 = "id")) || ((data4.provider === undefined) && (missing1 = "provider"))) || ((data4.name === undefined) && (missing1 = "name"))) || ((data4.description === undefined) && (missing1 = "description"))) || ((data4.maxInputCharacters === undefined) && (missing1 = "maxInputCharacters"))) || ((data4.defaultVoice === undefined) && (missing1 = "defaultVoice"))) || ((data4.speed === undefined) && (missing1 = "speed"))) || ((data4.pricing === undefined) && (missing1 = "pricing"))) || ((data4.voices === undefined) && (missing1 = "voices"))) || ((data4.available === undefined) && (missing1 = "available"))){
+validate31.errors = [{instancePath:instancePath+"/models/" + i0,schemaPath:"#/properties/models/items/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data4.id !== undefined){
+const _errs11 = errors;
+if(typeof data4.id !== "string"){
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/id",schemaPath:"#/properties/models/items/properties/id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs11 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data4.provider !== undefined){
+const _errs13 = errors;
+if(typeof data4.provider !== "string"){
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/provider",schemaPath:"#/properties/models/items/properties/provider/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs13 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data4.name !== undefined){
+const _errs15 = errors;
+if(typeof data4.name !== "string"){
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/name",schemaPath:"#/properties/models/items/properties/name/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs15 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data4.description !== undefined){
+const _errs17 = errors;
+if(typeof data4.description !== "string"){
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/description",schemaPath:"#/properties/models/items/properties/description/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs17 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data4.maxInputCharacters !== undefined){
+let data9 = data4.maxInputCharacters;
+const _errs19 = errors;
+if(!(((typeof data9 == "number") && (!(data9 % 1) && !isNaN(data9))) && (isFinite(data9)))){
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/maxInputCharacters",schemaPath:"#/properties/models/items/properties/maxInputCharacters/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs19){
+if((typeof data9 == "number") && (isFinite(data9))){
+if(data9 < 1 || isNaN(data9)){
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/maxInputCharacters",schemaPath:"#/properties/models/items/properties/maxInputCharacters/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
+}
+var valid2 = _errs19 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data4.defaultVoice !== undefined){
+const _errs21 = errors;
+if(typeof data4.defaultVoice !== "string"){
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/defaultVoice",schemaPath:"#/properties/models/items/properties/defaultVoice/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs21 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data4.speed !== undefined){
+let data11 = data4.speed;
+const _errs23 = errors;
+if(errors === _errs23){
+if(data11 && typeof data11 == "object" && !Array.isArray(data11)){
+let missing2;
+if((((data11.min === undefined) && (missing2 = "min")) || ((data11.max === undefined) && (missing2 = "max"))) || ((data11.default === undefined) && (missing2 = "default"))){
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/speed",schemaPath:"#/properties/models/items/properties/speed/required",keyword:"required",params:{missingProperty: missing2},message:"must have required property '"+missing2+"'"}];
+return false;
+}
+else {
+if(data11.min !== undefined){
+let data12 = data11.min;
+const _errs25 = errors;
+if(errors === _errs25){
+if((typeof data12 == "number") && (isFinite(data12))){
+if(data12 <= 0 || isNaN(data12)){
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/speed/min",schemaPath:"#/properties/models/items/properties/speed/properties/min/exclusiveMinimum",keyword:"exclusiveMinimum",params:{comparison: ">", limit: 0},message:"must be > 0"}];
+return false;
+}
+}
+else {
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/speed/min",schemaPath:"#/properties/models/items/properties/speed/properties/min/type",keyword:"type",params:{type: "number"},message:"must be number"}];
+return false;
+}
+}
+var valid3 = _errs25 === errors;
+}
+else {
+var valid3 = true;
+}
+if(valid3){
+if(data11.max !== undefined){
+let data13 = data11.max;
+const _errs27 = errors;
+if(errors === _errs27){
+if((typeof data13 == "number") && (isFinite(data13))){
+if(data13 <= 0 || isNaN(data13)){
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/speed/max",schemaPath:"#/properties/models/items/properties/speed/properties/max/exclusiveMinimum",keyword:"exclusiveMinimum",params:{comparison: ">", limit: 0},message:"must be > 0"}];
+return false;
+}
+}
+else {
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/speed/max",schemaPath:"#/properties/models/items/properties/speed/properties/max/type",keyword:"type",params:{type: "number"},message:"must be number"}];
+return false;
+}
+}
+var valid3 = _errs27 === errors;
+}
+else {
+var valid3 = true;
+}
+if(valid3){
+if(data11.default !== undefined){
+let data14 = data11.default;
+const _errs29 = errors;
+if(errors === _errs29){
+if((typeof data14 == "number") && (isFinite(data14))){
+if(data14 <= 0 || isNaN(data14)){
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/speed/default",schemaPath:"#/properties/models/items/properties/speed/properties/default/exclusiveMinimum",keyword:"exclusiveMinimum",params:{comparison: ">", limit: 0},message:"must be > 0"}];
+return false;
+}
+}
+else {
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/speed/default",schemaPath:"#/properties/models/items/properties/speed/properties/default/type",keyword:"type",params:{type: "number"},message:"must be number"}];
+return false;
+}
+}
+var valid3 = _errs29 === errors;
+}
+else {
+var valid3 = true;
+}
+}
+}
+}
+}
+else {
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/speed",schemaPath:"#/properties/models/items/properties/speed/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid2 = _errs23 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data4.pricing !== undefined){
+let data15 = data4.pricing;
+const _errs31 = errors;
+if(errors === _errs31){
+if(data15 && typeof data15 == "object" && !Array.isArray(data15)){
+let missing3;
+if(((((((data15.currency === undefined) && (missing3 = "currency")) || ((data15.model === undefined) && (missing3 = "model"))) || ((data15.billingUnit === undefined) && (missing3 = "billingUnit"))) || ((data15.ratePerCharUsd === undefined) && (missing3 = "ratePerCharUsd"))) || ((data15.ratePerMillionCharsUsd === undefined) && (missing3 = "ratePerMillionCharsUsd"))) || ((data15.maxInputCharacters === undefined) && (missing3 = "maxInputCharacters"))){
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing",schemaPath:"#/properties/models/items/properties/pricing/required",keyword:"required",params:{missingProperty: missing3},message:"must have required property '"+missing3+"'"}];
+return false;
+}
+else {
+if(data15.currency !== undefined){
+let data16 = data15.currency;
+const _errs33 = errors;
+if(typeof data16 !== "string"){
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/currency",schemaPath:"#/properties/models/items/properties/pricing/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data16 === "USD")){
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/currency",schemaPath:"#/properties/models/items/properties/pricing/properties/currency/enum",keyword:"enum",params:{allowedValues: schema32.properties.models.items.properties.pricing.properties.currency.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid4 = _errs33 === errors;
+}
+else {
+var valid4 = true;
+}
+if(valid4){
+if(data15.model !== undefined){
+const _errs35 = errors;
+if(typeof data15.model !== "string"){
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/model",schemaPath:"#/properties/models/items/properties/pricing/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid4 = _errs35 === errors;
+}
+else {
+var valid4 = true;
+}
+if(valid4){
+if(data15.billingUnit !== undefined){
+let data18 = data15.billingUnit;
+const _errs37 = errors;
+if(typeof data18 !== "string"){
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/billingUnit",schemaPath:"#/properties/models/items/properties/pricing/properties/billingUnit/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data18 === "character")){
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/billingUnit",schemaPath:"#/properties/models/items/properties/pricing/properties/billingUnit/enum",keyword:"enum",params:{allowedValues: schema32.properties.models.items.properties.pricing.properties.billingUnit.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid4 = _errs37 === errors;
+}
+else {
+var valid4 = true;
+}
+if(valid4){
+if(data15.ratePerCharUsd !== undefined){
+let data19 = data15.ratePerCharUsd;
+const _errs39 = errors;
+if(errors === _errs39){
+if((typeof data19 == "number") && (isFinite(data19))){
+if(data19 < 0 || isNaN(data19)){
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/ratePerCharUsd",schemaPath:"#/properties/models/items/properties/pricing/properties/ratePerCharUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+else {
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/ratePerCharUsd",schemaPath:"#/properties/models/items/properties/pricing/properties/ratePerCharUsd/type",keyword:"type",params:{type: "number"},message:"must be number"}];
+return false;
+}
+}
+var valid4 = _errs39 === errors;
+}
+else {
+var valid4 = true;
+}
+if(valid4){
+if(data15.ratePerMillionCharsUsd !== undefined){
+let data20 = data15.ratePerMillionCharsUsd;
+const _errs41 = errors;
+if(errors === _errs41){
+if((typeof data20 == "number") && (isFinite(data20))){
+if(data20 < 0 || isNaN(data20)){
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/ratePerMillionCharsUsd",schemaPath:"#/properties/models/items/properties/pricing/properties/ratePerMillionCharsUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+else {
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/ratePerMillionCharsUsd",schemaPath:"#/properties/models/items/properties/pricing/properties/ratePerMillionCharsUsd/type",keyword:"type",params:{type: "number"},message:"must be number"}];
+return false;
+}
+}
+var valid4 = _errs41 === errors;
+}
+else {
+var valid4 = true;
+}
+if(valid4){
+if(data15.maxInputCharacters !== undefined){
+let data21 = data15.maxInputCharacters;
+const _errs43 = errors;
+if(!(((typeof data21 == "number") && (!(data21 % 1) && !isNaN(data21))) && (isFinite(data21)))){
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/maxInputCharacters",schemaPath:"#/properties/models/items/properties/pricing/properties/maxInputCharacters/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs43){
+if((typeof data21 == "number") && (isFinite(data21))){
+if(data21 < 1 || isNaN(data21)){
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing/maxInputCharacters",schemaPath:"#/properties/models/items/properties/pricing/properties/maxInputCharacters/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
+}
+var valid4 = _errs43 === errors;
+}
+else {
+var valid4 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/pricing",schemaPath:"#/properties/models/items/properties/pricing/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid2 = _errs31 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data4.voices !== undefined){
+let data22 = data4.voices;
+const _errs45 = errors;
+if(errors === _errs45){
+if(Array.isArray(data22)){
+var valid5 = true;
+const len1 = data22.length;
+for(let i1=0; i1<len1; i1++){
+let data23 = data22[i1];
+const _errs47 = errors;
+if(errors === _errs47){
+if(data23 && typeof data23 == "object" && !Array.isArray(data23)){
+let missing4;
+if((((((data23.id === undefined) && (missing4 = "id")) || ((data23.provider === undefined) && (missing4 = "provider"))) || ((data23.voice === undefined) && (missing4 = "voice"))) || ((data23.model === undefined) && (missing4 = "model"))) || ((data23.name === undefined) && (missing4 = "name"))){
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/voices/" + i1,schemaPath:"#/properties/models/items/properties/voices/items/required",keyword:"required",params:{missingProperty: missing4},message:"must have required property '"+missing4+"'"}];
+return false;
+}
+else {
+if(data23.id !== undefined){
+const _errs49 = errors;
+if(typeof data23.id !== "string"){
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/voices/" + i1+"/id",schemaPath:"#/properties/models/items/properties/voices/items/properties/id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid6 = _errs49 === errors;
+}
+else {
+var valid6 = true;
+}
+if(valid6){
+if(data23.provider !== undefined){
+const _errs51 = errors;
+if(typeof data23.provider !== "string"){
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/voices/" + i1+"/provider",schemaPath:"#/properties/models/items/properties/voices/items/properties/provider/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid6 = _errs51 === errors;
+}
+else {
+var valid6 = true;
+}
+if(valid6){
+if(data23.voice !== undefined){
+const _errs53 = errors;
+if(typeof data23.voice !== "string"){
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/voices/" + i1+"/voice",schemaPath:"#/properties/models/items/properties/voices/items/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid6 = _errs53 === errors;
+}
+else {
+var valid6 = true;
+}
+if(valid6){
+if(data23.model !== undefined){
+const _errs55 = errors;
+if(typeof data23.model !== "string"){
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/voices/" + i1+"/model",schemaPath:"#/properties/models/items/properties/voices/items/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid6 = _errs55 === errors;
+}
+else {
+var valid6 = true;
+}
+if(valid6){
+if(data23.name !== undefined){
+const _errs57 = errors;
+if(typeof data23.name !== "string"){
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/voices/" + i1+"/name",schemaPath:"#/properties/models/items/properties/voices/items/properties/name/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid6 = _errs57 === errors;
+}
+else {
+var valid6 = true;
+}
+}
+}
+}
+}
+}
+}
+else {
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/voices/" + i1,schemaPath:"#/properties/models/items/properties/voices/items/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid5 = _errs47 === errors;
+if(!valid5){
+break;
+}
+}
+}
+else {
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/voices",schemaPath:"#/properties/models/items/properties/voices/type",keyword:"type",params:{type: "array"},message:"must be array"}];
+return false;
+}
+}
+var valid2 = _errs45 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data4.available !== undefined){
+const _errs59 = errors;
+if(typeof data4.available !== "boolean"){
+validate31.errors = [{instancePath:instancePath+"/models/" + i0+"/available",schemaPath:"#/properties/models/items/properties/available/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+return false;
+}
+var valid2 = _errs59 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate31.errors = [{instancePath:instancePath+"/models/" + i0,schemaPath:"#/properties/models/items/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid1 = _errs9 === errors;
+if(!valid1){
+break;
+}
+}
+}
+else {
+validate31.errors = [{instancePath:instancePath+"/models",schemaPath:"#/properties/models/type",keyword:"type",params:{type: "array"},message:"must be array"}];
+return false;
+}
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+else {
+validate31.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+validate31.errors = vErrors;
+return errors === 0;
+}
+
+export const listVoices200Body0 = validate32;
+const schema33 = {"type":"object","required":["success","model","total","pricing","available","voices"],"properties":{"success":{"type":"boolean","enum":[true]},"model":{"type":"string"},"total":{"type":"integer","minimum":0},"pricing":{"type":"object","required":["currency","model","billingUnit","ratePerCharUsd","ratePerMillionCharsUsd","maxInputCharacters"],"properties":{"currency":{"type":"string","enum":["USD"]},"model":{"type":"string"},"billingUnit":{"type":"string","enum":["character"]},"ratePerCharUsd":{"type":"number","minimum":0},"ratePerMillionCharsUsd":{"type":"number","minimum":0},"maxInputCharacters":{"type":"integer","minimum":1}}},"available":{"type":"boolean"},"voices":{"type":"array","items":{"type":"object","required":["id","provider","voice","model","name"],"properties":{"id":{"type":"string"},"provider":{"type":"string"},"voice":{"type":"string"},"model":{"type":"string"},"name":{"type":"string"}}}}}};
+
+function validate32(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if(((((((data.success === undefined) && (missing0 = "success")) || ((data.model === undefined) && (missing0 = "model"))) || ((data.total === undefined) && (missing0 = "total"))) || ((data.pricing === undefined) && (missing0 = "pricing"))) || ((data.available === undefined) && (missing0 = "available"))) || ((data.voices === undefined) && (missing0 = "voices"))){
+validate32.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.success !== undefined){
+let data0 = data.success;
+const _errs1 = errors;
+if(typeof data0 !== "boolean"){
+validate32.errors = [{instancePath:instancePath+"/success",schemaPath:"#/properties/success/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+return false;
+}
+if(!(data0 === true)){
+validate32.errors = [{instancePath:instancePath+"/success",schemaPath:"#/properties/success/enum",keyword:"enum",params:{allowedValues: schema33.properties.success.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.model !== undefined){
+const _errs3 = errors;
+if(typeof data.model !== "string"){
+validate32.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.total !== undefined){
+let data2 = data.total;
+const _errs5 = errors;
+if(!(((typeof data2 == "number") && (!(data2 % 1) && !isNaN(data2))) && (isFinite(data2)))){
+validate32.errors = [{instancePath:instancePath+"/total",schemaPath:"#/properties/total/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs5){
+if((typeof data2 == "number") && (isFinite(data2))){
+if(data2 < 0 || isNaN(data2)){
+validate32.errors = [{instancePath:instancePath+"/total",schemaPath:"#/properties/total/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
 if(data.pricing !== undefined){
 let data3 = data.pricing;
 const _errs7 = errors;
@@ -4798,7 +4922,7 @@ if(errors === _errs7){
 if(data3 && typeof data3 == "object" && !Array.isArray(data3)){
 let missing1;
 if(((((((data3.currency === undefined) && (missing1 = "currency")) || ((data3.model === undefined) && (missing1 = "model"))) || ((data3.billingUnit === undefined) && (missing1 = "billingUnit"))) || ((data3.ratePerCharUsd === undefined) && (missing1 = "ratePerCharUsd"))) || ((data3.ratePerMillionCharsUsd === undefined) && (missing1 = "ratePerMillionCharsUsd"))) || ((data3.maxInputCharacters === undefined) && (missing1 = "maxInputCharacters"))){
-validate31.errors = [{instancePath:instancePath+"/pricing",schemaPath:"#/properties/pricing/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+validate32.errors = [{instancePath:instancePath+"/pricing",schemaPath:"#/properties/pricing/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
 }
 else {
@@ -4806,11 +4930,11 @@ if(data3.currency !== undefined){
 let data4 = data3.currency;
 const _errs9 = errors;
 if(typeof data4 !== "string"){
-validate31.errors = [{instancePath:instancePath+"/pricing/currency",schemaPath:"#/properties/pricing/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate32.errors = [{instancePath:instancePath+"/pricing/currency",schemaPath:"#/properties/pricing/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data4 === "USD")){
-validate31.errors = [{instancePath:instancePath+"/pricing/currency",schemaPath:"#/properties/pricing/properties/currency/enum",keyword:"enum",params:{allowedValues: schema32.properties.pricing.properties.currency.enum},message:"must be equal to one of the allowed values"}];
+validate32.errors = [{instancePath:instancePath+"/pricing/currency",schemaPath:"#/properties/pricing/properties/currency/enum",keyword:"enum",params:{allowedValues: schema33.properties.pricing.properties.currency.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid1 = _errs9 === errors;
@@ -4822,7 +4946,7 @@ if(valid1){
 if(data3.model !== undefined){
 const _errs11 = errors;
 if(typeof data3.model !== "string"){
-validate31.errors = [{instancePath:instancePath+"/pricing/model",schemaPath:"#/properties/pricing/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate32.errors = [{instancePath:instancePath+"/pricing/model",schemaPath:"#/properties/pricing/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid1 = _errs11 === errors;
@@ -4835,11 +4959,11 @@ if(data3.billingUnit !== undefined){
 let data6 = data3.billingUnit;
 const _errs13 = errors;
 if(typeof data6 !== "string"){
-validate31.errors = [{instancePath:instancePath+"/pricing/billingUnit",schemaPath:"#/properties/pricing/properties/billingUnit/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate32.errors = [{instancePath:instancePath+"/pricing/billingUnit",schemaPath:"#/properties/pricing/properties/billingUnit/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data6 === "character")){
-validate31.errors = [{instancePath:instancePath+"/pricing/billingUnit",schemaPath:"#/properties/pricing/properties/billingUnit/enum",keyword:"enum",params:{allowedValues: schema32.properties.pricing.properties.billingUnit.enum},message:"must be equal to one of the allowed values"}];
+validate32.errors = [{instancePath:instancePath+"/pricing/billingUnit",schemaPath:"#/properties/pricing/properties/billingUnit/enum",keyword:"enum",params:{allowedValues: schema33.properties.pricing.properties.billingUnit.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid1 = _errs13 === errors;
@@ -4854,12 +4978,12 @@ const _errs15 = errors;
 if(errors === _errs15){
 if((typeof data7 == "number") && (isFinite(data7))){
 if(data7 < 0 || isNaN(data7)){
-validate31.errors = [{instancePath:instancePath+"/pricing/ratePerCharUsd",schemaPath:"#/properties/pricing/properties/ratePerCharUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate32.errors = [{instancePath:instancePath+"/pricing/ratePerCharUsd",schemaPath:"#/properties/pricing/properties/ratePerCharUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
 else {
-validate31.errors = [{instancePath:instancePath+"/pricing/ratePerCharUsd",schemaPath:"#/properties/pricing/properties/ratePerCharUsd/type",keyword:"type",params:{type: "number"},message:"must be number"}];
+validate32.errors = [{instancePath:instancePath+"/pricing/ratePerCharUsd",schemaPath:"#/properties/pricing/properties/ratePerCharUsd/type",keyword:"type",params:{type: "number"},message:"must be number"}];
 return false;
 }
 }
@@ -4875,12 +4999,12 @@ const _errs17 = errors;
 if(errors === _errs17){
 if((typeof data8 == "number") && (isFinite(data8))){
 if(data8 < 0 || isNaN(data8)){
-validate31.errors = [{instancePath:instancePath+"/pricing/ratePerMillionCharsUsd",schemaPath:"#/properties/pricing/properties/ratePerMillionCharsUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate32.errors = [{instancePath:instancePath+"/pricing/ratePerMillionCharsUsd",schemaPath:"#/properties/pricing/properties/ratePerMillionCharsUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
 else {
-validate31.errors = [{instancePath:instancePath+"/pricing/ratePerMillionCharsUsd",schemaPath:"#/properties/pricing/properties/ratePerMillionCharsUsd/type",keyword:"type",params:{type: "number"},message:"must be number"}];
+validate32.errors = [{instancePath:instancePath+"/pricing/ratePerMillionCharsUsd",schemaPath:"#/properties/pricing/properties/ratePerMillionCharsUsd/type",keyword:"type",params:{type: "number"},message:"must be number"}];
 return false;
 }
 }
@@ -4894,13 +5018,13 @@ if(data3.maxInputCharacters !== undefined){
 let data9 = data3.maxInputCharacters;
 const _errs19 = errors;
 if(!(((typeof data9 == "number") && (!(data9 % 1) && !isNaN(data9))) && (isFinite(data9)))){
-validate31.errors = [{instancePath:instancePath+"/pricing/maxInputCharacters",schemaPath:"#/properties/pricing/properties/maxInputCharacters/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate32.errors = [{instancePath:instancePath+"/pricing/maxInputCharacters",schemaPath:"#/properties/pricing/properties/maxInputCharacters/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs19){
 if((typeof data9 == "number") && (isFinite(data9))){
 if(data9 < 1 || isNaN(data9)){
-validate31.errors = [{instancePath:instancePath+"/pricing/maxInputCharacters",schemaPath:"#/properties/pricing/properties/maxInputCharacters/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+validate32.errors = [{instancePath:instancePath+"/pricing/maxInputCharacters",schemaPath:"#/properties/pricing/properties/maxInputCharacters/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
 }
@@ -4918,7 +5042,7 @@ var valid1 = true;
 }
 }
 else {
-validate31.errors = [{instancePath:instancePath+"/pricing",schemaPath:"#/properties/pricing/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate32.errors = [{instancePath:instancePath+"/pricing",schemaPath:"#/properties/pricing/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -4931,7 +5055,7 @@ if(valid0){
 if(data.available !== undefined){
 const _errs21 = errors;
 if(typeof data.available !== "boolean"){
-validate31.errors = [{instancePath:instancePath+"/available",schemaPath:"#/properties/available/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+validate32.errors = [{instancePath:instancePath+"/available",schemaPath:"#/properties/available/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
 return false;
 }
 var valid0 = _errs21 === errors;
@@ -4954,14 +5078,14 @@ if(errors === _errs25){
 if(data12 && typeof data12 == "object" && !Array.isArray(data12)){
 let missing2;
 if((((((data12.id === undefined) && (missing2 = "id")) || ((data12.provider === undefined) && (missing2 = "provider"))) || ((data12.voice === undefined) && (missing2 = "voice"))) || ((data12.model === undefined) && (missing2 = "model"))) || ((data12.name === undefined) && (missing2 = "name"))){
-validate31.errors = [{instancePath:instancePath+"/voices/" + i0,schemaPath:"#/properties/voices/items/required",keyword:"required",params:{missingProperty: missing2},message:"must have required property '"+missing2+"'"}];
+validate32.errors = [{instancePath:instancePath+"/voices/" + i0,schemaPath:"#/properties/voices/items/required",keyword:"required",params:{missingProperty: missing2},message:"must have required property '"+missing2+"'"}];
 return false;
 }
 else {
 if(data12.id !== undefined){
 const _errs27 = errors;
 if(typeof data12.id !== "string"){
-validate31.errors = [{instancePath:instancePath+"/voices/" + i0+"/id",schemaPath:"#/properties/voices/items/properties/id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate32.errors = [{instancePath:instancePath+"/voices/" + i0+"/id",schemaPath:"#/properties/voices/items/properties/id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid3 = _errs27 === errors;
@@ -4973,7 +5097,7 @@ if(valid3){
 if(data12.provider !== undefined){
 const _errs29 = errors;
 if(typeof data12.provider !== "string"){
-validate31.errors = [{instancePath:instancePath+"/voices/" + i0+"/provider",schemaPath:"#/properties/voices/items/properties/provider/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate32.errors = [{instancePath:instancePath+"/voices/" + i0+"/provider",schemaPath:"#/properties/voices/items/properties/provider/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid3 = _errs29 === errors;
@@ -4985,7 +5109,7 @@ if(valid3){
 if(data12.voice !== undefined){
 const _errs31 = errors;
 if(typeof data12.voice !== "string"){
-validate31.errors = [{instancePath:instancePath+"/voices/" + i0+"/voice",schemaPath:"#/properties/voices/items/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate32.errors = [{instancePath:instancePath+"/voices/" + i0+"/voice",schemaPath:"#/properties/voices/items/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid3 = _errs31 === errors;
@@ -4997,7 +5121,7 @@ if(valid3){
 if(data12.model !== undefined){
 const _errs33 = errors;
 if(typeof data12.model !== "string"){
-validate31.errors = [{instancePath:instancePath+"/voices/" + i0+"/model",schemaPath:"#/properties/voices/items/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate32.errors = [{instancePath:instancePath+"/voices/" + i0+"/model",schemaPath:"#/properties/voices/items/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid3 = _errs33 === errors;
@@ -5009,7 +5133,7 @@ if(valid3){
 if(data12.name !== undefined){
 const _errs35 = errors;
 if(typeof data12.name !== "string"){
-validate31.errors = [{instancePath:instancePath+"/voices/" + i0+"/name",schemaPath:"#/properties/voices/items/properties/name/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate32.errors = [{instancePath:instancePath+"/voices/" + i0+"/name",schemaPath:"#/properties/voices/items/properties/name/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid3 = _errs35 === errors;
@@ -5024,7 +5148,7 @@ var valid3 = true;
 }
 }
 else {
-validate31.errors = [{instancePath:instancePath+"/voices/" + i0,schemaPath:"#/properties/voices/items/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate32.errors = [{instancePath:instancePath+"/voices/" + i0,schemaPath:"#/properties/voices/items/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -5035,7 +5159,7 @@ break;
 }
 }
 else {
-validate31.errors = [{instancePath:instancePath+"/voices",schemaPath:"#/properties/voices/type",keyword:"type",params:{type: "array"},message:"must be array"}];
+validate32.errors = [{instancePath:instancePath+"/voices",schemaPath:"#/properties/voices/type",keyword:"type",params:{type: "array"},message:"must be array"}];
 return false;
 }
 }
@@ -5052,18 +5176,18 @@ var valid0 = true;
 }
 }
 else {
-validate31.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate32.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
-validate31.errors = vErrors;
+validate32.errors = vErrors;
 return errors === 0;
 }
 
-export const listVoices400Body0 = validate32;
-const schema33 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["UNKNOWN_TTS_MODEL","INVALID_REQUEST"]}}}}}]};
+export const listVoices400Body0 = validate33;
+const schema34 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["UNKNOWN_TTS_MODEL","INVALID_REQUEST"]}}}}}]};
 
-function validate32(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate33(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 const _errs0 = errors;
@@ -5071,7 +5195,7 @@ if(errors === _errs0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data.error === undefined) && (missing0 = "error")){
-validate32.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate33.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -5082,7 +5206,7 @@ if(errors === _errs2){
 if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
 let missing1;
 if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate32.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+validate33.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
 }
 else {
@@ -5090,11 +5214,11 @@ if(data0.code !== undefined){
 let data1 = data0.code;
 const _errs4 = errors;
 if(typeof data1 !== "string"){
-validate32.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate33.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate32.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema33.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate33.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema34.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid2 = _errs4 === errors;
@@ -5106,7 +5230,7 @@ if(valid2){
 if(data0.message !== undefined){
 const _errs6 = errors;
 if(typeof data0.message !== "string"){
-validate32.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate33.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid2 = _errs6 === errors;
@@ -5119,7 +5243,7 @@ if(data0.details !== undefined){
 let data3 = data0.details;
 const _errs8 = errors;
 if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate32.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema33.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+validate33.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema34.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
 return false;
 }
 var valid2 = _errs8 === errors;
@@ -5132,7 +5256,7 @@ var valid2 = true;
 }
 }
 else {
-validate32.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate33.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -5140,7 +5264,7 @@ return false;
 }
 }
 else {
-validate32.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate33.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -5157,45 +5281,45 @@ if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
 if(data4.code !== undefined){
 let data5 = data4.code;
 if(typeof data5 !== "string"){
-validate32.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate33.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!((data5 === "UNKNOWN_TTS_MODEL") || (data5 === "INVALID_REQUEST"))){
-validate32.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema33.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate33.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema34.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 }
 }
 else {
-validate32.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate33.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 }
 }
 else {
-validate32.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate33.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 var valid0 = _errs11 === errors;
 }
-validate32.errors = vErrors;
+validate33.errors = vErrors;
 return errors === 0;
 }
 
-export const getSpeech200Headers = validate33;
-const schema34 = {"type":"object","coerce":{"x-credit-balance":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","x-credit-account","x-credit-balance","cache-control"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"x-credit-account":{"type":"string"},"x-credit-balance":{"type":"integer","format":"int64","minimum":0},"cache-control":{"type":"string"},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+export const getSpeech200Headers = validate34;
+const schema35 = {"type":"object","coerce":{"x-credit-balance":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","x-credit-account","x-credit-balance","cache-control"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"x-credit-account":{"type":"string"},"x-credit-balance":{"type":"integer","format":"int64","minimum":0},"cache-control":{"type":"string"},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
 const formats42 = require("ajv-formats/dist/formats").fullFormats.int64;
 
-function validate33(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate34(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if(((((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["x-credit-account"] === undefined) && (missing0 = "x-credit-account"))) || ((data["x-credit-balance"] === undefined) && (missing0 = "x-credit-balance"))) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))){
-validate33.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate34.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -5218,12 +5342,12 @@ if(errors === _errs1){
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!(formats0.test(data0))){
-validate33.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate34.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate33.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate34.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -5237,7 +5361,7 @@ if(valid0){
 if(data["x-credit-account"] !== undefined){
 const _errs3 = errors;
 if(typeof data["x-credit-account"] !== "string"){
-validate33.errors = [{instancePath:instancePath+"/x-credit-account",schemaPath:"#/properties/x-credit-account/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate34.errors = [{instancePath:instancePath+"/x-credit-account",schemaPath:"#/properties/x-credit-account/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs3 === errors;
@@ -5250,18 +5374,18 @@ if(data["x-credit-balance"] !== undefined){
 let data2 = data["x-credit-balance"];
 const _errs5 = errors;
 if(!(((typeof data2 == "number") && (!(data2 % 1) && !isNaN(data2))) && (isFinite(data2)))){
-validate33.errors = [{instancePath:instancePath+"/x-credit-balance",schemaPath:"#/properties/x-credit-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate34.errors = [{instancePath:instancePath+"/x-credit-balance",schemaPath:"#/properties/x-credit-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs5){
 if((typeof data2 == "number") && (isFinite(data2))){
 if(data2 < 0 || isNaN(data2)){
-validate33.errors = [{instancePath:instancePath+"/x-credit-balance",schemaPath:"#/properties/x-credit-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate34.errors = [{instancePath:instancePath+"/x-credit-balance",schemaPath:"#/properties/x-credit-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 else {
 if(!(formats42.validate(data2))){
-validate33.errors = [{instancePath:instancePath+"/x-credit-balance",schemaPath:"#/properties/x-credit-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+validate34.errors = [{instancePath:instancePath+"/x-credit-balance",schemaPath:"#/properties/x-credit-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
 return false;
 }
 }
@@ -5276,7 +5400,7 @@ if(valid0){
 if(data["cache-control"] !== undefined){
 const _errs7 = errors;
 if(typeof data["cache-control"] !== "string"){
-validate33.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate34.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs7 === errors;
@@ -5289,13 +5413,13 @@ if(data["x-ratelimit-limit"] !== undefined){
 let data4 = data["x-ratelimit-limit"];
 const _errs9 = errors;
 if(!(((typeof data4 == "number") && (!(data4 % 1) && !isNaN(data4))) && (isFinite(data4)))){
-validate33.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate34.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs9){
 if((typeof data4 == "number") && (isFinite(data4))){
 if(data4 < 1 || isNaN(data4)){
-validate33.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+validate34.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
 }
@@ -5309,7 +5433,7 @@ if(valid0){
 if(data["x-ratelimit-policy"] !== undefined){
 const _errs11 = errors;
 if(typeof data["x-ratelimit-policy"] !== "string"){
-validate33.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate34.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs11 === errors;
@@ -5322,13 +5446,13 @@ if(data["x-ratelimit-remaining"] !== undefined){
 let data6 = data["x-ratelimit-remaining"];
 const _errs13 = errors;
 if(!(((typeof data6 == "number") && (!(data6 % 1) && !isNaN(data6))) && (isFinite(data6)))){
-validate33.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate34.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs13){
 if((typeof data6 == "number") && (isFinite(data6))){
 if(data6 < 0 || isNaN(data6)){
-validate33.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate34.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -5343,13 +5467,13 @@ if(data["x-ratelimit-reset"] !== undefined){
 let data7 = data["x-ratelimit-reset"];
 const _errs15 = errors;
 if(!(((typeof data7 == "number") && (!(data7 % 1) && !isNaN(data7))) && (isFinite(data7)))){
-validate33.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate34.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs15){
 if((typeof data7 == "number") && (isFinite(data7))){
 if(data7 < 0 || isNaN(data7)){
-validate33.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate34.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -5363,7 +5487,7 @@ if(valid0){
 if(data["x-ratelimit-scope"] !== undefined){
 const _errs17 = errors;
 if(typeof data["x-ratelimit-scope"] !== "string"){
-validate33.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate34.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs17 === errors;
@@ -5382,25 +5506,25 @@ var valid0 = true;
 }
 }
 else {
-validate33.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate34.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
-validate33.errors = vErrors;
+validate34.errors = vErrors;
 return errors === 0;
 }
 
-export const getSpeech202Body0 = validate34;
-const schema35 = {"type":"object","required":["jobId","status","traceId","createdAt","updatedAt","startedAt","completedAt","error","result","links"],"properties":{"jobId":{"type":"string","format":"uuid"},"status":{"type":"string","enum":["queued","processing","completed","failed"]},"traceId":{"type":"string","format":"uuid"},"createdAt":{"type":"string","format":"date-time"},"updatedAt":{"type":"string","format":"date-time"},"startedAt":{"type":["string","null"],"format":"date-time"},"completedAt":{"type":["string","null"],"format":"date-time"},"error":{"type":["object","null"],"required":["code","message"],"properties":{"code":{"type":["string","null"]},"message":{"type":["string","null"]}}},"result":{"type":["object","null"],"required":["audioUrl","stored","mimeType","sizeBytes"],"properties":{"audioUrl":{"type":["string","null"],"format":"uri"},"stored":{"type":"boolean"},"mimeType":{"type":"string"},"sizeBytes":{"type":["integer","null"],"minimum":0}}},"links":{"type":"object","required":["status","audio"],"properties":{"status":{"type":"string","format":"uri"},"audio":{"type":["string","null"],"format":"uri"}}}}};
+export const getSpeech202Body0 = validate35;
+const schema36 = {"type":"object","required":["jobId","status","traceId","createdAt","updatedAt","startedAt","completedAt","error","result","links"],"properties":{"jobId":{"type":"string","format":"uuid"},"status":{"type":"string","enum":["queued","processing","completed","failed"]},"traceId":{"type":"string","format":"uuid"},"createdAt":{"type":"string","format":"date-time"},"updatedAt":{"type":"string","format":"date-time"},"startedAt":{"type":["string","null"],"format":"date-time"},"completedAt":{"type":["string","null"],"format":"date-time"},"error":{"type":["object","null"],"required":["code","message"],"properties":{"code":{"type":["string","null"]},"message":{"type":["string","null"]}}},"result":{"type":["object","null"],"required":["audioUrl","stored","mimeType","sizeBytes"],"properties":{"audioUrl":{"type":["string","null"],"format":"uri"},"stored":{"type":"boolean"},"mimeType":{"type":"string"},"sizeBytes":{"type":["integer","null"],"minimum":0}}},"links":{"type":"object","required":["status","audio"],"properties":{"status":{"type":"string","format":"uri"},"audio":{"type":["string","null"],"format":"uri"}}}}};
 
-function validate34(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate35(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if(((((((((((data.jobId === undefined) && (missing0 = "jobId")) || ((data.status === undefined) && (missing0 = "status"))) || ((data.traceId === undefined) && (missing0 = "traceId"))) || ((data.createdAt === undefined) && (missing0 = "createdAt"))) || ((data.updatedAt === undefined) && (missing0 = "updatedAt"))) || ((data.startedAt === undefined) && (missing0 = "startedAt"))) || ((data.completedAt === undefined) && (missing0 = "completedAt"))) || ((data.error === undefined) && (missing0 = "error"))) || ((data.result === undefined) && (missing0 = "result"))) || ((data.links === undefined) && (missing0 = "links"))){
-validate34.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate35.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -5411,12 +5535,12 @@ if(errors === _errs1){
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!(formats0.test(data0))){
-validate34.errors = [{instancePath:instancePath+"/jobId",schemaPath:"#/properties/jobId/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate35.errors = [{instancePath:instancePath+"/jobId",schemaPath:"#/properties/jobId/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate34.errors = [{instancePath:instancePath+"/jobId",schemaPath:"#/properties/jobId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate35.errors = [{instancePath:instancePath+"/jobId",schemaPath:"#/properties/jobId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -5431,11 +5555,11 @@ if(data.status !== undefined){
 let data1 = data.status;
 const _errs3 = errors;
 if(typeof data1 !== "string"){
-validate34.errors = [{instancePath:instancePath+"/status",schemaPath:"#/properties/status/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate35.errors = [{instancePath:instancePath+"/status",schemaPath:"#/properties/status/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!((((data1 === "queued") || (data1 === "processing")) || (data1 === "completed")) || (data1 === "failed"))){
-validate34.errors = [{instancePath:instancePath+"/status",schemaPath:"#/properties/status/enum",keyword:"enum",params:{allowedValues: schema35.properties.status.enum},message:"must be equal to one of the allowed values"}];
+validate35.errors = [{instancePath:instancePath+"/status",schemaPath:"#/properties/status/enum",keyword:"enum",params:{allowedValues: schema36.properties.status.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid0 = _errs3 === errors;
@@ -5451,12 +5575,12 @@ if(errors === _errs5){
 if(errors === _errs5){
 if(typeof data2 === "string"){
 if(!(formats0.test(data2))){
-validate34.errors = [{instancePath:instancePath+"/traceId",schemaPath:"#/properties/traceId/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate35.errors = [{instancePath:instancePath+"/traceId",schemaPath:"#/properties/traceId/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate34.errors = [{instancePath:instancePath+"/traceId",schemaPath:"#/properties/traceId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate35.errors = [{instancePath:instancePath+"/traceId",schemaPath:"#/properties/traceId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -5474,12 +5598,12 @@ if(errors === _errs7){
 if(errors === _errs7){
 if(typeof data3 === "string"){
 if(!(formats10.validate(data3))){
-validate34.errors = [{instancePath:instancePath+"/createdAt",schemaPath:"#/properties/createdAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+validate35.errors = [{instancePath:instancePath+"/createdAt",schemaPath:"#/properties/createdAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
 return false;
 }
 }
 else {
-validate34.errors = [{instancePath:instancePath+"/createdAt",schemaPath:"#/properties/createdAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate35.errors = [{instancePath:instancePath+"/createdAt",schemaPath:"#/properties/createdAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -5497,12 +5621,12 @@ if(errors === _errs9){
 if(errors === _errs9){
 if(typeof data4 === "string"){
 if(!(formats10.validate(data4))){
-validate34.errors = [{instancePath:instancePath+"/updatedAt",schemaPath:"#/properties/updatedAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+validate35.errors = [{instancePath:instancePath+"/updatedAt",schemaPath:"#/properties/updatedAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
 return false;
 }
 }
 else {
-validate34.errors = [{instancePath:instancePath+"/updatedAt",schemaPath:"#/properties/updatedAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate35.errors = [{instancePath:instancePath+"/updatedAt",schemaPath:"#/properties/updatedAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -5517,14 +5641,14 @@ if(data.startedAt !== undefined){
 let data5 = data.startedAt;
 const _errs11 = errors;
 if((typeof data5 !== "string") && (data5 !== null)){
-validate34.errors = [{instancePath:instancePath+"/startedAt",schemaPath:"#/properties/startedAt/type",keyword:"type",params:{type: schema35.properties.startedAt.type},message:"must be string,null"}];
+validate35.errors = [{instancePath:instancePath+"/startedAt",schemaPath:"#/properties/startedAt/type",keyword:"type",params:{type: schema36.properties.startedAt.type},message:"must be string,null"}];
 return false;
 }
 if(errors === _errs11){
 if(errors === _errs11){
 if(typeof data5 === "string"){
 if(!(formats10.validate(data5))){
-validate34.errors = [{instancePath:instancePath+"/startedAt",schemaPath:"#/properties/startedAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+validate35.errors = [{instancePath:instancePath+"/startedAt",schemaPath:"#/properties/startedAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
 return false;
 }
 }
@@ -5540,14 +5664,14 @@ if(data.completedAt !== undefined){
 let data6 = data.completedAt;
 const _errs13 = errors;
 if((typeof data6 !== "string") && (data6 !== null)){
-validate34.errors = [{instancePath:instancePath+"/completedAt",schemaPath:"#/properties/completedAt/type",keyword:"type",params:{type: schema35.properties.completedAt.type},message:"must be string,null"}];
+validate35.errors = [{instancePath:instancePath+"/completedAt",schemaPath:"#/properties/completedAt/type",keyword:"type",params:{type: schema36.properties.completedAt.type},message:"must be string,null"}];
 return false;
 }
 if(errors === _errs13){
 if(errors === _errs13){
 if(typeof data6 === "string"){
 if(!(formats10.validate(data6))){
-validate34.errors = [{instancePath:instancePath+"/completedAt",schemaPath:"#/properties/completedAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+validate35.errors = [{instancePath:instancePath+"/completedAt",schemaPath:"#/properties/completedAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
 return false;
 }
 }
@@ -5563,14 +5687,14 @@ if(data.error !== undefined){
 let data7 = data.error;
 const _errs15 = errors;
 if((!(data7 && typeof data7 == "object" && !Array.isArray(data7))) && (data7 !== null)){
-validate34.errors = [{instancePath:instancePath+"/error",schemaPath:"#/properties/error/type",keyword:"type",params:{type: schema35.properties.error.type},message:"must be object,null"}];
+validate35.errors = [{instancePath:instancePath+"/error",schemaPath:"#/properties/error/type",keyword:"type",params:{type: schema36.properties.error.type},message:"must be object,null"}];
 return false;
 }
 if(errors === _errs15){
 if(data7 && typeof data7 == "object" && !Array.isArray(data7)){
 let missing1;
 if(((data7.code === undefined) && (missing1 = "code")) || ((data7.message === undefined) && (missing1 = "message"))){
-validate34.errors = [{instancePath:instancePath+"/error",schemaPath:"#/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+validate35.errors = [{instancePath:instancePath+"/error",schemaPath:"#/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
 }
 else {
@@ -5578,7 +5702,7 @@ if(data7.code !== undefined){
 let data8 = data7.code;
 const _errs17 = errors;
 if((typeof data8 !== "string") && (data8 !== null)){
-validate34.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/properties/error/properties/code/type",keyword:"type",params:{type: schema35.properties.error.properties.code.type},message:"must be string,null"}];
+validate35.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/properties/error/properties/code/type",keyword:"type",params:{type: schema36.properties.error.properties.code.type},message:"must be string,null"}];
 return false;
 }
 var valid1 = _errs17 === errors;
@@ -5591,7 +5715,7 @@ if(data7.message !== undefined){
 let data9 = data7.message;
 const _errs19 = errors;
 if((typeof data9 !== "string") && (data9 !== null)){
-validate34.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/properties/error/properties/message/type",keyword:"type",params:{type: schema35.properties.error.properties.message.type},message:"must be string,null"}];
+validate35.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/properties/error/properties/message/type",keyword:"type",params:{type: schema36.properties.error.properties.message.type},message:"must be string,null"}];
 return false;
 }
 var valid1 = _errs19 === errors;
@@ -5613,14 +5737,14 @@ if(data.result !== undefined){
 let data10 = data.result;
 const _errs21 = errors;
 if((!(data10 && typeof data10 == "object" && !Array.isArray(data10))) && (data10 !== null)){
-validate34.errors = [{instancePath:instancePath+"/result",schemaPath:"#/properties/result/type",keyword:"type",params:{type: schema35.properties.result.type},message:"must be object,null"}];
+validate35.errors = [{instancePath:instancePath+"/result",schemaPath:"#/properties/result/type",keyword:"type",params:{type: schema36.properties.result.type},message:"must be object,null"}];
 return false;
 }
 if(errors === _errs21){
 if(data10 && typeof data10 == "object" && !Array.isArray(data10)){
 let missing2;
 if(((((data10.audioUrl === undefined) && (missing2 = "audioUrl")) || ((data10.stored === undefined) && (missing2 = "stored"))) || ((data10.mimeType === undefined) && (missing2 = "mimeType"))) || ((data10.sizeBytes === undefined) && (missing2 = "sizeBytes"))){
-validate34.errors = [{instancePath:instancePath+"/result",schemaPath:"#/properties/result/required",keyword:"required",params:{missingProperty: missing2},message:"must have required property '"+missing2+"'"}];
+validate35.errors = [{instancePath:instancePath+"/result",schemaPath:"#/properties/result/required",keyword:"required",params:{missingProperty: missing2},message:"must have required property '"+missing2+"'"}];
 return false;
 }
 else {
@@ -5628,14 +5752,14 @@ if(data10.audioUrl !== undefined){
 let data11 = data10.audioUrl;
 const _errs23 = errors;
 if((typeof data11 !== "string") && (data11 !== null)){
-validate34.errors = [{instancePath:instancePath+"/result/audioUrl",schemaPath:"#/properties/result/properties/audioUrl/type",keyword:"type",params:{type: schema35.properties.result.properties.audioUrl.type},message:"must be string,null"}];
+validate35.errors = [{instancePath:instancePath+"/result/audioUrl",schemaPath:"#/properties/result/properties/audioUrl/type",keyword:"type",params:{type: schema36.properties.result.properties.audioUrl.type},message:"must be string,null"}];
 return false;
 }
 if(errors === _errs23){
 if(errors === _errs23){
 if(typeof data11 === "string"){
 if(!(formats6(data11))){
-validate34.errors = [{instancePath:instancePath+"/result/audioUrl",schemaPath:"#/properties/result/properties/audioUrl/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
+validate35.errors = [{instancePath:instancePath+"/result/audioUrl",schemaPath:"#/properties/result/properties/audioUrl/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
 return false;
 }
 }
@@ -5650,7 +5774,7 @@ if(valid2){
 if(data10.stored !== undefined){
 const _errs25 = errors;
 if(typeof data10.stored !== "boolean"){
-validate34.errors = [{instancePath:instancePath+"/result/stored",schemaPath:"#/properties/result/properties/stored/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+validate35.errors = [{instancePath:instancePath+"/result/stored",schemaPath:"#/properties/result/properties/stored/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
 return false;
 }
 var valid2 = _errs25 === errors;
@@ -5662,7 +5786,7 @@ if(valid2){
 if(data10.mimeType !== undefined){
 const _errs27 = errors;
 if(typeof data10.mimeType !== "string"){
-validate34.errors = [{instancePath:instancePath+"/result/mimeType",schemaPath:"#/properties/result/properties/mimeType/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate35.errors = [{instancePath:instancePath+"/result/mimeType",schemaPath:"#/properties/result/properties/mimeType/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid2 = _errs27 === errors;
@@ -5675,13 +5799,13 @@ if(data10.sizeBytes !== undefined){
 let data14 = data10.sizeBytes;
 const _errs29 = errors;
 if((!(((typeof data14 == "number") && (!(data14 % 1) && !isNaN(data14))) && (isFinite(data14)))) && (data14 !== null)){
-validate34.errors = [{instancePath:instancePath+"/result/sizeBytes",schemaPath:"#/properties/result/properties/sizeBytes/type",keyword:"type",params:{type: schema35.properties.result.properties.sizeBytes.type},message:"must be integer,null"}];
+validate35.errors = [{instancePath:instancePath+"/result/sizeBytes",schemaPath:"#/properties/result/properties/sizeBytes/type",keyword:"type",params:{type: schema36.properties.result.properties.sizeBytes.type},message:"must be integer,null"}];
 return false;
 }
 if(errors === _errs29){
 if((typeof data14 == "number") && (isFinite(data14))){
 if(data14 < 0 || isNaN(data14)){
-validate34.errors = [{instancePath:instancePath+"/result/sizeBytes",schemaPath:"#/properties/result/properties/sizeBytes/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate35.errors = [{instancePath:instancePath+"/result/sizeBytes",schemaPath:"#/properties/result/properties/sizeBytes/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -5710,7 +5834,7 @@ if(errors === _errs31){
 if(data15 && typeof data15 == "object" && !Array.isArray(data15)){
 let missing3;
 if(((data15.status === undefined) && (missing3 = "status")) || ((data15.audio === undefined) && (missing3 = "audio"))){
-validate34.errors = [{instancePath:instancePath+"/links",schemaPath:"#/properties/links/required",keyword:"required",params:{missingProperty: missing3},message:"must have required property '"+missing3+"'"}];
+validate35.errors = [{instancePath:instancePath+"/links",schemaPath:"#/properties/links/required",keyword:"required",params:{missingProperty: missing3},message:"must have required property '"+missing3+"'"}];
 return false;
 }
 else {
@@ -5721,12 +5845,12 @@ if(errors === _errs33){
 if(errors === _errs33){
 if(typeof data16 === "string"){
 if(!(formats6(data16))){
-validate34.errors = [{instancePath:instancePath+"/links/status",schemaPath:"#/properties/links/properties/status/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
+validate35.errors = [{instancePath:instancePath+"/links/status",schemaPath:"#/properties/links/properties/status/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
 return false;
 }
 }
 else {
-validate34.errors = [{instancePath:instancePath+"/links/status",schemaPath:"#/properties/links/properties/status/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate35.errors = [{instancePath:instancePath+"/links/status",schemaPath:"#/properties/links/properties/status/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -5741,14 +5865,14 @@ if(data15.audio !== undefined){
 let data17 = data15.audio;
 const _errs35 = errors;
 if((typeof data17 !== "string") && (data17 !== null)){
-validate34.errors = [{instancePath:instancePath+"/links/audio",schemaPath:"#/properties/links/properties/audio/type",keyword:"type",params:{type: schema35.properties.links.properties.audio.type},message:"must be string,null"}];
+validate35.errors = [{instancePath:instancePath+"/links/audio",schemaPath:"#/properties/links/properties/audio/type",keyword:"type",params:{type: schema36.properties.links.properties.audio.type},message:"must be string,null"}];
 return false;
 }
 if(errors === _errs35){
 if(errors === _errs35){
 if(typeof data17 === "string"){
 if(!(formats6(data17))){
-validate34.errors = [{instancePath:instancePath+"/links/audio",schemaPath:"#/properties/links/properties/audio/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
+validate35.errors = [{instancePath:instancePath+"/links/audio",schemaPath:"#/properties/links/properties/audio/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
 return false;
 }
 }
@@ -5763,7 +5887,7 @@ var valid3 = true;
 }
 }
 else {
-validate34.errors = [{instancePath:instancePath+"/links",schemaPath:"#/properties/links/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate35.errors = [{instancePath:instancePath+"/links",schemaPath:"#/properties/links/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -5784,18 +5908,18 @@ var valid0 = true;
 }
 }
 else {
-validate34.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate35.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
-validate34.errors = vErrors;
+validate35.errors = vErrors;
 return errors === 0;
 }
 
-export const getSpeech400Body0 = validate35;
-const schema36 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED"]}}}}}]};
+export const getSpeech400Body0 = validate36;
+const schema37 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED"]}}}}}]};
 
-function validate35(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate36(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 const _errs0 = errors;
@@ -5803,7 +5927,7 @@ if(errors === _errs0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data.error === undefined) && (missing0 = "error")){
-validate35.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate36.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -5814,7 +5938,7 @@ if(errors === _errs2){
 if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
 let missing1;
 if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate35.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+validate36.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
 }
 else {
@@ -5822,11 +5946,11 @@ if(data0.code !== undefined){
 let data1 = data0.code;
 const _errs4 = errors;
 if(typeof data1 !== "string"){
-validate35.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate36.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate35.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema36.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate36.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema37.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid2 = _errs4 === errors;
@@ -5838,7 +5962,7 @@ if(valid2){
 if(data0.message !== undefined){
 const _errs6 = errors;
 if(typeof data0.message !== "string"){
-validate35.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate36.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid2 = _errs6 === errors;
@@ -5851,7 +5975,7 @@ if(data0.details !== undefined){
 let data3 = data0.details;
 const _errs8 = errors;
 if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate35.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema36.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+validate36.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema37.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
 return false;
 }
 var valid2 = _errs8 === errors;
@@ -5864,7 +5988,7 @@ var valid2 = true;
 }
 }
 else {
-validate35.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate36.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -5872,7 +5996,7 @@ return false;
 }
 }
 else {
-validate35.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate36.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -5889,44 +6013,44 @@ if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
 if(data4.code !== undefined){
 let data5 = data4.code;
 if(typeof data5 !== "string"){
-validate35.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate36.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(((((data5 === "INVALID_JSON") || (data5 === "INVALID_REQUEST")) || (data5 === "UNKNOWN_TTS_MODEL")) || (data5 === "INVALID_VOICE")) || (data5 === "INVALID_SPEED"))){
-validate35.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema36.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate36.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema37.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 }
 }
 else {
-validate35.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate36.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 }
 }
 else {
-validate35.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate36.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 var valid0 = _errs11 === errors;
 }
-validate35.errors = vErrors;
+validate36.errors = vErrors;
 return errors === 0;
 }
 
-export const getSpeech402Headers = validate36;
-const schema37 = {"type":"object","coerce":{"x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control","payment-required","www-authenticate"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string"},"payment-required":{"type":"string"},"www-authenticate":{"type":"string"},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+export const getSpeech402Headers = validate37;
+const schema38 = {"type":"object","coerce":{"x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control","payment-required","www-authenticate"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string"},"payment-required":{"type":"string"},"www-authenticate":{"type":"string"},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
 
-function validate36(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate37(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if(((((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))) || ((data["payment-required"] === undefined) && (missing0 = "payment-required"))) || ((data["www-authenticate"] === undefined) && (missing0 = "www-authenticate"))){
-validate36.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate37.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -5946,12 +6070,12 @@ if(errors === _errs1){
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!(formats0.test(data0))){
-validate36.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate37.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate36.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate37.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -5965,7 +6089,7 @@ if(valid0){
 if(data["cache-control"] !== undefined){
 const _errs3 = errors;
 if(typeof data["cache-control"] !== "string"){
-validate36.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate37.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs3 === errors;
@@ -5977,7 +6101,7 @@ if(valid0){
 if(data["payment-required"] !== undefined){
 const _errs5 = errors;
 if(typeof data["payment-required"] !== "string"){
-validate36.errors = [{instancePath:instancePath+"/payment-required",schemaPath:"#/properties/payment-required/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate37.errors = [{instancePath:instancePath+"/payment-required",schemaPath:"#/properties/payment-required/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs5 === errors;
@@ -5989,7 +6113,7 @@ if(valid0){
 if(data["www-authenticate"] !== undefined){
 const _errs7 = errors;
 if(typeof data["www-authenticate"] !== "string"){
-validate36.errors = [{instancePath:instancePath+"/www-authenticate",schemaPath:"#/properties/www-authenticate/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate37.errors = [{instancePath:instancePath+"/www-authenticate",schemaPath:"#/properties/www-authenticate/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs7 === errors;
@@ -6002,13 +6126,13 @@ if(data["x-ratelimit-limit"] !== undefined){
 let data4 = data["x-ratelimit-limit"];
 const _errs9 = errors;
 if(!(((typeof data4 == "number") && (!(data4 % 1) && !isNaN(data4))) && (isFinite(data4)))){
-validate36.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate37.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs9){
 if((typeof data4 == "number") && (isFinite(data4))){
 if(data4 < 1 || isNaN(data4)){
-validate36.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+validate37.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
 }
@@ -6022,7 +6146,7 @@ if(valid0){
 if(data["x-ratelimit-policy"] !== undefined){
 const _errs11 = errors;
 if(typeof data["x-ratelimit-policy"] !== "string"){
-validate36.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate37.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs11 === errors;
@@ -6035,13 +6159,13 @@ if(data["x-ratelimit-remaining"] !== undefined){
 let data6 = data["x-ratelimit-remaining"];
 const _errs13 = errors;
 if(!(((typeof data6 == "number") && (!(data6 % 1) && !isNaN(data6))) && (isFinite(data6)))){
-validate36.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate37.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs13){
 if((typeof data6 == "number") && (isFinite(data6))){
 if(data6 < 0 || isNaN(data6)){
-validate36.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate37.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -6056,13 +6180,13 @@ if(data["x-ratelimit-reset"] !== undefined){
 let data7 = data["x-ratelimit-reset"];
 const _errs15 = errors;
 if(!(((typeof data7 == "number") && (!(data7 % 1) && !isNaN(data7))) && (isFinite(data7)))){
-validate36.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate37.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs15){
 if((typeof data7 == "number") && (isFinite(data7))){
 if(data7 < 0 || isNaN(data7)){
-validate36.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate37.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -6076,7 +6200,7 @@ if(valid0){
 if(data["x-ratelimit-scope"] !== undefined){
 const _errs17 = errors;
 if(typeof data["x-ratelimit-scope"] !== "string"){
-validate36.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate37.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs17 === errors;
@@ -6095,26 +6219,26 @@ var valid0 = true;
 }
 }
 else {
-validate36.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate37.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
-validate36.errors = vErrors;
+validate37.errors = vErrors;
 return errors === 0;
 }
 
-export const getSpeech402Body0 = validate37;
-const schema38 = {"type":"object","required":["type","amount","currency","topUpUrl","creditAccount","error"],"properties":{"type":{"type":"string","format":"uri"},"amount":{"type":"string","pattern":"^\\d+$"},"currency":{"type":"string","enum":["usd"]},"topUpUrl":{"type":"string","format":"uri"},"creditAccount":{"type":"object","required":["in","name","maxLength","description"],"properties":{"in":{"type":"string","enum":["header"]},"name":{"type":"string","enum":["x-credit-account"]},"maxLength":{"type":"integer","enum":[128]},"description":{"type":"string"}}},"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["PAYMENT_REQUIRED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}};
+export const getSpeech402Body0 = validate38;
+const schema39 = {"type":"object","required":["type","amount","currency","topUpUrl","creditAccount","error"],"properties":{"type":{"type":"string","format":"uri"},"amount":{"type":"string","pattern":"^\\d+$"},"currency":{"type":"string","enum":["usd"]},"topUpUrl":{"type":"string","format":"uri"},"creditAccount":{"type":"object","required":["in","name","maxLength","description"],"properties":{"in":{"type":"string","enum":["header"]},"name":{"type":"string","enum":["x-credit-account"]},"maxLength":{"type":"integer","enum":[128]},"description":{"type":"string"}}},"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["PAYMENT_REQUIRED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}};
 const pattern8 = new RegExp("^\\d+$", "u");
 
-function validate37(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate38(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if(((((((data.type === undefined) && (missing0 = "type")) || ((data.amount === undefined) && (missing0 = "amount"))) || ((data.currency === undefined) && (missing0 = "currency"))) || ((data.topUpUrl === undefined) && (missing0 = "topUpUrl"))) || ((data.creditAccount === undefined) && (missing0 = "creditAccount"))) || ((data.error === undefined) && (missing0 = "error"))){
-validate37.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate38.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -6125,12 +6249,12 @@ if(errors === _errs1){
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!(formats6(data0))){
-validate37.errors = [{instancePath:instancePath+"/type",schemaPath:"#/properties/type/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
+validate38.errors = [{instancePath:instancePath+"/type",schemaPath:"#/properties/type/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
 return false;
 }
 }
 else {
-validate37.errors = [{instancePath:instancePath+"/type",schemaPath:"#/properties/type/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate38.errors = [{instancePath:instancePath+"/type",schemaPath:"#/properties/type/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -6147,12 +6271,12 @@ const _errs3 = errors;
 if(errors === _errs3){
 if(typeof data1 === "string"){
 if(!pattern8.test(data1)){
-validate37.errors = [{instancePath:instancePath+"/amount",schemaPath:"#/properties/amount/pattern",keyword:"pattern",params:{pattern: "^\\d+$"},message:"must match pattern \""+"^\\d+$"+"\""}];
+validate38.errors = [{instancePath:instancePath+"/amount",schemaPath:"#/properties/amount/pattern",keyword:"pattern",params:{pattern: "^\\d+$"},message:"must match pattern \""+"^\\d+$"+"\""}];
 return false;
 }
 }
 else {
-validate37.errors = [{instancePath:instancePath+"/amount",schemaPath:"#/properties/amount/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate38.errors = [{instancePath:instancePath+"/amount",schemaPath:"#/properties/amount/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -6166,11 +6290,11 @@ if(data.currency !== undefined){
 let data2 = data.currency;
 const _errs5 = errors;
 if(typeof data2 !== "string"){
-validate37.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate38.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data2 === "usd")){
-validate37.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/enum",keyword:"enum",params:{allowedValues: schema38.properties.currency.enum},message:"must be equal to one of the allowed values"}];
+validate38.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/enum",keyword:"enum",params:{allowedValues: schema39.properties.currency.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid0 = _errs5 === errors;
@@ -6186,12 +6310,12 @@ if(errors === _errs7){
 if(errors === _errs7){
 if(typeof data3 === "string"){
 if(!(formats6(data3))){
-validate37.errors = [{instancePath:instancePath+"/topUpUrl",schemaPath:"#/properties/topUpUrl/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
+validate38.errors = [{instancePath:instancePath+"/topUpUrl",schemaPath:"#/properties/topUpUrl/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
 return false;
 }
 }
 else {
-validate37.errors = [{instancePath:instancePath+"/topUpUrl",schemaPath:"#/properties/topUpUrl/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate38.errors = [{instancePath:instancePath+"/topUpUrl",schemaPath:"#/properties/topUpUrl/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -6209,7 +6333,7 @@ if(errors === _errs9){
 if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
 let missing1;
 if(((((data4.in === undefined) && (missing1 = "in")) || ((data4.name === undefined) && (missing1 = "name"))) || ((data4.maxLength === undefined) && (missing1 = "maxLength"))) || ((data4.description === undefined) && (missing1 = "description"))){
-validate37.errors = [{instancePath:instancePath+"/creditAccount",schemaPath:"#/properties/creditAccount/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+validate38.errors = [{instancePath:instancePath+"/creditAccount",schemaPath:"#/properties/creditAccount/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
 }
 else {
@@ -6217,11 +6341,11 @@ if(data4.in !== undefined){
 let data5 = data4.in;
 const _errs11 = errors;
 if(typeof data5 !== "string"){
-validate37.errors = [{instancePath:instancePath+"/creditAccount/in",schemaPath:"#/properties/creditAccount/properties/in/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate38.errors = [{instancePath:instancePath+"/creditAccount/in",schemaPath:"#/properties/creditAccount/properties/in/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data5 === "header")){
-validate37.errors = [{instancePath:instancePath+"/creditAccount/in",schemaPath:"#/properties/creditAccount/properties/in/enum",keyword:"enum",params:{allowedValues: schema38.properties.creditAccount.properties.in.enum},message:"must be equal to one of the allowed values"}];
+validate38.errors = [{instancePath:instancePath+"/creditAccount/in",schemaPath:"#/properties/creditAccount/properties/in/enum",keyword:"enum",params:{allowedValues: schema39.properties.creditAccount.properties.in.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid1 = _errs11 === errors;
@@ -6234,11 +6358,11 @@ if(data4.name !== undefined){
 let data6 = data4.name;
 const _errs13 = errors;
 if(typeof data6 !== "string"){
-validate37.errors = [{instancePath:instancePath+"/creditAccount/name",schemaPath:"#/properties/creditAccount/properties/name/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate38.errors = [{instancePath:instancePath+"/creditAccount/name",schemaPath:"#/properties/creditAccount/properties/name/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data6 === "x-credit-account")){
-validate37.errors = [{instancePath:instancePath+"/creditAccount/name",schemaPath:"#/properties/creditAccount/properties/name/enum",keyword:"enum",params:{allowedValues: schema38.properties.creditAccount.properties.name.enum},message:"must be equal to one of the allowed values"}];
+validate38.errors = [{instancePath:instancePath+"/creditAccount/name",schemaPath:"#/properties/creditAccount/properties/name/enum",keyword:"enum",params:{allowedValues: schema39.properties.creditAccount.properties.name.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid1 = _errs13 === errors;
@@ -6251,11 +6375,11 @@ if(data4.maxLength !== undefined){
 let data7 = data4.maxLength;
 const _errs15 = errors;
 if(!(((typeof data7 == "number") && (!(data7 % 1) && !isNaN(data7))) && (isFinite(data7)))){
-validate37.errors = [{instancePath:instancePath+"/creditAccount/maxLength",schemaPath:"#/properties/creditAccount/properties/maxLength/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate38.errors = [{instancePath:instancePath+"/creditAccount/maxLength",schemaPath:"#/properties/creditAccount/properties/maxLength/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(!(data7 === 128)){
-validate37.errors = [{instancePath:instancePath+"/creditAccount/maxLength",schemaPath:"#/properties/creditAccount/properties/maxLength/enum",keyword:"enum",params:{allowedValues: schema38.properties.creditAccount.properties.maxLength.enum},message:"must be equal to one of the allowed values"}];
+validate38.errors = [{instancePath:instancePath+"/creditAccount/maxLength",schemaPath:"#/properties/creditAccount/properties/maxLength/enum",keyword:"enum",params:{allowedValues: schema39.properties.creditAccount.properties.maxLength.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid1 = _errs15 === errors;
@@ -6267,7 +6391,7 @@ if(valid1){
 if(data4.description !== undefined){
 const _errs17 = errors;
 if(typeof data4.description !== "string"){
-validate37.errors = [{instancePath:instancePath+"/creditAccount/description",schemaPath:"#/properties/creditAccount/properties/description/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate38.errors = [{instancePath:instancePath+"/creditAccount/description",schemaPath:"#/properties/creditAccount/properties/description/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid1 = _errs17 === errors;
@@ -6281,7 +6405,7 @@ var valid1 = true;
 }
 }
 else {
-validate37.errors = [{instancePath:instancePath+"/creditAccount",schemaPath:"#/properties/creditAccount/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate38.errors = [{instancePath:instancePath+"/creditAccount",schemaPath:"#/properties/creditAccount/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -6298,7 +6422,7 @@ if(errors === _errs19){
 if(data9 && typeof data9 == "object" && !Array.isArray(data9)){
 let missing2;
 if((((data9.code === undefined) && (missing2 = "code")) || ((data9.message === undefined) && (missing2 = "message"))) || ((data9.details === undefined) && (missing2 = "details"))){
-validate37.errors = [{instancePath:instancePath+"/error",schemaPath:"#/properties/error/required",keyword:"required",params:{missingProperty: missing2},message:"must have required property '"+missing2+"'"}];
+validate38.errors = [{instancePath:instancePath+"/error",schemaPath:"#/properties/error/required",keyword:"required",params:{missingProperty: missing2},message:"must have required property '"+missing2+"'"}];
 return false;
 }
 else {
@@ -6306,11 +6430,11 @@ if(data9.code !== undefined){
 let data10 = data9.code;
 const _errs21 = errors;
 if(typeof data10 !== "string"){
-validate37.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate38.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data10 === "PAYMENT_REQUIRED")){
-validate37.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema38.properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate38.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema39.properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid2 = _errs21 === errors;
@@ -6322,7 +6446,7 @@ if(valid2){
 if(data9.message !== undefined){
 const _errs23 = errors;
 if(typeof data9.message !== "string"){
-validate37.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate38.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid2 = _errs23 === errors;
@@ -6335,7 +6459,7 @@ if(data9.details !== undefined){
 let data12 = data9.details;
 const _errs25 = errors;
 if((!(data12 && typeof data12 == "object" && !Array.isArray(data12))) && (data12 !== null)){
-validate37.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/properties/error/properties/details/type",keyword:"type",params:{type: schema38.properties.error.properties.details.type},message:"must be object,null"}];
+validate38.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/properties/error/properties/details/type",keyword:"type",params:{type: schema39.properties.error.properties.details.type},message:"must be object,null"}];
 return false;
 }
 var valid2 = _errs25 === errors;
@@ -6348,7 +6472,7 @@ var valid2 = true;
 }
 }
 else {
-validate37.errors = [{instancePath:instancePath+"/error",schemaPath:"#/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate38.errors = [{instancePath:instancePath+"/error",schemaPath:"#/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -6365,140 +6489,16 @@ var valid0 = true;
 }
 }
 else {
-validate37.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate38.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
-}
-validate37.errors = vErrors;
-return errors === 0;
-}
-
-export const getSpeech413Body0 = validate38;
-const schema39 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["TEXT_TOO_LONG","REQUEST_TOO_LARGE"]}}}}}]};
-
-function validate38(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-const _errs0 = errors;
-if(errors === _errs0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((data.error === undefined) && (missing0 = "error")){
-validate38.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
-return false;
-}
-else {
-if(data.error !== undefined){
-let data0 = data.error;
-const _errs2 = errors;
-if(errors === _errs2){
-if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
-let missing1;
-if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate38.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
-return false;
-}
-else {
-if(data0.code !== undefined){
-let data1 = data0.code;
-const _errs4 = errors;
-if(typeof data1 !== "string"){
-validate38.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate38.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema39.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid2 = _errs4 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.message !== undefined){
-const _errs6 = errors;
-if(typeof data0.message !== "string"){
-validate38.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid2 = _errs6 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.details !== undefined){
-let data3 = data0.details;
-const _errs8 = errors;
-if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate38.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema39.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
-return false;
-}
-var valid2 = _errs8 === errors;
-}
-else {
-var valid2 = true;
-}
-}
-}
-}
-}
-else {
-validate38.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-}
-else {
-validate38.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs0 === errors;
-if(valid0){
-const _errs11 = errors;
-if(errors === _errs11){
-if(data && typeof data == "object" && !Array.isArray(data)){
-if(data.error !== undefined){
-let data4 = data.error;
-const _errs13 = errors;
-if(errors === _errs13){
-if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
-if(data4.code !== undefined){
-let data5 = data4.code;
-if(typeof data5 !== "string"){
-validate38.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!((data5 === "TEXT_TOO_LONG") || (data5 === "REQUEST_TOO_LARGE"))){
-validate38.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema39.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-}
-}
-else {
-validate38.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-else {
-validate38.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs11 === errors;
 }
 validate38.errors = vErrors;
 return errors === 0;
 }
 
-export const getSpeech502Body0 = validate39;
-const schema40 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["TTS_UPSTREAM_ERROR","PAYMENT_ERROR"]}}}}}]};
+export const getSpeech413Body0 = validate39;
+const schema40 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["TEXT_TOO_LONG","REQUEST_TOO_LARGE"]}}}}}]};
 
 function validate39(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -6597,7 +6597,7 @@ if(typeof data5 !== "string"){
 validate39.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-if(!((data5 === "TTS_UPSTREAM_ERROR") || (data5 === "PAYMENT_ERROR"))){
+if(!((data5 === "TEXT_TOO_LONG") || (data5 === "REQUEST_TOO_LARGE"))){
 validate39.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema40.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
@@ -6621,17 +6621,141 @@ validate39.errors = vErrors;
 return errors === 0;
 }
 
-export const getSpeech503Headers = validate40;
-const schema41 = {"type":"object","coerce":{"retry-after":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"retry-after":{"type":"integer","minimum":1},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+export const getSpeech502Body0 = validate40;
+const schema41 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["TTS_UPSTREAM_ERROR","PAYMENT_ERROR"]}}}}}]};
 
 function validate40(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+const _errs0 = errors;
+if(errors === _errs0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.error === undefined) && (missing0 = "error")){
+validate40.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
+let missing1;
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate40.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate40.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate40.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema41.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate40.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate40.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema41.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+else {
+validate40.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate40.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs0 === errors;
+if(valid0){
+const _errs11 = errors;
+if(errors === _errs11){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
+const _errs13 = errors;
+if(errors === _errs13){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate40.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!((data5 === "TTS_UPSTREAM_ERROR") || (data5 === "PAYMENT_ERROR"))){
+validate40.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema41.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+}
+}
+else {
+validate40.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+else {
+validate40.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs11 === errors;
+}
+validate40.errors = vErrors;
+return errors === 0;
+}
+
+export const getSpeech503Headers = validate41;
+const schema42 = {"type":"object","coerce":{"retry-after":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"retry-after":{"type":"integer","minimum":1},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+
+function validate41(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")){
-validate40.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate41.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -6654,12 +6778,12 @@ if(errors === _errs1){
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!(formats0.test(data0))){
-validate40.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate41.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate40.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate41.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -6674,13 +6798,13 @@ if(data["retry-after"] !== undefined){
 let data1 = data["retry-after"];
 const _errs3 = errors;
 if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
-validate40.errors = [{instancePath:instancePath+"/retry-after",schemaPath:"#/properties/retry-after/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate41.errors = [{instancePath:instancePath+"/retry-after",schemaPath:"#/properties/retry-after/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs3){
 if((typeof data1 == "number") && (isFinite(data1))){
 if(data1 < 1 || isNaN(data1)){
-validate40.errors = [{instancePath:instancePath+"/retry-after",schemaPath:"#/properties/retry-after/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+validate41.errors = [{instancePath:instancePath+"/retry-after",schemaPath:"#/properties/retry-after/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
 }
@@ -6695,13 +6819,13 @@ if(data["x-ratelimit-limit"] !== undefined){
 let data2 = data["x-ratelimit-limit"];
 const _errs5 = errors;
 if(!(((typeof data2 == "number") && (!(data2 % 1) && !isNaN(data2))) && (isFinite(data2)))){
-validate40.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate41.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs5){
 if((typeof data2 == "number") && (isFinite(data2))){
 if(data2 < 1 || isNaN(data2)){
-validate40.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+validate41.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
 }
@@ -6715,7 +6839,7 @@ if(valid0){
 if(data["x-ratelimit-policy"] !== undefined){
 const _errs7 = errors;
 if(typeof data["x-ratelimit-policy"] !== "string"){
-validate40.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate41.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs7 === errors;
@@ -6728,13 +6852,13 @@ if(data["x-ratelimit-remaining"] !== undefined){
 let data4 = data["x-ratelimit-remaining"];
 const _errs9 = errors;
 if(!(((typeof data4 == "number") && (!(data4 % 1) && !isNaN(data4))) && (isFinite(data4)))){
-validate40.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate41.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs9){
 if((typeof data4 == "number") && (isFinite(data4))){
 if(data4 < 0 || isNaN(data4)){
-validate40.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate41.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -6749,13 +6873,13 @@ if(data["x-ratelimit-reset"] !== undefined){
 let data5 = data["x-ratelimit-reset"];
 const _errs11 = errors;
 if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
-validate40.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate41.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs11){
 if((typeof data5 == "number") && (isFinite(data5))){
 if(data5 < 0 || isNaN(data5)){
-validate40.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate41.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -6769,7 +6893,7 @@ if(valid0){
 if(data["x-ratelimit-scope"] !== undefined){
 const _errs13 = errors;
 if(typeof data["x-ratelimit-scope"] !== "string"){
-validate40.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate41.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs13 === errors;
@@ -6786,140 +6910,16 @@ var valid0 = true;
 }
 }
 else {
-validate40.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate41.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
-}
-validate40.errors = vErrors;
-return errors === 0;
-}
-
-export const getSpeech503Body0 = validate41;
-const schema42 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["TTS_UNAVAILABLE","TTS_PROVIDER_NOT_CONFIGURED","CONFIG_ERROR"]}}}}}]};
-
-function validate41(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-const _errs0 = errors;
-if(errors === _errs0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((data.error === undefined) && (missing0 = "error")){
-validate41.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
-return false;
-}
-else {
-if(data.error !== undefined){
-let data0 = data.error;
-const _errs2 = errors;
-if(errors === _errs2){
-if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
-let missing1;
-if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate41.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
-return false;
-}
-else {
-if(data0.code !== undefined){
-let data1 = data0.code;
-const _errs4 = errors;
-if(typeof data1 !== "string"){
-validate41.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate41.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema42.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid2 = _errs4 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.message !== undefined){
-const _errs6 = errors;
-if(typeof data0.message !== "string"){
-validate41.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid2 = _errs6 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.details !== undefined){
-let data3 = data0.details;
-const _errs8 = errors;
-if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate41.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema42.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
-return false;
-}
-var valid2 = _errs8 === errors;
-}
-else {
-var valid2 = true;
-}
-}
-}
-}
-}
-else {
-validate41.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-}
-else {
-validate41.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs0 === errors;
-if(valid0){
-const _errs11 = errors;
-if(errors === _errs11){
-if(data && typeof data == "object" && !Array.isArray(data)){
-if(data.error !== undefined){
-let data4 = data.error;
-const _errs13 = errors;
-if(errors === _errs13){
-if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
-if(data4.code !== undefined){
-let data5 = data4.code;
-if(typeof data5 !== "string"){
-validate41.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(((data5 === "TTS_UNAVAILABLE") || (data5 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data5 === "CONFIG_ERROR"))){
-validate41.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema42.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-}
-}
-else {
-validate41.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-else {
-validate41.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs11 === errors;
 }
 validate41.errors = vErrors;
 return errors === 0;
 }
 
-export const getJob404Body0 = validate42;
-const schema43 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["NOT_FOUND"]}}}}}]};
+export const getSpeech503Body0 = validate42;
+const schema43 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["TTS_UNAVAILABLE","TTS_PROVIDER_NOT_CONFIGURED","CONFIG_ERROR"]}}}}}]};
 
 function validate42(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -7018,7 +7018,7 @@ if(typeof data5 !== "string"){
 validate42.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-if(!(data5 === "NOT_FOUND")){
+if(!(((data5 === "TTS_UNAVAILABLE") || (data5 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data5 === "CONFIG_ERROR"))){
 validate42.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema43.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
@@ -7042,225 +7042,132 @@ validate42.errors = vErrors;
 return errors === 0;
 }
 
-export const getJobAudio200Headers = validate43;
-const schema44 = {"type":"object","coerce":{"content-length":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control","content-disposition","accept-ranges","content-length"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string"},"content-disposition":{"type":"string"},"accept-ranges":{"type":"string","enum":["bytes"]},"content-length":{"type":"integer","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+export const getJob404Body0 = validate43;
+const schema44 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["NOT_FOUND"]}}}}}]};
 
 function validate43(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
-if(errors === 0){
+const _errs0 = errors;
+if(errors === _errs0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if((((((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))) || ((data["content-disposition"] === undefined) && (missing0 = "content-disposition"))) || ((data["accept-ranges"] === undefined) && (missing0 = "accept-ranges"))) || ((data["content-length"] === undefined) && (missing0 = "content-length"))){
-validate43.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+if((data.error === undefined) && (missing0 = "error")){
+validate43.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
-if(typeof data["content-length"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["content-length"])){
-data["content-length"] = Number(data["content-length"]);
-}
-if(typeof data["x-ratelimit-limit"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-limit"])){
-data["x-ratelimit-limit"] = Number(data["x-ratelimit-limit"]);
-}
-if(typeof data["x-ratelimit-remaining"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-remaining"])){
-data["x-ratelimit-remaining"] = Number(data["x-ratelimit-remaining"]);
-}
-if(typeof data["x-ratelimit-reset"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-reset"])){
-data["x-ratelimit-reset"] = Number(data["x-ratelimit-reset"]);
-}
-if(data["x-trace-id"] !== undefined){
-let data0 = data["x-trace-id"];
-const _errs1 = errors;
-if(errors === _errs1){
-if(errors === _errs1){
-if(typeof data0 === "string"){
-if(!(formats0.test(data0))){
-validate43.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
+let missing1;
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate43.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
+}
+else {
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate43.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate43.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema44.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate43.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate43.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema44.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
 }
 }
 else {
-validate43.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate43.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 }
-var valid0 = _errs1 === errors;
+}
 }
 else {
-var valid0 = true;
+validate43.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
 }
+}
+var valid0 = _errs0 === errors;
 if(valid0){
-if(data["cache-control"] !== undefined){
-const _errs3 = errors;
-if(typeof data["cache-control"] !== "string"){
-validate43.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid0 = _errs3 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["content-disposition"] !== undefined){
-const _errs5 = errors;
-if(typeof data["content-disposition"] !== "string"){
-validate43.errors = [{instancePath:instancePath+"/content-disposition",schemaPath:"#/properties/content-disposition/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid0 = _errs5 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["accept-ranges"] !== undefined){
-let data3 = data["accept-ranges"];
-const _errs7 = errors;
-if(typeof data3 !== "string"){
-validate43.errors = [{instancePath:instancePath+"/accept-ranges",schemaPath:"#/properties/accept-ranges/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(data3 === "bytes")){
-validate43.errors = [{instancePath:instancePath+"/accept-ranges",schemaPath:"#/properties/accept-ranges/enum",keyword:"enum",params:{allowedValues: schema44.properties["accept-ranges"].enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid0 = _errs7 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["content-length"] !== undefined){
-let data4 = data["content-length"];
-const _errs9 = errors;
-if(!(((typeof data4 == "number") && (!(data4 % 1) && !isNaN(data4))) && (isFinite(data4)))){
-validate43.errors = [{instancePath:instancePath+"/content-length",schemaPath:"#/properties/content-length/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs9){
-if((typeof data4 == "number") && (isFinite(data4))){
-if(data4 < 0 || isNaN(data4)){
-validate43.errors = [{instancePath:instancePath+"/content-length",schemaPath:"#/properties/content-length/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-}
-}
-var valid0 = _errs9 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-limit"] !== undefined){
-let data5 = data["x-ratelimit-limit"];
 const _errs11 = errors;
-if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
-validate43.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
 if(errors === _errs11){
-if((typeof data5 == "number") && (isFinite(data5))){
-if(data5 < 1 || isNaN(data5)){
-validate43.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
+const _errs13 = errors;
+if(errors === _errs13){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate43.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
+if(!(data5 === "NOT_FOUND")){
+validate43.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema44.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+}
+}
+else {
+validate43.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+else {
+validate43.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
 }
 }
 var valid0 = _errs11 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-policy"] !== undefined){
-const _errs13 = errors;
-if(typeof data["x-ratelimit-policy"] !== "string"){
-validate43.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid0 = _errs13 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-remaining"] !== undefined){
-let data7 = data["x-ratelimit-remaining"];
-const _errs15 = errors;
-if(!(((typeof data7 == "number") && (!(data7 % 1) && !isNaN(data7))) && (isFinite(data7)))){
-validate43.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs15){
-if((typeof data7 == "number") && (isFinite(data7))){
-if(data7 < 0 || isNaN(data7)){
-validate43.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-}
-}
-var valid0 = _errs15 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-reset"] !== undefined){
-let data8 = data["x-ratelimit-reset"];
-const _errs17 = errors;
-if(!(((typeof data8 == "number") && (!(data8 % 1) && !isNaN(data8))) && (isFinite(data8)))){
-validate43.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs17){
-if((typeof data8 == "number") && (isFinite(data8))){
-if(data8 < 0 || isNaN(data8)){
-validate43.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-}
-}
-var valid0 = _errs17 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-scope"] !== undefined){
-const _errs19 = errors;
-if(typeof data["x-ratelimit-scope"] !== "string"){
-validate43.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid0 = _errs19 === errors;
-}
-else {
-var valid0 = true;
-}
-}
-}
-}
-}
-}
-}
-}
-}
-}
-}
-}
-else {
-validate43.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
 }
 validate43.errors = vErrors;
 return errors === 0;
 }
 
-export const getJobAudio206Headers = validate44;
-const schema45 = {"type":"object","coerce":{"content-length":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control","content-disposition","accept-ranges","content-length","content-range"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string"},"content-disposition":{"type":"string"},"accept-ranges":{"type":"string","enum":["bytes"]},"content-length":{"type":"integer","minimum":0},"content-range":{"type":"string"},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+export const getJobAudio200Headers = validate44;
+const schema45 = {"type":"object","coerce":{"content-length":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control","content-disposition","accept-ranges","content-length"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string"},"content-disposition":{"type":"string"},"accept-ranges":{"type":"string","enum":["bytes"]},"content-length":{"type":"integer","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
 
 function validate44(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -7268,7 +7175,7 @@ let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if(((((((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))) || ((data["content-disposition"] === undefined) && (missing0 = "content-disposition"))) || ((data["accept-ranges"] === undefined) && (missing0 = "accept-ranges"))) || ((data["content-length"] === undefined) && (missing0 = "content-length"))) || ((data["content-range"] === undefined) && (missing0 = "content-range"))){
+if((((((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))) || ((data["content-disposition"] === undefined) && (missing0 = "content-disposition"))) || ((data["accept-ranges"] === undefined) && (missing0 = "accept-ranges"))) || ((data["content-length"] === undefined) && (missing0 = "content-length"))){
 validate44.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
@@ -7370,11 +7277,20 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["content-range"] !== undefined){
+if(data["x-ratelimit-limit"] !== undefined){
+let data5 = data["x-ratelimit-limit"];
 const _errs11 = errors;
-if(typeof data["content-range"] !== "string"){
-validate44.errors = [{instancePath:instancePath+"/content-range",schemaPath:"#/properties/content-range/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
+validate44.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
+}
+if(errors === _errs11){
+if((typeof data5 == "number") && (isFinite(data5))){
+if(data5 < 1 || isNaN(data5)){
+validate44.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
 }
 var valid0 = _errs11 === errors;
 }
@@ -7382,20 +7298,11 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["x-ratelimit-limit"] !== undefined){
-let data6 = data["x-ratelimit-limit"];
+if(data["x-ratelimit-policy"] !== undefined){
 const _errs13 = errors;
-if(!(((typeof data6 == "number") && (!(data6 % 1) && !isNaN(data6))) && (isFinite(data6)))){
-validate44.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+if(typeof data["x-ratelimit-policy"] !== "string"){
+validate44.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
-}
-if(errors === _errs13){
-if((typeof data6 == "number") && (isFinite(data6))){
-if(data6 < 1 || isNaN(data6)){
-validate44.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
-return false;
-}
-}
 }
 var valid0 = _errs13 === errors;
 }
@@ -7403,11 +7310,20 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["x-ratelimit-policy"] !== undefined){
+if(data["x-ratelimit-remaining"] !== undefined){
+let data7 = data["x-ratelimit-remaining"];
 const _errs15 = errors;
-if(typeof data["x-ratelimit-policy"] !== "string"){
-validate44.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(!(((typeof data7 == "number") && (!(data7 % 1) && !isNaN(data7))) && (isFinite(data7)))){
+validate44.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
+}
+if(errors === _errs15){
+if((typeof data7 == "number") && (isFinite(data7))){
+if(data7 < 0 || isNaN(data7)){
+validate44.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
 }
 var valid0 = _errs15 === errors;
 }
@@ -7415,17 +7331,17 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["x-ratelimit-remaining"] !== undefined){
-let data8 = data["x-ratelimit-remaining"];
+if(data["x-ratelimit-reset"] !== undefined){
+let data8 = data["x-ratelimit-reset"];
 const _errs17 = errors;
 if(!(((typeof data8 == "number") && (!(data8 % 1) && !isNaN(data8))) && (isFinite(data8)))){
-validate44.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate44.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs17){
 if((typeof data8 == "number") && (isFinite(data8))){
 if(data8 < 0 || isNaN(data8)){
-validate44.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate44.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -7436,38 +7352,16 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data["x-ratelimit-reset"] !== undefined){
-let data9 = data["x-ratelimit-reset"];
+if(data["x-ratelimit-scope"] !== undefined){
 const _errs19 = errors;
-if(!(((typeof data9 == "number") && (!(data9 % 1) && !isNaN(data9))) && (isFinite(data9)))){
-validate44.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+if(typeof data["x-ratelimit-scope"] !== "string"){
+validate44.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
-}
-if(errors === _errs19){
-if((typeof data9 == "number") && (isFinite(data9))){
-if(data9 < 0 || isNaN(data9)){
-validate44.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-}
 }
 var valid0 = _errs19 === errors;
 }
 else {
 var valid0 = true;
-}
-if(valid0){
-if(data["x-ratelimit-scope"] !== undefined){
-const _errs21 = errors;
-if(typeof data["x-ratelimit-scope"] !== "string"){
-validate44.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid0 = _errs21 === errors;
-}
-else {
-var valid0 = true;
-}
 }
 }
 }
@@ -7489,125 +7383,231 @@ validate44.errors = vErrors;
 return errors === 0;
 }
 
-export const getJobAudio400Body0 = validate45;
-const schema46 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_REQUEST"]}}}}}]};
+export const getJobAudio206Headers = validate45;
+const schema46 = {"type":"object","coerce":{"content-length":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control","content-disposition","accept-ranges","content-length","content-range"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string"},"content-disposition":{"type":"string"},"accept-ranges":{"type":"string","enum":["bytes"]},"content-length":{"type":"integer","minimum":0},"content-range":{"type":"string"},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
 
 function validate45(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
-const _errs0 = errors;
-if(errors === _errs0){
+if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if((data.error === undefined) && (missing0 = "error")){
-validate45.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+if(((((((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))) || ((data["content-disposition"] === undefined) && (missing0 = "content-disposition"))) || ((data["accept-ranges"] === undefined) && (missing0 = "accept-ranges"))) || ((data["content-length"] === undefined) && (missing0 = "content-length"))) || ((data["content-range"] === undefined) && (missing0 = "content-range"))){
+validate45.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
-if(data.error !== undefined){
-let data0 = data.error;
-const _errs2 = errors;
-if(errors === _errs2){
-if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
-let missing1;
-if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate45.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+if(typeof data["content-length"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["content-length"])){
+data["content-length"] = Number(data["content-length"]);
+}
+if(typeof data["x-ratelimit-limit"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-limit"])){
+data["x-ratelimit-limit"] = Number(data["x-ratelimit-limit"]);
+}
+if(typeof data["x-ratelimit-remaining"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-remaining"])){
+data["x-ratelimit-remaining"] = Number(data["x-ratelimit-remaining"]);
+}
+if(typeof data["x-ratelimit-reset"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-reset"])){
+data["x-ratelimit-reset"] = Number(data["x-ratelimit-reset"]);
+}
+if(data["x-trace-id"] !== undefined){
+let data0 = data["x-trace-id"];
+const _errs1 = errors;
+if(errors === _errs1){
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!(formats0.test(data0))){
+validate45.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
-}
-else {
-if(data0.code !== undefined){
-let data1 = data0.code;
-const _errs4 = errors;
-if(typeof data1 !== "string"){
-validate45.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate45.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema46.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid2 = _errs4 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.message !== undefined){
-const _errs6 = errors;
-if(typeof data0.message !== "string"){
-validate45.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid2 = _errs6 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.details !== undefined){
-let data3 = data0.details;
-const _errs8 = errors;
-if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate45.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema46.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
-return false;
-}
-var valid2 = _errs8 === errors;
-}
-else {
-var valid2 = true;
-}
-}
-}
 }
 }
 else {
-validate45.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate45.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
 }
-}
+var valid0 = _errs1 === errors;
 }
 else {
-validate45.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
+var valid0 = true;
 }
-}
-var valid0 = _errs0 === errors;
 if(valid0){
+if(data["cache-control"] !== undefined){
+const _errs3 = errors;
+if(typeof data["cache-control"] !== "string"){
+validate45.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["content-disposition"] !== undefined){
+const _errs5 = errors;
+if(typeof data["content-disposition"] !== "string"){
+validate45.errors = [{instancePath:instancePath+"/content-disposition",schemaPath:"#/properties/content-disposition/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["accept-ranges"] !== undefined){
+let data3 = data["accept-ranges"];
+const _errs7 = errors;
+if(typeof data3 !== "string"){
+validate45.errors = [{instancePath:instancePath+"/accept-ranges",schemaPath:"#/properties/accept-ranges/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data3 === "bytes")){
+validate45.errors = [{instancePath:instancePath+"/accept-ranges",schemaPath:"#/properties/accept-ranges/enum",keyword:"enum",params:{allowedValues: schema46.properties["accept-ranges"].enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["content-length"] !== undefined){
+let data4 = data["content-length"];
+const _errs9 = errors;
+if(!(((typeof data4 == "number") && (!(data4 % 1) && !isNaN(data4))) && (isFinite(data4)))){
+validate45.errors = [{instancePath:instancePath+"/content-length",schemaPath:"#/properties/content-length/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs9){
+if((typeof data4 == "number") && (isFinite(data4))){
+if(data4 < 0 || isNaN(data4)){
+validate45.errors = [{instancePath:instancePath+"/content-length",schemaPath:"#/properties/content-length/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["content-range"] !== undefined){
 const _errs11 = errors;
-if(errors === _errs11){
-if(data && typeof data == "object" && !Array.isArray(data)){
-if(data.error !== undefined){
-let data4 = data.error;
-const _errs13 = errors;
-if(errors === _errs13){
-if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
-if(data4.code !== undefined){
-let data5 = data4.code;
-if(typeof data5 !== "string"){
-validate45.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+if(typeof data["content-range"] !== "string"){
+validate45.errors = [{instancePath:instancePath+"/content-range",schemaPath:"#/properties/content-range/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
-}
-if(!(data5 === "INVALID_REQUEST")){
-validate45.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema46.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-}
-}
-else {
-validate45.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-}
-}
-else {
-validate45.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
 }
 var valid0 = _errs11 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-limit"] !== undefined){
+let data6 = data["x-ratelimit-limit"];
+const _errs13 = errors;
+if(!(((typeof data6 == "number") && (!(data6 % 1) && !isNaN(data6))) && (isFinite(data6)))){
+validate45.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs13){
+if((typeof data6 == "number") && (isFinite(data6))){
+if(data6 < 1 || isNaN(data6)){
+validate45.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
+}
+var valid0 = _errs13 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-policy"] !== undefined){
+const _errs15 = errors;
+if(typeof data["x-ratelimit-policy"] !== "string"){
+validate45.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs15 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-remaining"] !== undefined){
+let data8 = data["x-ratelimit-remaining"];
+const _errs17 = errors;
+if(!(((typeof data8 == "number") && (!(data8 % 1) && !isNaN(data8))) && (isFinite(data8)))){
+validate45.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs17){
+if((typeof data8 == "number") && (isFinite(data8))){
+if(data8 < 0 || isNaN(data8)){
+validate45.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs17 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-reset"] !== undefined){
+let data9 = data["x-ratelimit-reset"];
+const _errs19 = errors;
+if(!(((typeof data9 == "number") && (!(data9 % 1) && !isNaN(data9))) && (isFinite(data9)))){
+validate45.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs19){
+if((typeof data9 == "number") && (isFinite(data9))){
+if(data9 < 0 || isNaN(data9)){
+validate45.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs19 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-scope"] !== undefined){
+const _errs21 = errors;
+if(typeof data["x-ratelimit-scope"] !== "string"){
+validate45.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs21 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate45.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
 }
 validate45.errors = vErrors;
 return errors === 0;
@@ -11517,27 +11517,64 @@ validate71.errors = vErrors;
 return errors === 0;
 }
 
+export const getHealth400Headers = getHealth200Headers;
+export const getHealth408Headers = getHealth200Headers;
+export const getHealth408Body0 = getHealth400Body0;
+export const getHealth417Headers = getHealth200Headers;
+export const getHealth417Body0 = getHealth400Body0;
+export const getHealth431Headers = getHealth200Headers;
 export const getHealth500Headers = getHealth200Headers;
 export const getGuide200Headers = getHealth200Headers;
+export const getGuide400Headers = getHealth200Headers;
+export const getGuide400Body0 = getHealth400Body0;
+export const getGuide408Headers = getHealth200Headers;
+export const getGuide408Body0 = getHealth400Body0;
+export const getGuide417Headers = getHealth200Headers;
+export const getGuide417Body0 = getHealth400Body0;
 export const getGuide429Headers = getHealth429Headers;
 export const getGuide429Body0 = getHealth429Body0;
+export const getGuide431Headers = getHealth200Headers;
+export const getGuide431Body0 = getHealth431Body0;
 export const getGuide500Headers = getHealth200Headers;
 export const getGuide500Body0 = getHealth500Body0;
 export const getContract200Headers = getHealth200Headers;
+export const getContract400Headers = getHealth200Headers;
+export const getContract400Body0 = getHealth400Body0;
+export const getContract408Headers = getHealth200Headers;
+export const getContract408Body0 = getHealth400Body0;
+export const getContract417Headers = getHealth200Headers;
+export const getContract417Body0 = getHealth400Body0;
 export const getContract429Headers = getHealth429Headers;
 export const getContract429Body0 = getHealth429Body0;
+export const getContract431Headers = getHealth200Headers;
+export const getContract431Body0 = getHealth431Body0;
 export const getContract500Headers = getHealth200Headers;
 export const getContract500Body0 = getHealth500Body0;
+export const getServiceMetadata400Headers = getHealth200Headers;
+export const getServiceMetadata400Body0 = getHealth400Body0;
+export const getServiceMetadata408Headers = getHealth200Headers;
+export const getServiceMetadata408Body0 = getHealth400Body0;
+export const getServiceMetadata417Headers = getHealth200Headers;
+export const getServiceMetadata417Body0 = getHealth400Body0;
 export const getServiceMetadata429Headers = getHealth429Headers;
 export const getServiceMetadata429Body0 = getHealth429Body0;
+export const getServiceMetadata431Headers = getHealth200Headers;
+export const getServiceMetadata431Body0 = getHealth431Body0;
 export const getServiceMetadata500Headers = getHealth200Headers;
 export const getServiceMetadata500Body0 = getHealth500Body0;
 export const getServiceMetadata503Headers = getHealth200Headers;
 export const createFeedbackChallenge400Headers = getHealth200Headers;
+export const createFeedbackChallenge408Headers = getHealth200Headers;
+export const createFeedbackChallenge408Body0 = getHealth400Body0;
 export const createFeedbackChallenge413Headers = getHealth200Headers;
+export const createFeedbackChallenge413Body0 = getHealth431Body0;
 export const createFeedbackChallenge415Headers = getHealth200Headers;
+export const createFeedbackChallenge417Headers = getHealth200Headers;
+export const createFeedbackChallenge417Body0 = getHealth400Body0;
 export const createFeedbackChallenge429Headers = getHealth429Headers;
 export const createFeedbackChallenge429Body0 = getHealth429Body0;
+export const createFeedbackChallenge431Headers = getHealth200Headers;
+export const createFeedbackChallenge431Body0 = getHealth431Body0;
 export const createFeedbackChallenge500Headers = createFeedbackChallenge200Headers;
 export const createFeedbackChallenge500Body0 = getHealth500Body0;
 export const createFeedbackChallenge503Headers = createFeedbackChallenge200Headers;
@@ -11545,32 +11582,58 @@ export const createFeedbackChallenge503Body0 = getServiceMetadata503Body0;
 export const submitFeedback201Headers = createFeedbackChallenge200Headers;
 export const submitFeedback400Headers = createFeedbackChallenge200Headers;
 export const submitFeedback401Headers = createFeedbackChallenge200Headers;
+export const submitFeedback408Headers = getHealth200Headers;
+export const submitFeedback408Body0 = getHealth400Body0;
 export const submitFeedback409Headers = createFeedbackChallenge200Headers;
 export const submitFeedback413Headers = getHealth200Headers;
-export const submitFeedback413Body0 = createFeedbackChallenge413Body0;
+export const submitFeedback413Body0 = getHealth431Body0;
 export const submitFeedback415Headers = getHealth200Headers;
 export const submitFeedback415Body0 = createFeedbackChallenge415Body0;
+export const submitFeedback417Headers = getHealth200Headers;
+export const submitFeedback417Body0 = getHealth400Body0;
 export const submitFeedback429Headers = getHealth429Headers;
+export const submitFeedback431Headers = getHealth200Headers;
+export const submitFeedback431Body0 = getHealth431Body0;
 export const submitFeedback500Headers = createFeedbackChallenge200Headers;
 export const submitFeedback500Body0 = getHealth500Body0;
 export const submitFeedback503Headers = createFeedbackChallenge200Headers;
 export const submitFeedback503Body0 = getServiceMetadata503Body0;
 export const listModels200Headers = getHealth200Headers;
+export const listModels400Headers = getHealth200Headers;
+export const listModels400Body0 = getHealth400Body0;
+export const listModels408Headers = getHealth200Headers;
+export const listModels408Body0 = getHealth400Body0;
+export const listModels417Headers = getHealth200Headers;
+export const listModels417Body0 = getHealth400Body0;
 export const listModels429Headers = getHealth429Headers;
 export const listModels429Body0 = getHealth429Body0;
+export const listModels431Headers = getHealth200Headers;
+export const listModels431Body0 = getHealth431Body0;
 export const listModels500Headers = getHealth200Headers;
 export const listModels500Body0 = getHealth500Body0;
 export const listVoices200Headers = getHealth200Headers;
 export const listVoices400Headers = getHealth200Headers;
+export const listVoices408Headers = getHealth200Headers;
+export const listVoices408Body0 = getHealth400Body0;
+export const listVoices417Headers = getHealth200Headers;
+export const listVoices417Body0 = getHealth400Body0;
 export const listVoices429Headers = getHealth429Headers;
 export const listVoices429Body0 = getHealth429Body0;
+export const listVoices431Headers = getHealth200Headers;
+export const listVoices431Body0 = getHealth431Body0;
 export const listVoices500Headers = getHealth200Headers;
 export const listVoices500Body0 = getHealth500Body0;
 export const getSpeech202Headers = getSpeech200Headers;
 export const getSpeech400Headers = createFeedbackChallenge200Headers;
+export const getSpeech408Headers = getHealth200Headers;
+export const getSpeech408Body0 = getHealth400Body0;
 export const getSpeech413Headers = createFeedbackChallenge200Headers;
+export const getSpeech417Headers = getHealth200Headers;
+export const getSpeech417Body0 = getHealth400Body0;
 export const getSpeech429Headers = getHealth429Headers;
 export const getSpeech429Body0 = getHealth429Body0;
+export const getSpeech431Headers = getHealth200Headers;
+export const getSpeech431Body0 = getHealth431Body0;
 export const getSpeech500Headers = createFeedbackChallenge200Headers;
 export const getSpeech500Body0 = getHealth500Body0;
 export const getSpeech502Headers = createFeedbackChallenge200Headers;
@@ -11581,12 +11644,18 @@ export const createSpeech400Headers = createFeedbackChallenge200Headers;
 export const createSpeech400Body0 = getSpeech400Body0;
 export const createSpeech402Headers = getSpeech402Headers;
 export const createSpeech402Body0 = getSpeech402Body0;
+export const createSpeech408Headers = getHealth200Headers;
+export const createSpeech408Body0 = getHealth400Body0;
 export const createSpeech413Headers = createFeedbackChallenge200Headers;
 export const createSpeech413Body0 = getSpeech413Body0;
 export const createSpeech415Headers = getHealth200Headers;
 export const createSpeech415Body0 = createFeedbackChallenge415Body0;
+export const createSpeech417Headers = getHealth200Headers;
+export const createSpeech417Body0 = getHealth400Body0;
 export const createSpeech429Headers = getHealth429Headers;
 export const createSpeech429Body0 = getHealth429Body0;
+export const createSpeech431Headers = getHealth200Headers;
+export const createSpeech431Body0 = getHealth431Body0;
 export const createSpeech500Headers = createFeedbackChallenge200Headers;
 export const createSpeech500Body0 = getHealth500Body0;
 export const createSpeech502Headers = createFeedbackChallenge200Headers;
@@ -11595,22 +11664,37 @@ export const createSpeech503Headers = getSpeech503Headers;
 export const createSpeech503Body0 = getSpeech503Body0;
 export const getJob200Headers = getServiceMetadata200Headers;
 export const getJob200Body0 = getSpeech202Body0;
+export const getJob400Headers = getHealth200Headers;
+export const getJob400Body0 = getHealth400Body0;
 export const getJob404Headers = getHealth200Headers;
+export const getJob408Headers = getHealth200Headers;
+export const getJob408Body0 = getHealth400Body0;
+export const getJob417Headers = getHealth200Headers;
+export const getJob417Body0 = getHealth400Body0;
 export const getJob429Headers = getHealth429Headers;
 export const getJob429Body0 = getHealth429Body0;
+export const getJob431Headers = getHealth200Headers;
+export const getJob431Body0 = getHealth431Body0;
 export const getJob500Headers = getHealth200Headers;
 export const getJob500Body0 = getHealth500Body0;
 export const getJob503Headers = getHealth200Headers;
 export const getJob503Body0 = getServiceMetadata503Body0;
 export const getJobAudio400Headers = getHealth200Headers;
+export const getJobAudio400Body0 = getHealth400Body0;
 export const getJobAudio401Headers = createFeedbackChallenge200Headers;
 export const getJobAudio404Headers = createFeedbackChallenge200Headers;
 export const getJobAudio404Body0 = getJob404Body0;
+export const getJobAudio408Headers = getHealth200Headers;
+export const getJobAudio408Body0 = getHealth400Body0;
 export const getJobAudio409Headers = getHealth429Headers;
 export const getJobAudio410Headers = createFeedbackChallenge200Headers;
-export const getJobAudio416Body0 = getJobAudio400Body0;
+export const getJobAudio416Body0 = getHealth400Body0;
+export const getJobAudio417Headers = getHealth200Headers;
+export const getJobAudio417Body0 = getHealth400Body0;
 export const getJobAudio429Headers = getHealth429Headers;
 export const getJobAudio429Body0 = getHealth429Body0;
+export const getJobAudio431Headers = getHealth200Headers;
+export const getJobAudio431Body0 = getHealth431Body0;
 export const getJobAudio500Headers = getHealth200Headers;
 export const getJobAudio500Body0 = getHealth500Body0;
 export const getJobAudio503Headers = createFeedbackChallenge200Headers;
@@ -11618,21 +11702,33 @@ export const getJobAudio503Body0 = getServiceMetadata503Body0;
 export const showTopUp200Headers = getHealth200Headers;
 export const showTopUp400Headers = getHealth200Headers;
 export const showTopUp400Body0 = showTopUp200Body0;
-export const showTopUp400Body1 = getJobAudio400Body0;
+export const showTopUp400Body1 = getHealth400Body0;
+export const showTopUp408Headers = getHealth200Headers;
+export const showTopUp408Body0 = getHealth400Body0;
+export const showTopUp417Headers = getHealth200Headers;
+export const showTopUp417Body0 = getHealth400Body0;
 export const showTopUp429Headers = getHealth429Headers;
 export const showTopUp429Body0 = getHealth429Body0;
+export const showTopUp431Headers = getHealth200Headers;
+export const showTopUp431Body0 = getHealth431Body0;
 export const showTopUp500Headers = getHealth200Headers;
 export const showTopUp500Body0 = showTopUp200Body0;
 export const startTopUp400Headers = createFeedbackChallenge200Headers;
-export const startTopUp400Body0 = getJobAudio400Body0;
+export const startTopUp400Body0 = getHealth400Body0;
 export const startTopUp400Body1 = showTopUp200Body0;
+export const startTopUp408Headers = getHealth200Headers;
+export const startTopUp408Body0 = getHealth400Body0;
 export const startTopUp413Headers = getHealth200Headers;
-export const startTopUp413Body0 = createFeedbackChallenge413Body0;
+export const startTopUp413Body0 = getHealth431Body0;
 export const startTopUp415Headers = getHealth200Headers;
 export const startTopUp415Body0 = createFeedbackChallenge415Body0;
+export const startTopUp417Headers = getHealth200Headers;
+export const startTopUp417Body0 = getHealth400Body0;
 export const startTopUp429Headers = getHealth429Headers;
 export const startTopUp429Body0 = getHealth429Body0;
 export const startTopUp429Body1 = showTopUp200Body0;
+export const startTopUp431Headers = getHealth200Headers;
+export const startTopUp431Body0 = getHealth431Body0;
 export const startTopUp500Headers = getHealth200Headers;
 export const startTopUp500Body0 = getHealth500Body0;
 export const startTopUp502Headers = createFeedbackChallenge200Headers;
@@ -11644,8 +11740,14 @@ export const completeTopUp400Headers = getHealth200Headers;
 export const completeTopUp400Body0 = showTopUp200Body0;
 export const completeTopUp402Headers = getHealth200Headers;
 export const completeTopUp402Body0 = showTopUp200Body0;
+export const completeTopUp408Headers = getHealth200Headers;
+export const completeTopUp408Body0 = getHealth400Body0;
+export const completeTopUp417Headers = getHealth200Headers;
+export const completeTopUp417Body0 = getHealth400Body0;
 export const completeTopUp429Headers = getHealth429Headers;
 export const completeTopUp429Body0 = getHealth429Body0;
+export const completeTopUp431Headers = getHealth200Headers;
+export const completeTopUp431Body0 = getHealth431Body0;
 export const completeTopUp500Headers = getHealth200Headers;
 export const completeTopUp500Body0 = showTopUp200Body0;
 export const completeTopUp502Headers = getHealth200Headers;
@@ -11654,32 +11756,52 @@ export const completeTopUp503Headers = getHealth200Headers;
 export const completeTopUp503Body0 = showTopUp200Body0;
 export const getTopUpStatus200Headers = getServiceMetadata200Headers;
 export const getTopUpStatus400Headers = getHealth200Headers;
-export const getTopUpStatus400Body0 = getJobAudio400Body0;
+export const getTopUpStatus400Body0 = getHealth400Body0;
 export const getTopUpStatus404Headers = getServiceMetadata200Headers;
 export const getTopUpStatus404Body0 = getTopUpStatus200Body0;
+export const getTopUpStatus408Headers = getHealth200Headers;
+export const getTopUpStatus408Body0 = getHealth400Body0;
+export const getTopUpStatus417Headers = getHealth200Headers;
+export const getTopUpStatus417Body0 = getHealth400Body0;
 export const getTopUpStatus429Headers = getHealth429Headers;
 export const getTopUpStatus429Body0 = getHealth429Body0;
+export const getTopUpStatus431Headers = getHealth200Headers;
+export const getTopUpStatus431Body0 = getHealth431Body0;
 export const getTopUpStatus500Headers = getHealth200Headers;
 export const getTopUpStatus500Body0 = getHealth500Body0;
 export const getTopUpStatus503Headers = getHealth200Headers;
 export const getTopUpStatus503Body0 = getServiceMetadata503Body0;
 export const getCredits200Headers = getServiceMetadata200Headers;
+export const getCredits400Headers = getHealth200Headers;
+export const getCredits400Body0 = getHealth400Body0;
 export const getCredits404Headers = getHealth200Headers;
 export const getCredits404Body0 = getJob404Body0;
+export const getCredits408Headers = getHealth200Headers;
+export const getCredits408Body0 = getHealth400Body0;
+export const getCredits417Headers = getHealth200Headers;
+export const getCredits417Body0 = getHealth400Body0;
 export const getCredits429Headers = getHealth429Headers;
 export const getCredits429Body0 = getHealth429Body0;
+export const getCredits431Headers = getHealth200Headers;
+export const getCredits431Body0 = getHealth431Body0;
 export const getCredits500Headers = getHealth200Headers;
 export const getCredits500Body0 = getHealth500Body0;
 export const getCredits503Headers = getHealth200Headers;
 export const getCredits503Body0 = getServiceMetadata503Body0;
 export const createQuote200Headers = getHealth200Headers;
 export const createQuote400Headers = getHealth200Headers;
+export const createQuote408Headers = getHealth200Headers;
+export const createQuote408Body0 = getHealth400Body0;
 export const createQuote413Headers = getHealth200Headers;
-export const createQuote413Body0 = createFeedbackChallenge413Body0;
+export const createQuote413Body0 = getHealth431Body0;
 export const createQuote415Headers = getHealth200Headers;
 export const createQuote415Body0 = createFeedbackChallenge415Body0;
+export const createQuote417Headers = getHealth200Headers;
+export const createQuote417Body0 = getHealth400Body0;
 export const createQuote429Headers = getHealth429Headers;
 export const createQuote429Body0 = getHealth429Body0;
+export const createQuote431Headers = getHealth200Headers;
+export const createQuote431Body0 = getHealth431Body0;
 export const createQuote500Headers = getHealth200Headers;
 export const createQuote500Body0 = getHealth500Body0;
 export const createQuote503Headers = getHealth200Headers;
@@ -11687,10 +11809,16 @@ export const createQuote503Body0 = getServiceMetadata503Body0;
 export const getX402Speech400Headers = createFeedbackChallenge200Headers;
 export const getX402Speech401Headers = createFeedbackChallenge200Headers;
 export const getX402Speech401Body0 = getJobAudio401Body0;
+export const getX402Speech408Headers = getHealth200Headers;
+export const getX402Speech408Body0 = getHealth400Body0;
 export const getX402Speech413Headers = createFeedbackChallenge200Headers;
 export const getX402Speech413Body0 = getSpeech413Body0;
+export const getX402Speech417Headers = getHealth200Headers;
+export const getX402Speech417Body0 = getHealth400Body0;
 export const getX402Speech429Headers = getHealth429Headers;
 export const getX402Speech429Body0 = getHealth429Body0;
+export const getX402Speech431Headers = getHealth200Headers;
+export const getX402Speech431Body0 = getHealth431Body0;
 export const getX402Speech500Body0 = getHealth500Body0;
 export const getX402Speech502Headers = getX402Speech409Headers;
 export const getX402Speech502Body0 = getSpeech502Body0;
@@ -11701,14 +11829,20 @@ export const createX402Speech401Headers = createFeedbackChallenge200Headers;
 export const createX402Speech401Body0 = getJobAudio401Body0;
 export const createX402Speech402Headers = getX402Speech402Headers;
 export const createX402Speech402Body0 = getX402Speech402Body0;
+export const createX402Speech408Headers = getHealth200Headers;
+export const createX402Speech408Body0 = getHealth400Body0;
 export const createX402Speech409Headers = getX402Speech409Headers;
 export const createX402Speech409Body0 = getX402Speech409Body0;
 export const createX402Speech413Headers = createFeedbackChallenge200Headers;
 export const createX402Speech413Body0 = getSpeech413Body0;
 export const createX402Speech415Headers = getHealth200Headers;
 export const createX402Speech415Body0 = createFeedbackChallenge415Body0;
+export const createX402Speech417Headers = getHealth200Headers;
+export const createX402Speech417Body0 = getHealth400Body0;
 export const createX402Speech429Headers = getHealth429Headers;
 export const createX402Speech429Body0 = getHealth429Body0;
+export const createX402Speech431Headers = getHealth200Headers;
+export const createX402Speech431Body0 = getHealth431Body0;
 export const createX402Speech500Headers = getX402Speech500Headers;
 export const createX402Speech500Body0 = getHealth500Body0;
 export const createX402Speech502Headers = getX402Speech409Headers;
@@ -11718,13 +11852,19 @@ export const createX402Speech503Body0 = getX402Speech503Body0;
 export const createDeposit400Headers = createFeedbackChallenge200Headers;
 export const createDeposit402Headers = getX402Speech402Headers;
 export const createDeposit402Body0 = getX402Speech402Body0;
+export const createDeposit408Headers = getHealth200Headers;
+export const createDeposit408Body0 = getHealth400Body0;
 export const createDeposit409Headers = createFeedbackChallenge200Headers;
 export const createDeposit413Headers = getHealth200Headers;
-export const createDeposit413Body0 = createFeedbackChallenge413Body0;
+export const createDeposit413Body0 = getHealth431Body0;
 export const createDeposit415Headers = getHealth200Headers;
 export const createDeposit415Body0 = createFeedbackChallenge415Body0;
+export const createDeposit417Headers = getHealth200Headers;
+export const createDeposit417Body0 = getHealth400Body0;
 export const createDeposit429Headers = getHealth429Headers;
 export const createDeposit429Body0 = getHealth429Body0;
+export const createDeposit431Headers = getHealth200Headers;
+export const createDeposit431Body0 = getHealth431Body0;
 export const createDeposit500Headers = createFeedbackChallenge200Headers;
 export const createDeposit500Body0 = getHealth500Body0;
 export const createDeposit502Headers = createFeedbackChallenge200Headers;
@@ -11733,63 +11873,88 @@ export const createDeposit503Headers = createFeedbackChallenge200Headers;
 export const createDeposit503Body0 = getServiceMetadata503Body0;
 export const getPrepaidAccount200Headers = getServiceMetadata200Headers;
 export const getPrepaidAccount400Headers = createFeedbackChallenge200Headers;
-export const getPrepaidAccount400Body0 = getJobAudio400Body0;
+export const getPrepaidAccount400Body0 = getHealth400Body0;
 export const getPrepaidAccount401Headers = createFeedbackChallenge200Headers;
 export const getPrepaidAccount401Body0 = getJobAudio401Body0;
 export const getPrepaidAccount404Headers = createFeedbackChallenge200Headers;
 export const getPrepaidAccount404Body0 = getJob404Body0;
+export const getPrepaidAccount408Headers = getHealth200Headers;
+export const getPrepaidAccount408Body0 = getHealth400Body0;
+export const getPrepaidAccount417Headers = getHealth200Headers;
+export const getPrepaidAccount417Body0 = getHealth400Body0;
 export const getPrepaidAccount429Headers = getHealth429Headers;
 export const getPrepaidAccount429Body0 = getHealth429Body0;
+export const getPrepaidAccount431Headers = getHealth200Headers;
+export const getPrepaidAccount431Body0 = getHealth431Body0;
 export const getPrepaidAccount500Headers = getHealth200Headers;
 export const getPrepaidAccount500Body0 = getHealth500Body0;
 export const getPrepaidAccount503Headers = getHealth200Headers;
 export const getPrepaidAccount503Body0 = getServiceMetadata503Body0;
 export const edge400Headers = getHealth200Headers;
-export const edge400Body0 = getJobAudio400Body0;
+export const edge400Body0 = getHealth400Body0;
 export const edge404Headers = getHealth200Headers;
 export const edge404Body0 = getJob404Body0;
-export const edge405Body0 = getJobAudio400Body0;
+export const edge405Body0 = getHealth400Body0;
 export const edge408Headers = getHealth200Headers;
-export const edge408Body0 = getJobAudio400Body0;
+export const edge408Body0 = getHealth400Body0;
 export const edge413Headers = getHealth200Headers;
-export const edge413Body0 = createFeedbackChallenge413Body0;
+export const edge413Body0 = getHealth431Body0;
 export const edge417Headers = getHealth200Headers;
-export const edge417Body0 = getJobAudio400Body0;
+export const edge417Body0 = getHealth400Body0;
 export const edge429Headers = getHealth429Headers;
 export const edge429Body0 = getHealth429Body0;
 export const edge431Headers = getHealth200Headers;
-export const edge431Body0 = createFeedbackChallenge413Body0;
+export const edge431Body0 = getHealth431Body0;
 export const edge500Headers = getHealth200Headers;
 export const edge500Body0 = getHealth500Body0;
 
 export const responseValidators = {
   getHealth: {
     200: { headers: getHealth200Headers, body: { 'application/json': getHealth200Body0 } },
+    400: { headers: getHealth400Headers, body: { 'application/json': getHealth400Body0 } },
+    408: { headers: getHealth408Headers, body: { 'application/json': getHealth408Body0 } },
+    417: { headers: getHealth417Headers, body: { 'application/json': getHealth417Body0 } },
     429: { headers: getHealth429Headers, body: { 'application/json': getHealth429Body0 } },
+    431: { headers: getHealth431Headers, body: { 'application/json': getHealth431Body0 } },
     500: { headers: getHealth500Headers, body: { 'application/json': getHealth500Body0 } },
   },
   getGuide: {
     200: { headers: getGuide200Headers, body: { 'application/json': getGuide200Body0 } },
+    400: { headers: getGuide400Headers, body: { 'application/json': getGuide400Body0 } },
+    408: { headers: getGuide408Headers, body: { 'application/json': getGuide408Body0 } },
+    417: { headers: getGuide417Headers, body: { 'application/json': getGuide417Body0 } },
     429: { headers: getGuide429Headers, body: { 'application/json': getGuide429Body0 } },
+    431: { headers: getGuide431Headers, body: { 'application/json': getGuide431Body0 } },
     500: { headers: getGuide500Headers, body: { 'application/json': getGuide500Body0 } },
   },
   getContract: {
     200: { headers: getContract200Headers, body: { 'application/json': getContract200Body0 } },
+    400: { headers: getContract400Headers, body: { 'application/json': getContract400Body0 } },
+    408: { headers: getContract408Headers, body: { 'application/json': getContract408Body0 } },
+    417: { headers: getContract417Headers, body: { 'application/json': getContract417Body0 } },
     429: { headers: getContract429Headers, body: { 'application/json': getContract429Body0 } },
+    431: { headers: getContract431Headers, body: { 'application/json': getContract431Body0 } },
     500: { headers: getContract500Headers, body: { 'application/json': getContract500Body0 } },
   },
   getServiceMetadata: {
     200: { headers: getServiceMetadata200Headers, body: { 'application/json': getServiceMetadata200Body0 } },
+    400: { headers: getServiceMetadata400Headers, body: { 'application/json': getServiceMetadata400Body0 } },
+    408: { headers: getServiceMetadata408Headers, body: { 'application/json': getServiceMetadata408Body0 } },
+    417: { headers: getServiceMetadata417Headers, body: { 'application/json': getServiceMetadata417Body0 } },
     429: { headers: getServiceMetadata429Headers, body: { 'application/json': getServiceMetadata429Body0 } },
+    431: { headers: getServiceMetadata431Headers, body: { 'application/json': getServiceMetadata431Body0 } },
     500: { headers: getServiceMetadata500Headers, body: { 'application/json': getServiceMetadata500Body0 } },
     503: { headers: getServiceMetadata503Headers, body: { 'application/json': getServiceMetadata503Body0 } },
   },
   createFeedbackChallenge: {
     200: { headers: createFeedbackChallenge200Headers, body: { 'application/json': createFeedbackChallenge200Body0 } },
     400: { headers: createFeedbackChallenge400Headers, body: { 'application/json': createFeedbackChallenge400Body0 } },
+    408: { headers: createFeedbackChallenge408Headers, body: { 'application/json': createFeedbackChallenge408Body0 } },
     413: { headers: createFeedbackChallenge413Headers, body: { 'application/json': createFeedbackChallenge413Body0 } },
     415: { headers: createFeedbackChallenge415Headers, body: { 'application/json': createFeedbackChallenge415Body0 } },
+    417: { headers: createFeedbackChallenge417Headers, body: { 'application/json': createFeedbackChallenge417Body0 } },
     429: { headers: createFeedbackChallenge429Headers, body: { 'application/json': createFeedbackChallenge429Body0 } },
+    431: { headers: createFeedbackChallenge431Headers, body: { 'application/json': createFeedbackChallenge431Body0 } },
     500: { headers: createFeedbackChallenge500Headers, body: { 'application/json': createFeedbackChallenge500Body0 } },
     503: { headers: createFeedbackChallenge503Headers, body: { 'application/json': createFeedbackChallenge503Body0 } },
   },
@@ -11797,22 +11962,32 @@ export const responseValidators = {
     201: { headers: submitFeedback201Headers, body: { 'application/json': submitFeedback201Body0 } },
     400: { headers: submitFeedback400Headers, body: { 'application/json': submitFeedback400Body0 } },
     401: { headers: submitFeedback401Headers, body: { 'application/json': submitFeedback401Body0 } },
+    408: { headers: submitFeedback408Headers, body: { 'application/json': submitFeedback408Body0 } },
     409: { headers: submitFeedback409Headers, body: { 'application/json': submitFeedback409Body0 } },
     413: { headers: submitFeedback413Headers, body: { 'application/json': submitFeedback413Body0 } },
     415: { headers: submitFeedback415Headers, body: { 'application/json': submitFeedback415Body0 } },
+    417: { headers: submitFeedback417Headers, body: { 'application/json': submitFeedback417Body0 } },
     429: { headers: submitFeedback429Headers, body: { 'application/json': submitFeedback429Body0 } },
+    431: { headers: submitFeedback431Headers, body: { 'application/json': submitFeedback431Body0 } },
     500: { headers: submitFeedback500Headers, body: { 'application/json': submitFeedback500Body0 } },
     503: { headers: submitFeedback503Headers, body: { 'application/json': submitFeedback503Body0 } },
   },
   listModels: {
     200: { headers: listModels200Headers, body: { 'application/json': listModels200Body0 } },
+    400: { headers: listModels400Headers, body: { 'application/json': listModels400Body0 } },
+    408: { headers: listModels408Headers, body: { 'application/json': listModels408Body0 } },
+    417: { headers: listModels417Headers, body: { 'application/json': listModels417Body0 } },
     429: { headers: listModels429Headers, body: { 'application/json': listModels429Body0 } },
+    431: { headers: listModels431Headers, body: { 'application/json': listModels431Body0 } },
     500: { headers: listModels500Headers, body: { 'application/json': listModels500Body0 } },
   },
   listVoices: {
     200: { headers: listVoices200Headers, body: { 'application/json': listVoices200Body0 } },
     400: { headers: listVoices400Headers, body: { 'application/json': listVoices400Body0 } },
+    408: { headers: listVoices408Headers, body: { 'application/json': listVoices408Body0 } },
+    417: { headers: listVoices417Headers, body: { 'application/json': listVoices417Body0 } },
     429: { headers: listVoices429Headers, body: { 'application/json': listVoices429Body0 } },
+    431: { headers: listVoices431Headers, body: { 'application/json': listVoices431Body0 } },
     500: { headers: listVoices500Headers, body: { 'application/json': listVoices500Body0 } },
   },
   getSpeech: {
@@ -11820,8 +11995,11 @@ export const responseValidators = {
     202: { headers: getSpeech202Headers, body: { 'application/json': getSpeech202Body0 } },
     400: { headers: getSpeech400Headers, body: { 'application/json': getSpeech400Body0 } },
     402: { headers: getSpeech402Headers, body: { 'application/json': getSpeech402Body0 } },
+    408: { headers: getSpeech408Headers, body: { 'application/json': getSpeech408Body0 } },
     413: { headers: getSpeech413Headers, body: { 'application/json': getSpeech413Body0 } },
+    417: { headers: getSpeech417Headers, body: { 'application/json': getSpeech417Body0 } },
     429: { headers: getSpeech429Headers, body: { 'application/json': getSpeech429Body0 } },
+    431: { headers: getSpeech431Headers, body: { 'application/json': getSpeech431Body0 } },
     500: { headers: getSpeech500Headers, body: { 'application/json': getSpeech500Body0 } },
     502: { headers: getSpeech502Headers, body: { 'application/json': getSpeech502Body0 } },
     503: { headers: getSpeech503Headers, body: { 'application/json': getSpeech503Body0 } },
@@ -11831,17 +12009,24 @@ export const responseValidators = {
     202: { headers: createSpeech202Headers, body: { 'application/json': createSpeech202Body0 } },
     400: { headers: createSpeech400Headers, body: { 'application/json': createSpeech400Body0 } },
     402: { headers: createSpeech402Headers, body: { 'application/json': createSpeech402Body0 } },
+    408: { headers: createSpeech408Headers, body: { 'application/json': createSpeech408Body0 } },
     413: { headers: createSpeech413Headers, body: { 'application/json': createSpeech413Body0 } },
     415: { headers: createSpeech415Headers, body: { 'application/json': createSpeech415Body0 } },
+    417: { headers: createSpeech417Headers, body: { 'application/json': createSpeech417Body0 } },
     429: { headers: createSpeech429Headers, body: { 'application/json': createSpeech429Body0 } },
+    431: { headers: createSpeech431Headers, body: { 'application/json': createSpeech431Body0 } },
     500: { headers: createSpeech500Headers, body: { 'application/json': createSpeech500Body0 } },
     502: { headers: createSpeech502Headers, body: { 'application/json': createSpeech502Body0 } },
     503: { headers: createSpeech503Headers, body: { 'application/json': createSpeech503Body0 } },
   },
   getJob: {
     200: { headers: getJob200Headers, body: { 'application/json': getJob200Body0 } },
+    400: { headers: getJob400Headers, body: { 'application/json': getJob400Body0 } },
     404: { headers: getJob404Headers, body: { 'application/json': getJob404Body0 } },
+    408: { headers: getJob408Headers, body: { 'application/json': getJob408Body0 } },
+    417: { headers: getJob417Headers, body: { 'application/json': getJob417Body0 } },
     429: { headers: getJob429Headers, body: { 'application/json': getJob429Body0 } },
+    431: { headers: getJob431Headers, body: { 'application/json': getJob431Body0 } },
     500: { headers: getJob500Headers, body: { 'application/json': getJob500Body0 } },
     503: { headers: getJob503Headers, body: { 'application/json': getJob503Body0 } },
   },
@@ -11851,25 +12036,34 @@ export const responseValidators = {
     400: { headers: getJobAudio400Headers, body: { 'application/json': getJobAudio400Body0 } },
     401: { headers: getJobAudio401Headers, body: { 'application/json': getJobAudio401Body0 } },
     404: { headers: getJobAudio404Headers, body: { 'application/json': getJobAudio404Body0 } },
+    408: { headers: getJobAudio408Headers, body: { 'application/json': getJobAudio408Body0 } },
     409: { headers: getJobAudio409Headers, body: { 'application/json': getJobAudio409Body0 } },
     410: { headers: getJobAudio410Headers, body: { 'application/json': getJobAudio410Body0 } },
     416: { headers: getJobAudio416Headers, body: { 'application/json': getJobAudio416Body0 } },
+    417: { headers: getJobAudio417Headers, body: { 'application/json': getJobAudio417Body0 } },
     429: { headers: getJobAudio429Headers, body: { 'application/json': getJobAudio429Body0 } },
+    431: { headers: getJobAudio431Headers, body: { 'application/json': getJobAudio431Body0 } },
     500: { headers: getJobAudio500Headers, body: { 'application/json': getJobAudio500Body0 } },
     503: { headers: getJobAudio503Headers, body: { 'application/json': getJobAudio503Body0 } },
   },
   showTopUp: {
     200: { headers: showTopUp200Headers, body: { 'text/html': showTopUp200Body0 } },
     400: { headers: showTopUp400Headers, body: { 'text/html': showTopUp400Body0, 'application/json': showTopUp400Body1 } },
+    408: { headers: showTopUp408Headers, body: { 'application/json': showTopUp408Body0 } },
+    417: { headers: showTopUp417Headers, body: { 'application/json': showTopUp417Body0 } },
     429: { headers: showTopUp429Headers, body: { 'application/json': showTopUp429Body0 } },
+    431: { headers: showTopUp431Headers, body: { 'application/json': showTopUp431Body0 } },
     500: { headers: showTopUp500Headers, body: { 'text/html': showTopUp500Body0 } },
   },
   startTopUp: {
     303: { headers: startTopUp303Headers, body: {  } },
     400: { headers: startTopUp400Headers, body: { 'application/json': startTopUp400Body0, 'text/html': startTopUp400Body1 } },
+    408: { headers: startTopUp408Headers, body: { 'application/json': startTopUp408Body0 } },
     413: { headers: startTopUp413Headers, body: { 'application/json': startTopUp413Body0 } },
     415: { headers: startTopUp415Headers, body: { 'application/json': startTopUp415Body0 } },
+    417: { headers: startTopUp417Headers, body: { 'application/json': startTopUp417Body0 } },
     429: { headers: startTopUp429Headers, body: { 'application/json': startTopUp429Body0, 'text/html': startTopUp429Body1 } },
+    431: { headers: startTopUp431Headers, body: { 'application/json': startTopUp431Body0 } },
     500: { headers: startTopUp500Headers, body: { 'application/json': startTopUp500Body0 } },
     502: { headers: startTopUp502Headers, body: { 'application/json': startTopUp502Body0 } },
     503: { headers: startTopUp503Headers, body: { 'application/json': startTopUp503Body0 } },
@@ -11878,7 +12072,10 @@ export const responseValidators = {
     200: { headers: completeTopUp200Headers, body: { 'text/html': completeTopUp200Body0 } },
     400: { headers: completeTopUp400Headers, body: { 'text/html': completeTopUp400Body0 } },
     402: { headers: completeTopUp402Headers, body: { 'text/html': completeTopUp402Body0 } },
+    408: { headers: completeTopUp408Headers, body: { 'application/json': completeTopUp408Body0 } },
+    417: { headers: completeTopUp417Headers, body: { 'application/json': completeTopUp417Body0 } },
     429: { headers: completeTopUp429Headers, body: { 'application/json': completeTopUp429Body0 } },
+    431: { headers: completeTopUp431Headers, body: { 'application/json': completeTopUp431Body0 } },
     500: { headers: completeTopUp500Headers, body: { 'text/html': completeTopUp500Body0 } },
     502: { headers: completeTopUp502Headers, body: { 'text/html': completeTopUp502Body0 } },
     503: { headers: completeTopUp503Headers, body: { 'text/html': completeTopUp503Body0 } },
@@ -11887,23 +12084,33 @@ export const responseValidators = {
     200: { headers: getTopUpStatus200Headers, body: { 'application/json': getTopUpStatus200Body0 } },
     400: { headers: getTopUpStatus400Headers, body: { 'application/json': getTopUpStatus400Body0 } },
     404: { headers: getTopUpStatus404Headers, body: { 'application/json': getTopUpStatus404Body0 } },
+    408: { headers: getTopUpStatus408Headers, body: { 'application/json': getTopUpStatus408Body0 } },
+    417: { headers: getTopUpStatus417Headers, body: { 'application/json': getTopUpStatus417Body0 } },
     429: { headers: getTopUpStatus429Headers, body: { 'application/json': getTopUpStatus429Body0 } },
+    431: { headers: getTopUpStatus431Headers, body: { 'application/json': getTopUpStatus431Body0 } },
     500: { headers: getTopUpStatus500Headers, body: { 'application/json': getTopUpStatus500Body0 } },
     503: { headers: getTopUpStatus503Headers, body: { 'application/json': getTopUpStatus503Body0 } },
   },
   getCredits: {
     200: { headers: getCredits200Headers, body: { 'application/json': getCredits200Body0 } },
+    400: { headers: getCredits400Headers, body: { 'application/json': getCredits400Body0 } },
     404: { headers: getCredits404Headers, body: { 'application/json': getCredits404Body0 } },
+    408: { headers: getCredits408Headers, body: { 'application/json': getCredits408Body0 } },
+    417: { headers: getCredits417Headers, body: { 'application/json': getCredits417Body0 } },
     429: { headers: getCredits429Headers, body: { 'application/json': getCredits429Body0 } },
+    431: { headers: getCredits431Headers, body: { 'application/json': getCredits431Body0 } },
     500: { headers: getCredits500Headers, body: { 'application/json': getCredits500Body0 } },
     503: { headers: getCredits503Headers, body: { 'application/json': getCredits503Body0 } },
   },
   createQuote: {
     200: { headers: createQuote200Headers, body: { 'application/json': createQuote200Body0 } },
     400: { headers: createQuote400Headers, body: { 'application/json': createQuote400Body0 } },
+    408: { headers: createQuote408Headers, body: { 'application/json': createQuote408Body0 } },
     413: { headers: createQuote413Headers, body: { 'application/json': createQuote413Body0 } },
     415: { headers: createQuote415Headers, body: { 'application/json': createQuote415Body0 } },
+    417: { headers: createQuote417Headers, body: { 'application/json': createQuote417Body0 } },
     429: { headers: createQuote429Headers, body: { 'application/json': createQuote429Body0 } },
+    431: { headers: createQuote431Headers, body: { 'application/json': createQuote431Body0 } },
     500: { headers: createQuote500Headers, body: { 'application/json': createQuote500Body0 } },
     503: { headers: createQuote503Headers, body: { 'application/json': createQuote503Body0 } },
   },
@@ -11912,9 +12119,12 @@ export const responseValidators = {
     400: { headers: getX402Speech400Headers, body: { 'application/json': getX402Speech400Body0 } },
     401: { headers: getX402Speech401Headers, body: { 'application/json': getX402Speech401Body0 } },
     402: { headers: getX402Speech402Headers, body: { 'application/json': getX402Speech402Body0 } },
+    408: { headers: getX402Speech408Headers, body: { 'application/json': getX402Speech408Body0 } },
     409: { headers: getX402Speech409Headers, body: { 'application/json': getX402Speech409Body0 } },
     413: { headers: getX402Speech413Headers, body: { 'application/json': getX402Speech413Body0 } },
+    417: { headers: getX402Speech417Headers, body: { 'application/json': getX402Speech417Body0 } },
     429: { headers: getX402Speech429Headers, body: { 'application/json': getX402Speech429Body0 } },
+    431: { headers: getX402Speech431Headers, body: { 'application/json': getX402Speech431Body0 } },
     500: { headers: getX402Speech500Headers, body: { 'application/json': getX402Speech500Body0 } },
     502: { headers: getX402Speech502Headers, body: { 'application/json': getX402Speech502Body0 } },
     503: { headers: getX402Speech503Headers, body: { 'application/json': getX402Speech503Body0 } },
@@ -11924,10 +12134,13 @@ export const responseValidators = {
     400: { headers: createX402Speech400Headers, body: { 'application/json': createX402Speech400Body0 } },
     401: { headers: createX402Speech401Headers, body: { 'application/json': createX402Speech401Body0 } },
     402: { headers: createX402Speech402Headers, body: { 'application/json': createX402Speech402Body0 } },
+    408: { headers: createX402Speech408Headers, body: { 'application/json': createX402Speech408Body0 } },
     409: { headers: createX402Speech409Headers, body: { 'application/json': createX402Speech409Body0 } },
     413: { headers: createX402Speech413Headers, body: { 'application/json': createX402Speech413Body0 } },
     415: { headers: createX402Speech415Headers, body: { 'application/json': createX402Speech415Body0 } },
+    417: { headers: createX402Speech417Headers, body: { 'application/json': createX402Speech417Body0 } },
     429: { headers: createX402Speech429Headers, body: { 'application/json': createX402Speech429Body0 } },
+    431: { headers: createX402Speech431Headers, body: { 'application/json': createX402Speech431Body0 } },
     500: { headers: createX402Speech500Headers, body: { 'application/json': createX402Speech500Body0 } },
     502: { headers: createX402Speech502Headers, body: { 'application/json': createX402Speech502Body0 } },
     503: { headers: createX402Speech503Headers, body: { 'application/json': createX402Speech503Body0 } },
@@ -11936,10 +12149,13 @@ export const responseValidators = {
     200: { headers: createDeposit200Headers, body: { 'application/json': createDeposit200Body0 } },
     400: { headers: createDeposit400Headers, body: { 'application/json': createDeposit400Body0 } },
     402: { headers: createDeposit402Headers, body: { 'application/json': createDeposit402Body0 } },
+    408: { headers: createDeposit408Headers, body: { 'application/json': createDeposit408Body0 } },
     409: { headers: createDeposit409Headers, body: { 'application/json': createDeposit409Body0 } },
     413: { headers: createDeposit413Headers, body: { 'application/json': createDeposit413Body0 } },
     415: { headers: createDeposit415Headers, body: { 'application/json': createDeposit415Body0 } },
+    417: { headers: createDeposit417Headers, body: { 'application/json': createDeposit417Body0 } },
     429: { headers: createDeposit429Headers, body: { 'application/json': createDeposit429Body0 } },
+    431: { headers: createDeposit431Headers, body: { 'application/json': createDeposit431Body0 } },
     500: { headers: createDeposit500Headers, body: { 'application/json': createDeposit500Body0 } },
     502: { headers: createDeposit502Headers, body: { 'application/json': createDeposit502Body0 } },
     503: { headers: createDeposit503Headers, body: { 'application/json': createDeposit503Body0 } },
@@ -11949,7 +12165,10 @@ export const responseValidators = {
     400: { headers: getPrepaidAccount400Headers, body: { 'application/json': getPrepaidAccount400Body0 } },
     401: { headers: getPrepaidAccount401Headers, body: { 'application/json': getPrepaidAccount401Body0 } },
     404: { headers: getPrepaidAccount404Headers, body: { 'application/json': getPrepaidAccount404Body0 } },
+    408: { headers: getPrepaidAccount408Headers, body: { 'application/json': getPrepaidAccount408Body0 } },
+    417: { headers: getPrepaidAccount417Headers, body: { 'application/json': getPrepaidAccount417Body0 } },
     429: { headers: getPrepaidAccount429Headers, body: { 'application/json': getPrepaidAccount429Body0 } },
+    431: { headers: getPrepaidAccount431Headers, body: { 'application/json': getPrepaidAccount431Body0 } },
     500: { headers: getPrepaidAccount500Headers, body: { 'application/json': getPrepaidAccount500Body0 } },
     503: { headers: getPrepaidAccount503Headers, body: { 'application/json': getPrepaidAccount503Body0 } },
   },

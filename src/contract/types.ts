@@ -68,7 +68,7 @@ export interface paths {
         };
         /**
          * Signed metadata of payment, prices and keys
-         * @description Verify it under a key that was pinned out of band before any network or payee is trusted; never start trust from a payment challenge. The signature covers the canonical JSON (RFC 8785) of `payload`.
+         * @description Verify it under a key that was pinned out of band before any network or payee is trusted; never start trust from a payment challenge. The signature covers the canonical JSON (RFC 8785) of `payload`. It is valid for some minutes, and never beyond the `validUntil` of the key that signed it; a deployment whose key has expired answers 503.
          */
         get: operations["getServiceMetadata"];
         put?: never;
@@ -1226,7 +1226,7 @@ export interface components {
                 "application/json": components["schemas"]["UnauthorizedError"];
             };
         };
-        /** @description Payment is required, or the payment was refused; the challenge's `error` says why. The challenge is in PAYMENT-REQUIRED and in the error's details. A prepaid balance that is too small is answered without a challenge. */
+        /** @description Payment is required, or the payment was refused; the challenge's `error` says why. A deployment may also answer so a request to `/x402/tts` that says nothing at all (no payment header; GET without a query, POST without a body or with `{}`), which is 400 otherwise: the challenge is that of the discovery example, and its `error` names the missing field; a payment of it needs the whole request. The challenge is in PAYMENT-REQUIRED and in the error's details. A prepaid balance that is too small is answered without a challenge. */
         X402PaymentRequired: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1322,7 +1322,7 @@ export interface components {
                 "application/json": components["schemas"]["X402ConflictError"];
             };
         };
-        /** @description TTS_UPSTREAM_ERROR: the speech provider failed. PAYMENT_ERROR: the payment service or the chain can't be reached, or answers nonsense. Nothing was settled or charged. */
+        /** @description TTS_UPSTREAM_ERROR: the speech provider answered with an error (other than 429 and 503, which are 503 here), or with something that is not audio. PAYMENT_ERROR: the payment service or the chain can't be reached, or answers nonsense. Nothing was settled or charged. */
         X402Failed: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1339,7 +1339,7 @@ export interface components {
                 "application/json": components["schemas"]["SpeechFailedError"];
             };
         };
-        /** @description A part that the request needs is not set up, too slow or not reachable, or the audio of a paid request can't be stored or read now, or too much speech waits (then `Retry-After` says when to try again). Nothing was settled by this request. Nothing is charged in the end: when the database was lost, x-x402-charged is left out, and a debit that may have been made is given back once that is known. */
+        /** @description A part that the request needs is not set up, too slow or not reachable, or the audio of a paid request can't be stored or read now, or too much speech waits (then `Retry-After` says when to try again), or the speech provider is overloaded (it answered 429 or 503; its `Retry-After` is passed on). Nothing was settled by this request. Nothing is charged in the end: when the database was lost, x-x402-charged is left out, and a debit that may have been made is given back once that is known. */
         X402Unavailable: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1442,6 +1442,36 @@ export interface components {
                 "application/json": components["schemas"]["UnsupportedContentTypeError"];
             };
         };
+        /** @description The request did not arrive in time. */
+        RequestTimeout: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["InvalidRequestError"];
+            };
+        };
+        /** @description The `expect` header asks for something other than 100-continue. */
+        ExpectationFailed: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["InvalidRequestError"];
+            };
+        };
+        /** @description The request's headers, its request line included, are larger than 64 KiB, or they are more than 200. The connection ends with it. */
+        HeadersTooLarge: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["RequestTooLargeError"];
+            };
+        };
         /** @description Too many requests, or, where speech is paid, too much work for this payer that was not paid lately: then one request at a time, and `details.reason` says so. Nothing is charged. */
         RateLimited: {
             headers: {
@@ -1510,7 +1540,7 @@ export interface components {
                 "application/json": components["schemas"]["InternalError"];
             };
         };
-        /** @description The speech provider answered with an error or with something that is not audio. The debit is refunded. */
+        /** @description The speech provider answered with an error (other than 429 and 503, which are 503 here), or with something that is not audio. The debit is refunded. */
         SpeechFailed: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1525,7 +1555,7 @@ export interface components {
                 "application/json": components["schemas"]["SpeechFailedError"];
             };
         };
-        /** @description The speech provider can't be reached, is too slow, or is not configured, or the service's own database is not ready. A debit that had been made is refunded; when the database was lost, once it is there again. While too much speech waits, or too much audio waits for its callers, nothing is debited, and `Retry-After` says when to try again. */
+        /** @description The speech provider can't be reached, is too slow, is overloaded (it answered 429 or 503; its `Retry-After` is passed on), or is not configured, or the service's own database is not ready. A debit that had been made is refunded; when the database was lost, once it is there again. While too much speech waits, or too much audio waits for its callers, nothing is debited, and `Retry-After` says when to try again. */
         SpeechUnavailable: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1616,10 +1646,10 @@ export interface components {
     parameters: {
         /** @description The text, 1 to 1500 characters after trimming. Send longer texts with POST. */
         Text: string;
-        /** @description `true` answers 202 with a job instead of the audio. */
-        Async: "true" | "false";
-        /** @description `false` opts out of keeping the audio of an asynchronous request. */
-        StoreAudio: "true" | "false";
+        /** @description `true` answers 202 with a job instead of the audio. Any other text is as if it were left out. */
+        Async: string;
+        /** @description `false` opts out of keeping the audio of an asynchronous request. Any other text is as if it were left out. */
+        StoreAudio: string;
         /** @description Asynchronous requests only. The same key of the same account returns the same job; with another text, model, voice, speed or storeAudio it is refused. */
         IdempotencyKey: string;
         /** @description Id of the job. One that is no UUID is simply unknown. */
@@ -1786,6 +1816,9 @@ export type ResponseJobAudioNotFound = components['responses']['JobAudioNotFound
 export type ResponseRequestTooLarge = components['responses']['RequestTooLarge'];
 export type ResponseTextTooLong = components['responses']['TextTooLong'];
 export type ResponseUnsupportedContentType = components['responses']['UnsupportedContentType'];
+export type ResponseRequestTimeout = components['responses']['RequestTimeout'];
+export type ResponseExpectationFailed = components['responses']['ExpectationFailed'];
+export type ResponseHeadersTooLarge = components['responses']['HeadersTooLarge'];
 export type ResponseRateLimited = components['responses']['RateLimited'];
 export type ResponseInternalError = components['responses']['InternalError'];
 export type ResponseX402InternalError = components['responses']['X402InternalError'];
@@ -1858,7 +1891,11 @@ export interface operations {
                     "application/json": components["schemas"]["Health"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            408: components["responses"]["RequestTimeout"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["InternalError"];
         };
     };
@@ -1881,7 +1918,11 @@ export interface operations {
                     "application/json": components["schemas"]["Guide"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            408: components["responses"]["RequestTimeout"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["InternalError"];
         };
     };
@@ -1904,7 +1945,11 @@ export interface operations {
                     "application/json": components["schemas"]["OpenApiDocument"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            408: components["responses"]["RequestTimeout"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["InternalError"];
         };
     };
@@ -1929,7 +1974,11 @@ export interface operations {
                     "application/json": components["schemas"]["SignedServiceMetadata"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            408: components["responses"]["RequestTimeout"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["InternalError"];
             503: components["responses"]["NotConfigured"];
         };
@@ -1995,9 +2044,12 @@ export interface operations {
                     "application/json": components["schemas"]["InvalidFeedbackError"];
                 };
             };
+            408: components["responses"]["RequestTimeout"];
             413: components["responses"]["RequestTooLarge"];
             415: components["responses"]["UnsupportedContentType"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["FeedbackInternalError"];
             503: components["responses"]["FeedbackUnavailable"];
         };
@@ -2081,6 +2133,7 @@ export interface operations {
                     "application/json": components["schemas"]["FeedbackSignatureError"];
                 };
             };
+            408: components["responses"]["RequestTimeout"];
             /** @description The challenge was used before, so this feedback is already stored. */
             409: {
                 headers: {
@@ -2098,7 +2151,9 @@ export interface operations {
             };
             413: components["responses"]["RequestTooLarge"];
             415: components["responses"]["UnsupportedContentType"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["FeedbackRateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["FeedbackInternalError"];
             503: components["responses"]["FeedbackUnavailable"];
         };
@@ -2122,7 +2177,11 @@ export interface operations {
                     "application/json": components["schemas"]["TtsModelsResponse"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
+            408: components["responses"]["RequestTimeout"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["InternalError"];
         };
     };
@@ -2158,7 +2217,10 @@ export interface operations {
                     "application/json": components["schemas"]["UnknownModelError"];
                 };
             };
+            408: components["responses"]["RequestTimeout"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["InternalError"];
         };
     };
@@ -2173,9 +2235,9 @@ export interface operations {
                 voice?: components["schemas"]["VoiceId"];
                 /** @description A plain decimal. */
                 speed?: components["schemas"]["Speed"];
-                /** @description `true` answers 202 with a job instead of the audio. */
+                /** @description `true` answers 202 with a job instead of the audio. Any other text is as if it were left out. */
                 async?: components["parameters"]["Async"];
-                /** @description `false` opts out of keeping the audio of an asynchronous request. */
+                /** @description `false` opts out of keeping the audio of an asynchronous request. Any other text is as if it were left out. */
                 storeAudio?: components["parameters"]["StoreAudio"];
             };
             header?: {
@@ -2193,8 +2255,11 @@ export interface operations {
             202: components["responses"]["JobAccepted"];
             400: components["responses"]["InvalidSpeechRequest"];
             402: components["responses"]["CreditRequired"];
+            408: components["responses"]["RequestTimeout"];
             413: components["responses"]["TextTooLong"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["SpeechInternalError"];
             502: components["responses"]["SpeechFailed"];
             503: components["responses"]["SpeechUnavailable"];
@@ -2203,9 +2268,9 @@ export interface operations {
     createSpeech: {
         parameters: {
             query?: {
-                /** @description `true` answers 202 with a job instead of the audio. */
+                /** @description `true` answers 202 with a job instead of the audio. Any other text is as if it were left out. */
                 async?: components["parameters"]["Async"];
-                /** @description `false` opts out of keeping the audio of an asynchronous request. */
+                /** @description `false` opts out of keeping the audio of an asynchronous request. Any other text is as if it were left out. */
                 storeAudio?: components["parameters"]["StoreAudio"];
                 /** @description As `model` of the JSON body. Used with a text/plain body only. */
                 model?: string;
@@ -2241,9 +2306,12 @@ export interface operations {
             202: components["responses"]["JobAccepted"];
             400: components["responses"]["InvalidSpeechRequest"];
             402: components["responses"]["CreditRequired"];
+            408: components["responses"]["RequestTimeout"];
             413: components["responses"]["TextTooLong"];
             415: components["responses"]["UnsupportedContentType"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["SpeechInternalError"];
             502: components["responses"]["SpeechFailed"];
             503: components["responses"]["SpeechUnavailable"];
@@ -2272,8 +2340,12 @@ export interface operations {
                     "application/json": components["schemas"]["TtsJob"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
             404: components["responses"]["NotFound"];
+            408: components["responses"]["RequestTimeout"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["InternalError"];
             503: components["responses"]["NotConfigured"];
         };
@@ -2354,6 +2426,7 @@ export interface operations {
                 };
             };
             404: components["responses"]["JobAudioNotFound"];
+            408: components["responses"]["RequestTimeout"];
             /** @description The job is queued or processing. `Retry-After` says when to ask again. */
             409: {
                 headers: {
@@ -2401,7 +2474,9 @@ export interface operations {
                     "application/json": components["schemas"]["InvalidRequestError"];
                 };
             };
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["InternalError"];
             /** @description The database or the store of the audio is not set up or not reachable. */
             503: {
@@ -2427,7 +2502,7 @@ export interface operations {
                 amount?: string;
                 /** @description Existing account to top up; a new one is created when omitted or blank. */
                 account?: string;
-                /** @description Id of the payment challenge that led here; it is carried through the checkout. */
+                /** @description Id of the payment challenge that led here, at most 100 characters after trimming; it is carried through the checkout. */
                 challenge?: string;
             };
             header?: never;
@@ -2446,7 +2521,7 @@ export interface operations {
                     "text/html": string;
                 };
             };
-            /** @description A parameter is longer than 100 characters, given twice, or not valid UTF-8. */
+            /** @description A parameter is longer than 100 characters, given twice, or not valid UTF-8, or `challenge` holds U+0000 or a lone surrogate. */
             400: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -2457,7 +2532,10 @@ export interface operations {
                     "application/json": components["schemas"]["InvalidRequestError"];
                 };
             };
+            408: components["responses"]["RequestTimeout"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             /** @description Something failed inside the service. */
             500: {
                 headers: {
@@ -2487,7 +2565,7 @@ export interface operations {
                     amount?: string;
                     /** @description Existing account to top up; a new one is created when omitted or blank. */
                     accountId?: string;
-                    /** @description Id of the payment challenge that led here. */
+                    /** @description Id of the payment challenge that led here, at most 100 characters after trimming. */
                     challengeId?: string;
                 };
             };
@@ -2502,7 +2580,7 @@ export interface operations {
                     "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
                     "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
                     "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
-                    /** @description Address of the hosted checkout. */
+                    /** @description Address of the hosted checkout. It is https, unless the deployment's own checkout is http. */
                     location: string;
                     [name: string]: unknown;
                 };
@@ -2524,8 +2602,10 @@ export interface operations {
                     "text/html": string;
                 };
             };
+            408: components["responses"]["RequestTimeout"];
             413: components["responses"]["RequestTooLarge"];
             415: components["responses"]["UnsupportedContentType"];
+            417: components["responses"]["ExpectationFailed"];
             /** @description Too many requests, or this address has begun too many purchases within a minute. Nothing is charged. A page for browsers, structured otherwise. */
             429: {
                 headers: {
@@ -2543,6 +2623,7 @@ export interface operations {
                     "text/html": string;
                 };
             };
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["InternalError"];
             /** @description The card processor did not open a usable checkout. Nothing was charged. */
             502: {
@@ -2605,7 +2686,10 @@ export interface operations {
                     "text/html": string;
                 };
             };
+            408: components["responses"]["RequestTimeout"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             /** @description Something failed inside the service. Nothing is lost; reload the page. */
             500: {
                 headers: {
@@ -2673,7 +2757,10 @@ export interface operations {
                     "application/json": components["schemas"]["TopUpStatus"];
                 };
             };
+            408: components["responses"]["RequestTimeout"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["InternalError"];
             503: components["responses"]["NotConfigured"];
         };
@@ -2701,8 +2788,12 @@ export interface operations {
                     "application/json": components["schemas"]["CreditAccount"];
                 };
             };
+            400: components["responses"]["InvalidRequest"];
             404: components["responses"]["NotFound"];
+            408: components["responses"]["RequestTimeout"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["InternalError"];
             503: components["responses"]["NotConfigured"];
         };
@@ -2746,9 +2837,12 @@ export interface operations {
                     "application/json": components["schemas"]["InvalidQuoteRequestError"];
                 };
             };
+            408: components["responses"]["RequestTimeout"];
             413: components["responses"]["RequestTooLarge"];
             415: components["responses"]["UnsupportedContentType"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["InternalError"];
             503: components["responses"]["NotConfigured"];
         };
@@ -2788,9 +2882,12 @@ export interface operations {
             400: components["responses"]["InvalidX402Request"];
             401: components["responses"]["PrepaidUnauthorized"];
             402: components["responses"]["X402PaymentRequired"];
+            408: components["responses"]["RequestTimeout"];
             409: components["responses"]["X402Conflict"];
             413: components["responses"]["TextTooLong"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["X402InternalError"];
             502: components["responses"]["X402Failed"];
             503: components["responses"]["X402Unavailable"];
@@ -2832,10 +2929,13 @@ export interface operations {
             400: components["responses"]["InvalidX402Request"];
             401: components["responses"]["PrepaidUnauthorized"];
             402: components["responses"]["X402PaymentRequired"];
+            408: components["responses"]["RequestTimeout"];
             409: components["responses"]["X402Conflict"];
             413: components["responses"]["TextTooLong"];
             415: components["responses"]["UnsupportedContentType"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["X402InternalError"];
             502: components["responses"]["X402Failed"];
             503: components["responses"]["X402Unavailable"];
@@ -2892,10 +2992,13 @@ export interface operations {
             };
             400: components["responses"]["InvalidDeposit"];
             402: components["responses"]["X402PaymentRequired"];
+            408: components["responses"]["RequestTimeout"];
             409: components["responses"]["DepositConflict"];
             413: components["responses"]["RequestTooLarge"];
             415: components["responses"]["UnsupportedContentType"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["DepositInternalError"];
             /** @description The payment service or the chain can't be reached, or answers nonsense. Nothing was settled. */
             502: {
@@ -2952,7 +3055,10 @@ export interface operations {
             400: components["responses"]["InvalidPrepaidCredential"];
             401: components["responses"]["PrepaidUnauthorized"];
             404: components["responses"]["PrepaidAccountNotFound"];
+            408: components["responses"]["RequestTimeout"];
+            417: components["responses"]["ExpectationFailed"];
             429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["InternalError"];
             503: components["responses"]["NotConfigured"];
         };

@@ -709,7 +709,7 @@ return errors === 0;
 }
 
 export const getSpeechQuery = validate13;
-const schema14 = {"type":"object","coerce":{"speed":"number"},"required":["text"],"properties":{"text":{"type":"string","x-text":{"minLength":1,"maxLength":1500},"x-error-hint":"Send longer texts with POST, up to the model's maxInputCharacters."},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"},"async":{"type":"string","enum":["true","false"]},"storeAudio":{"type":"string","enum":["true","false"]}}};
+const schema14 = {"type":"object","coerce":{"speed":"number"},"required":["text"],"properties":{"text":{"type":"string","x-text":{"minLength":1,"maxLength":1500},"x-error-hint":"Send longer texts with POST, up to the model's maxInputCharacters."},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"},"async":{"type":"string"},"storeAudio":{"type":"string"}}};
 
 function validate13(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -847,10 +847,6 @@ if(typeof data4 !== "string"){
 validate13.errors = [{instancePath:instancePath+"/async",schemaPath:"#/properties/async/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema14.properties.async.type,parentSchema:schema14.properties.async,data:data4}];
 return false;
 }
-if(!((data4 === "true") || (data4 === "false"))){
-validate13.errors = [{instancePath:instancePath+"/async",schemaPath:"#/properties/async/enum",keyword:"enum",params:{allowedValues: schema14.properties.async.enum},message:"must be equal to one of the allowed values",schema:schema14.properties.async.enum,parentSchema:schema14.properties.async,data:data4}];
-return false;
-}
 var valid0 = _errs9 === errors;
 }
 else {
@@ -862,10 +858,6 @@ let data5 = data.storeAudio;
 const _errs11 = errors;
 if(typeof data5 !== "string"){
 validate13.errors = [{instancePath:instancePath+"/storeAudio",schemaPath:"#/properties/storeAudio/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema14.properties.storeAudio.type,parentSchema:schema14.properties.storeAudio,data:data5}];
-return false;
-}
-if(!((data5 === "true") || (data5 === "false"))){
-validate13.errors = [{instancePath:instancePath+"/storeAudio",schemaPath:"#/properties/storeAudio/enum",keyword:"enum",params:{allowedValues: schema14.properties.storeAudio.enum},message:"must be equal to one of the allowed values",schema:schema14.properties.storeAudio.enum,parentSchema:schema14.properties.storeAudio,data:data5}];
 return false;
 }
 var valid0 = _errs11 === errors;
@@ -956,7 +948,7 @@ return errors === 0;
 }
 
 export const createSpeechQuery = validate15;
-const schema16 = {"type":"object","required":[],"properties":{"async":{"type":"string","enum":["true","false"]},"storeAudio":{"type":"string","enum":["true","false"]},"model":{"type":"string"},"voice":{"type":"string"},"speed":{"type":"string"}}};
+const schema16 = {"type":"object","required":[],"properties":{"async":{"type":"string"},"storeAudio":{"type":"string"},"model":{"type":"string"},"voice":{"type":"string"},"speed":{"type":"string"}}};
 
 function validate15(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -970,10 +962,6 @@ if(typeof data0 !== "string"){
 validate15.errors = [{instancePath:instancePath+"/async",schemaPath:"#/properties/async/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema16.properties.async.type,parentSchema:schema16.properties.async,data:data0}];
 return false;
 }
-if(!((data0 === "true") || (data0 === "false"))){
-validate15.errors = [{instancePath:instancePath+"/async",schemaPath:"#/properties/async/enum",keyword:"enum",params:{allowedValues: schema16.properties.async.enum},message:"must be equal to one of the allowed values",schema:schema16.properties.async.enum,parentSchema:schema16.properties.async,data:data0}];
-return false;
-}
 var valid0 = _errs1 === errors;
 }
 else {
@@ -985,10 +973,6 @@ let data1 = data.storeAudio;
 const _errs3 = errors;
 if(typeof data1 !== "string"){
 validate15.errors = [{instancePath:instancePath+"/storeAudio",schemaPath:"#/properties/storeAudio/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema16.properties.storeAudio.type,parentSchema:schema16.properties.storeAudio,data:data1}];
-return false;
-}
-if(!((data1 === "true") || (data1 === "false"))){
-validate15.errors = [{instancePath:instancePath+"/storeAudio",schemaPath:"#/properties/storeAudio/enum",keyword:"enum",params:{allowedValues: schema16.properties.storeAudio.enum},message:"must be equal to one of the allowed values",schema:schema16.properties.storeAudio.enum,parentSchema:schema16.properties.storeAudio,data:data1}];
 return false;
 }
 var valid0 = _errs3 === errors;
@@ -1320,7 +1304,7 @@ return errors === 0;
 }
 
 export const showTopUpQuery = validate21;
-const schema22 = {"type":"object","required":[],"properties":{"amount":{"type":"string"},"account":{"type":"string","maxLength":100},"challenge":{"type":"string","maxLength":100}}};
+const schema22 = {"type":"object","required":[],"properties":{"amount":{"type":"string"},"account":{"type":"string","maxLength":100},"challenge":{"type":"string","x-text":{"minLength":0,"maxLength":100}}}};
 
 function validate21(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -1366,9 +1350,22 @@ let data2 = data.challenge;
 const _errs5 = errors;
 if(errors === _errs5){
 if(typeof data2 === "string"){
-if(func2(data2) > 100){
-validate21.errors = [{instancePath:instancePath+"/challenge",schemaPath:"#/properties/challenge/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema22.properties.challenge,data:data2}];
+const length0 = data2.trim().length;
+if(!data2.isWellFormed() || data2.includes("\0")){
+validate21.errors = [{instancePath:instancePath+"/challenge",schemaPath:"#/properties/challenge/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema22.properties.challenge["x-text"],parentSchema:schema22.properties.challenge,data:data2}];
 return false;
+}
+else {
+if(length0 < 0){
+validate21.errors = [{instancePath:instancePath+"/challenge",schemaPath:"#/properties/challenge/x-text",keyword:"x-text",params:{rule: "minLength", limit: 0},message:"is not acceptable as speech text",schema:schema22.properties.challenge["x-text"],parentSchema:schema22.properties.challenge,data:data2}];
+return false;
+}
+else {
+if(length0 > 100){
+validate21.errors = [{instancePath:instancePath+"/challenge",schemaPath:"#/properties/challenge/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 100},message:"is not acceptable as speech text",schema:schema22.properties.challenge["x-text"],parentSchema:schema22.properties.challenge,data:data2}];
+return false;
+}
+}
 }
 }
 else {
@@ -1394,7 +1391,7 @@ return errors === 0;
 }
 
 export const startTopUpFormBody = validate22;
-const schema23 = {"type":"object","required":[],"properties":{"amount":{"type":"string"},"accountId":{"type":"string","maxLength":100},"challengeId":{"type":"string","maxLength":100}}};
+const schema23 = {"type":"object","required":[],"properties":{"amount":{"type":"string"},"accountId":{"type":"string","maxLength":100},"challengeId":{"type":"string","x-text":{"minLength":0,"maxLength":100}}}};
 
 function validate22(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -1440,9 +1437,22 @@ let data2 = data.challengeId;
 const _errs5 = errors;
 if(errors === _errs5){
 if(typeof data2 === "string"){
-if(func2(data2) > 100){
-validate22.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema23.properties.challengeId,data:data2}];
+const length0 = data2.trim().length;
+if(!data2.isWellFormed() || data2.includes("\0")){
+validate22.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema23.properties.challengeId["x-text"],parentSchema:schema23.properties.challengeId,data:data2}];
 return false;
+}
+else {
+if(length0 < 0){
+validate22.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/x-text",keyword:"x-text",params:{rule: "minLength", limit: 0},message:"is not acceptable as speech text",schema:schema23.properties.challengeId["x-text"],parentSchema:schema23.properties.challengeId,data:data2}];
+return false;
+}
+else {
+if(length0 > 100){
+validate22.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 100},message:"is not acceptable as speech text",schema:schema23.properties.challengeId["x-text"],parentSchema:schema23.properties.challengeId,data:data2}];
+return false;
+}
+}
 }
 }
 else {

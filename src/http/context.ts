@@ -30,6 +30,8 @@ export interface OperationContext {
   readonly url: string;
   /** The body as it was sent; empty when there was none. */
   readonly bytes: Buffer;
+  /** The request said nothing at all, and what it is taken for was made up by the service. */
+  readonly isBare: boolean;
   /** The media types that the caller prefers pages in, rather than JSON (R15). */
   readonly prefersHtml: boolean;
   readonly log: FastifyBaseLogger;

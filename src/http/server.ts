@@ -14,6 +14,7 @@ import type { Metrics } from '../metrics.ts';
 import type { RunningWork } from '../running-work.ts';
 import { prefersHtml } from './accept.ts';
 import { ResponseAnswer } from './answer.ts';
+import { isBare, type StandIn } from './bare-request.ts';
 import { decodeBody, isPercentEncoded, readContentType, refuseContentType } from './body.ts';
 import { answerClientError, answerConnect, answerExpectations, mayBegin } from './client-errors.ts';
 import { Connections } from './connections.ts';
@@ -61,6 +62,8 @@ export interface ServerOptions {
   /** How long a client may read nothing while there are bytes for it. */
   readonly clientStallMs: number;
   readonly longestOperationMs: number;
+  /** What a request that says nothing at all is taken for, by operationId; where there is nothing it is refused. */
+  readonly standIns: Readonly<Record<string, StandIn>>;
   /** Every operation that runs is added to it. */
   readonly work: RunningWork;
   readonly metrics: Metrics;
@@ -169,11 +172,12 @@ function addHooks(app: FastifyInstance, limiter: EdgeLimiter, options: ServerOpt
       return refuse(failure('INVALID_REQUEST', 'A request has no fragment; encode # as %23.', details));
     }
     if (!route) return;
+    if (hasEmptyParameter(request)) return reply.callNotFound();
     if (route.query.length > 0 && !isPercentEncoded(queryOf(request.url))) {
       const details = { field: 'query', rule: 'percent-encoding' };
       return refuse(failure('INVALID_REQUEST', 'The query is not valid percent-encoded UTF-8.', details));
     }
-    if (route.consumes.length > 0 && hasBody(request)) {
+    if (route.consumes.length > 0 && (hasBody(request) || request.headers['content-type'] !== undefined)) {
       const refusal = refuseContentType(request.headers, route.consumes);
       if (refusal) return refuse(refusal);
     }
@@ -192,6 +196,9 @@ function addHooks(app: FastifyInstance, limiter: EdgeLimiter, options: ServerOpt
     );
   });
 }
+
+/** Fastify finds a route also for `/credits/`, which no path of the contract is. */
+const hasEmptyParameter = ({ params }: FastifyRequest): boolean => Object.values(params as object).includes('');
 
 const hasTooManyHeaders = ({ raw }: FastifyRequest): boolean => raw.rawHeaders.length > 2 * MAX_HEADERS;
 
@@ -233,7 +240,7 @@ async function serve(
   operation: Operation,
   request: FastifyRequest,
   reply: FastifyReply,
-  { limiter, metrics }: { limiter: EdgeLimiter; metrics: Metrics },
+  { limiter, metrics, standIns }: ServerOptions & { limiter: EdgeLimiter },
 ) {
   const refuse = (refusal: Failure<ErrorCode>) =>
     sendFailure(route, refusal, reply, prefersHtml(request.headers.accept));
@@ -241,10 +248,15 @@ async function serve(
     reply.header('connection', 'close');
     return refuse(failure('INVALID_REQUEST', BROKEN, { field: 'body', rule: 'framing' }));
   }
-  const read = readRequest(route, request);
+  const standIn = standIns[route.operationId];
+  const bare = standIn && isBare(request, standIn) ? standIn : undefined;
+  const read = bare ? { request: standFor(request, bare) } : readRequest(route, request);
   let result: OperationResult;
   try {
-    result = 'request' in read ? await operation(read.request, contextOf(request, reply, limiter)) : read.failure;
+    result =
+      'request' in read
+        ? await operation(read.request, contextOf(request, reply, limiter, bare !== undefined))
+        : read.failure;
   } catch (error) {
     // What fails inside the service tells nothing of the client.
     request.overEdgeLimit?.trial.end(undefined);
@@ -257,7 +269,14 @@ async function serve(
   return 'request' in read ? sendResult(route, result, reply) : refuse(read.failure);
 }
 
-function contextOf(request: FastifyRequest, reply: FastifyReply, limiter: EdgeLimiter): OperationContext {
+const standFor = ({ params, headers }: FastifyRequest, { query, body }: StandIn) => ({ params, query, headers, body });
+
+function contextOf(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  limiter: EdgeLimiter,
+  isBare: boolean,
+): OperationContext {
   return {
     traceId: request.id,
     method: request.method,
@@ -265,6 +284,7 @@ function contextOf(request: FastifyRequest, reply: FastifyReply, limiter: EdgeLi
     headers: request.headers,
     url: pathAndQuery(request.url),
     bytes: Buffer.isBuffer(request.body) ? request.body : EMPTY,
+    isBare,
     prefersHtml: prefersHtml(request.headers.accept),
     log: request.log,
     answer: new ResponseAnswer(request.raw.socket, reply.raw),

@@ -5,6 +5,8 @@ import { PREPAID } from '../x402/prepaid.ts';
 const CARD_HEADER = 'x-credit-account';
 const DIRECT_HEADER = 'payment-signature';
 const X402_HEADERS = [DIRECT_HEADER, ...PREPAID.headers];
+/** The headers of every payment flow. */
+export const PAYMENT_HEADERS: readonly string[] = [CARD_HEADER, ...X402_HEADERS];
 
 /** Refuses a request that carries one of these headers, which belong to another flow (R36); undefined when it carries none. */
 export function refuseForeignHeaders(headers: IncomingHttpHeaders, foreign: readonly string[]) {

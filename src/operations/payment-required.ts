@@ -27,6 +27,15 @@ export const askForPayment = (resource: Resource, offer: Offer) =>
     'Sign the challenge in PAYMENT-REQUIRED, and repeat the identical request with payment-signature.',
   );
 
+/** The answer to a request that says nothing at all, where that is answered as the discovery example would be (R59). */
+export const showExample = (resource: Resource, offer: Offer) =>
+  paymentRequired(
+    resource,
+    offer,
+    'text is missing: this is the challenge of the example',
+    'text is missing. This is the challenge of the example; send a whole request to get the one to sign.',
+  );
+
 /** What may be paid for the amount: the first offer is what a challenge names, the others are still honoured (R45). */
 export function offersFor(
   { asset, payees }: { readonly asset: Asset; readonly payees: readonly Payee[] },

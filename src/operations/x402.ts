@@ -21,7 +21,7 @@ import { isExpired, type Quote, type Quotes } from '../x402/quotes.ts';
 import { makeDeposit } from './deposit.ts';
 import { speakDirect } from './direct.ts';
 import { refuseForeignHeaders, x402FlowOf } from './flows.ts';
-import { askForPayment, offersFor } from './payment-required.ts';
+import { askForPayment, offersFor, showExample } from './payment-required.ts';
 import { readPrepaidAccount, speakPrepaid } from './prepaid.ts';
 import { type Purchase, quoteExpired } from './purchase.ts';
 import type { Speaking } from './speaking.ts';
@@ -82,7 +82,8 @@ export function x402Operations(options: X402Options): X402Operations {
         return direct ? speakDirect({ direct, limits, resource }, purchase, speech, context) : chainMissing();
       case 'none':
         if (!direct) return chainMissing();
-        return purchase.hasExpired ? quoteExpired() : askForPayment(resource, purchase.offers[0]);
+        if (purchase.hasExpired) return quoteExpired();
+        return (context.isBare ? showExample : askForPayment)(resource, purchase.offers[0]);
     }
   }
 
@@ -179,7 +180,9 @@ export function x402Operations(options: X402Options): X402Operations {
         return failure('CONFIG_ERROR', 'Signed metadata is not set up here.', details);
       }
       if (await isForeign(false)) return foreignDatabase();
-      const { document, maxAgeSeconds } = await metadata.read();
+      const signed = await metadata.read();
+      if (!signed) return signingKeyExpired();
+      const { document, maxAgeSeconds } = signed;
       return { status: 200, headers: { 'cache-control': `public, max-age=${maxAgeSeconds}` }, body: document };
     },
   };
@@ -191,6 +194,12 @@ const quotesMissing = () => failure('CONFIG_ERROR', 'Quotes are not set up here.
 const chainMissing = () =>
   failure('CONFIG_ERROR', 'Payment on the chain is not set up here: its node is not known.', {
     setting: 'X402_RPC_URL',
+  });
+
+const signingKeyExpired = () =>
+  failure('CONFIG_ERROR', 'The key that signs the metadata has expired. The operator has to rotate it.', {
+    setting: 'SIGNING_KEYS_FILE',
+    reason: 'signing_key_expired',
   });
 
 const foreignDatabase = () =>

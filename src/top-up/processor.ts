@@ -6,6 +6,10 @@ const TIMEOUT_MS = 10_000;
 const RETRIES = 2;
 /** The largest page that Stripe's lists have. */
 const PAGE_SIZE = 100;
+const SESSION_ID = /^[A-Za-z0-9_-]{1,255}$/;
+
+/** True when the processor may have made the text: it is asked for no other session, and no other is stored. */
+export const isSessionId = (text: unknown): text is string => typeof text === 'string' && SESSION_ID.test(text);
 
 export interface CheckoutRequest {
   /** Our row's id: metadata of the session, and the call's idempotency key. */
@@ -18,6 +22,13 @@ export interface CheckoutRequest {
   /** Holds the literal {CHECKOUT_SESSION_ID}, which the processor replaces. */
   readonly successUrl: string;
   readonly cancelUrl: string;
+}
+
+export interface ProcessorOptions {
+  /** How often a call that failed is repeated; a caller that comes again anyway needs none. */
+  readonly retries?: number;
+  /** Where the hosted checkout lives; buyers are sent over plain http only where this is http. */
+  readonly checkoutOrigin?: string;
 }
 
 export interface SessionPage {
@@ -44,15 +55,16 @@ export class ProcessorError extends Error {
 /** The card processor's hosted checkout, through its own SDK. */
 export class Processor {
   readonly #stripe: Stripe;
+  readonly #pageProtocols: readonly string[];
   /** Whether the key is a live one: sessions of the other mode are foreign (R16). */
   readonly livemode: boolean;
 
   /**
    * @param apiBase origin of a compatible server; the processor's own when undefined
-   * @param options.retries how often a call that failed is repeated; a caller that comes again anyway needs none
    */
-  constructor(secretKey: string, apiBase: string | undefined, options: { retries?: number } = {}) {
+  constructor(secretKey: string, apiBase: string | undefined, options: ProcessorOptions = {}) {
     const base = apiBase ? new URL(apiBase) : undefined;
+    this.#pageProtocols = options.checkoutOrigin?.startsWith('http:') ? ['http:', 'https:'] : ['https:'];
     this.livemode = isLiveKey(secretKey);
     this.#stripe = new Stripe(secretKey, {
       timeout: TIMEOUT_MS,
@@ -95,10 +107,11 @@ export class Processor {
         { idempotencyKey: request.topUpId },
       ),
     );
-    if (typeof session.id !== 'string' || !session.url || !URL.canParse(session.url)) {
+    const url = session.url && URL.canParse(session.url) ? new URL(session.url) : undefined;
+    if (!isSessionId(session.id) || !url || !this.#pageProtocols.includes(url.protocol)) {
       throw new ProcessorError('the processor answered without a usable session');
     }
-    return { sessionId: session.id, url: session.url };
+    return { sessionId: session.id, url: url.href };
   }
 
   /** The session as the processor knows it; undefined when it knows none of that id. */

@@ -3,7 +3,7 @@ import type Stripe from 'stripe';
 import type { Database } from '../db/database.ts';
 import { findCardAccount, isAccountId } from '../ledger/accounts.ts';
 import { creditTopUp, OtherModeError, type TopUpCredit } from '../ledger/credit-top-up.ts';
-import { type Processor, ProcessorError } from './processor.ts';
+import { isSessionId, type Processor, ProcessorError } from './processor.ts';
 
 export interface PurchaseRequest {
   readonly amountCents: number;
@@ -27,8 +27,6 @@ export interface PurchaseOptions {
   readonly baseUrl: string;
   readonly serviceName: string;
 }
-
-const SESSION_ID = /^[A-Za-z0-9_-]{1,255}$/;
 
 /**
  * Buying credit on the hosted checkout. A purchase is recorded before the processor is called:
@@ -90,7 +88,7 @@ export class Purchases {
 
   /** Credits the session if the processor says that it is paid and ours; it is credited once, whoever asks (R16). */
   async complete(sessionId: string): Promise<CompleteResult> {
-    if (!SESSION_ID.test(sessionId)) return { outcome: 'foreign_session' };
+    if (!isSessionId(sessionId)) return { outcome: 'foreign_session' };
     let session: Stripe.Checkout.Session | undefined;
     try {
       session = await this.#processor.findSession(sessionId);

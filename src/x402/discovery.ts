@@ -12,7 +12,8 @@ const PARAMETERS = {
   voice: { type: 'string', minLength: 1, maxLength: 100 },
 };
 const AUDIO = { type: 'audio/mpeg', format: 'binary' };
-const EXAMPLE = { text: 'Hello world' };
+/** The request for speech that directories are shown. */
+export const SPEECH_EXAMPLE = { text: 'Hello world' };
 const JSON_BODY = { type: 'string', const: 'json' };
 
 /** How `POST /x402/deposit` is called. */
@@ -40,7 +41,7 @@ export const depositDiscovery = (): DiscoveryExtension =>
 export function speechDiscovery(method: 'GET' | 'POST'): DiscoveryExtension {
   return method === 'GET'
     ? describe(
-        { type: 'http', method, queryParams: EXAMPLE },
+        { type: 'http', method, queryParams: SPEECH_EXAMPLE },
         {
           queryParams: {
             type: 'object',
@@ -51,7 +52,7 @@ export function speechDiscovery(method: 'GET' | 'POST'): DiscoveryExtension {
         AUDIO,
       )
     : describe(
-        { type: 'http', method, bodyType: 'json', body: EXAMPLE },
+        { type: 'http', method, bodyType: 'json', body: SPEECH_EXAMPLE },
         {
           bodyType: JSON_BODY,
           body: {

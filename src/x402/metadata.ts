@@ -11,10 +11,8 @@ import { REPLAY_WINDOW_SECONDS } from './payment.ts';
 import { PREPAID, prepaidDomainName } from './prepaid.ts';
 import type { SigningKey } from './signing-keys.ts';
 
-/** How long signed metadata is valid. */
-const VALIDITY_SECONDS = 600;
-/** Metadata this old is signed again, well before half of its validity has passed (R37). */
-const SIGN_AGAIN_SECONDS = 150;
+/** How long signed metadata is valid, unless its key ends before. */
+const VALIDITY_MS = 600_000;
 
 export interface MetadataOptions {
   readonly baseUrl: string;
@@ -25,26 +23,40 @@ export interface MetadataOptions {
   readonly keys: readonly SigningKey[];
 }
 
+interface Signed {
+  /** Unix milliseconds. */
+  readonly at: number;
+  readonly validMs: number;
+  readonly document: SignedServiceMetadata;
+}
+
 /** The signed metadata of the service: what a client pins before it trusts a network or a payee. */
 export class ServiceMetadata {
   readonly #db: Database;
   readonly #options: MetadataOptions;
-  #signed: { at: number; document: SignedServiceMetadata } | undefined;
+  #signed: Signed | undefined;
 
   constructor(db: Database, options: MetadataOptions) {
     this.#db = db;
     this.#options = options;
   }
 
-  /** The metadata as signed a moment ago, and for how many seconds it may be kept: until half its validity (R52). */
-  async read(now = new Date()): Promise<{ document: SignedServiceMetadata; maxAgeSeconds: number }> {
-    const age = this.#signed ? (now.getTime() - this.#signed.at) / 1000 : Number.POSITIVE_INFINITY;
-    if (!this.#signed || age < 0 || age >= SIGN_AGAIN_SECONDS) {
-      const document = this.#sign(now, await this.#firstSeen());
-      this.#signed = { at: now.getTime(), document };
+  /**
+   * The metadata as signed a moment ago, and for how many seconds it may be kept: until half its validity (R52).
+   * Undefined once the time of the key that signs is over.
+   */
+  async read(now = new Date()): Promise<{ document: SignedServiceMetadata; maxAgeSeconds: number } | undefined> {
+    const key = this.#options.keys.find(({ status }) => status === 'current') as SigningKey;
+    const leftMs = key.validUntil ? key.validUntil.getTime() - now.getTime() : Number.POSITIVE_INFINITY;
+    if (leftMs <= 0) return undefined;
+    if (!this.#signed || !isFresh(this.#signed, now)) {
+      const validMs = Math.min(VALIDITY_MS, leftMs);
+      const document = this.#sign(key, now, validMs, await this.#firstSeen());
+      this.#signed = { at: now.getTime(), validMs, document };
     }
-    const { at, document } = this.#signed;
-    return { document, maxAgeSeconds: Math.floor(VALIDITY_SECONDS / 2 - (now.getTime() - at) / 1000) };
+    const { at, validMs, document } = this.#signed;
+    const maxAgeSeconds = Math.max(0, Math.floor((at + validMs / 2 - now.getTime()) / 1000));
+    return { document, maxAgeSeconds };
   }
 
   /** Since when each payee is known to the service, by address: the default of its validFrom. */
@@ -59,9 +71,8 @@ export class ServiceMetadata {
     return new Map(seen.map(({ address, first_seen_at }) => [address, first_seen_at]));
   }
 
-  #sign(now: Date, firstSeen: ReadonlyMap<string, Date>): SignedServiceMetadata {
+  #sign(key: SigningKey, now: Date, validMs: number, firstSeen: ReadonlyMap<string, Date>): SignedServiceMetadata {
     const { baseUrl, serviceName, catalog, asset, payees, keys } = this.#options;
-    const key = keys.find(({ status }) => status === 'current') as SigningKey;
     const payload: SignedServiceMetadata['payload'] = {
       schemaVersion: '1',
       service: {
@@ -95,7 +106,7 @@ export class ServiceMetadata {
       validity: {
         issuedAt: now.toISOString(),
         validFrom: now.toISOString(),
-        validUntil: new Date(now.getTime() + VALIDITY_SECONDS * 1000).toISOString(),
+        validUntil: new Date(now.getTime() + validMs).toISOString(),
       },
       trust: {
         keys: keys.map(({ keyId, status, publicJwk, validFrom, validUntil }) => ({
@@ -159,6 +170,12 @@ export class ServiceMetadata {
       signature: { algorithm: 'ES256', keyId: key.keyId, encoding: 'base64url-ieee-p1363', value },
     };
   }
+}
+
+/** Metadata is signed again after a quarter of its validity, well before half of it has passed (R37). */
+function isFresh({ at, validMs }: Signed, now: Date): boolean {
+  const ageMs = now.getTime() - at;
+  return ageMs >= 0 && ageMs < validMs / 4;
 }
 
 /** An integer of 10^-digits as a plain decimal without trailing zeros, such as 0.000018. */

@@ -56,6 +56,32 @@ test('the edge', async (t) => {
     }
   });
 
+  await t.test('what the edge answers an operation with is declared at that operation', async (t) => {
+    const { paths } = (await call('/openapi.json')).json as {
+      paths: Record<string, Record<string, { responses: Record<string, unknown> }>>;
+    };
+    const host = 'host: speechgate.test\r\n';
+    const cases: [name: string, fields: string, status: number][] = [
+      ['too many headers', host + 'x-a: 1\r\n'.repeat(201), 431],
+      ['headers over 64 KiB', `${host}x-a: ${'a'.repeat(70_000)}\r\n`, 431],
+      ['another expectation', `${host}expect: a-miracle\r\n`, 417],
+      ['no host', '', 400],
+    ];
+    for (const [path, operations] of Object.entries(paths)) {
+      for (const [method, { responses }] of Object.entries(operations)) {
+        await t.test(`${method} ${path}`, async () => {
+          for (const [name, fields, status] of cases) {
+            const target = path.replaceAll(/\{\w+\}/g, 'x');
+            const head = `${method.toUpperCase()} ${target} HTTP/1.1\r\nconnection: close\r\n${fields}\r\n`;
+            assert.equal((await raw(url, head)).status, status, name);
+            assert.ok(responses[status], `${name}: ${status}`);
+          }
+          for (const status of [408, 429, 500]) assert.ok(responses[status], String(status));
+        });
+      }
+    }
+  });
+
   await t.test('paths and methods', async (t) => {
     const cases: [string, string, Call, number, string?][] = [
       ['an unknown path', '/nope', {}, 404, 'NOT_FOUND'],
@@ -75,6 +101,20 @@ test('the edge', async (t) => {
         assert.equal(reply.status, status);
         if (code) assert.equal(reply.json.error.code, code);
       });
+    }
+  });
+
+  await t.test('an empty path parameter is another path', async (t) => {
+    for (const path of ['/credits/', '/x402/accounts/', '/tts/jobs/', '/tts/jobs//audio', '/tts/jobs//audio?sig=x']) {
+      for (const method of ['GET', 'HEAD', 'DELETE']) {
+        await t.test(`${method} ${path}`, async () => {
+          const reply = await call(path, { method });
+          assert.equal(reply.status, 404);
+          assert.equal(reply.headers.get('allow'), null);
+          if (method === 'HEAD') assert.equal(reply.bytes.length, 0);
+          else assert.deepEqual(reply.json.error.details, { field: 'path' });
+        });
+      }
     }
   });
 
@@ -218,6 +258,20 @@ test('the edge', async (t) => {
         assert.equal(reply.status, status);
       });
     }
+    await t.test(
+      'R7: a wrong content type is 415 also without a body; neither is 400 where a body is required',
+      async () => {
+        for (const path of ['/tts', '/x402/tts', '/x402/tts/quote', '/x402/deposit', '/feedback', '/top-up']) {
+          for (const length of [{}, { 'content-length': '0' }]) {
+            const wrong = await call(path, { method: 'POST', headers: { 'content-type': 'text/html', ...length } });
+            assert.deepEqual([wrong.status, wrong.json.error.code], [415, 'UNSUPPORTED_CONTENT_TYPE'], path);
+            if (path === '/top-up') continue;
+            const none = await call(path, { method: 'POST', headers: length });
+            assert.deepEqual([none.status, none.json.error.code], [400, 'INVALID_REQUEST'], path);
+          }
+        }
+      },
+    );
     await t.test('R51: unknown members and UTF-8 in any spelling are fine', async () => {
       const reply = await call(
         '/tts',
@@ -246,7 +300,7 @@ test('the edge', async (t) => {
       ['R51: an exponent', '/tts?text=a&speed=1e0', 400, 'INVALID_SPEED'],
       ['R51: a sign', '/tts?text=a&speed=%2B1', 400, 'INVALID_SPEED'],
       ['R51: hexadecimal', '/tts?text=a&speed=0x1', 400, 'INVALID_SPEED'],
-      ['an async that is neither true nor false', '/tts?text=a&async=maybe', 400, 'INVALID_REQUEST'],
+      ['R49: also one that may hold any text', '/tts?text=a&async=0&async=0', 400, 'INVALID_REQUEST'],
     ];
     for (const [name, path, status, code] of cases) {
       await t.test(name, async () => {

@@ -91,6 +91,32 @@ test('R2: POST in both body types and GET make the same job; either storeAudio=f
   assert.deepEqual(await audit(gateway.db), []);
 });
 
+test('async and storeAudio mean something as true and false only; any other text is as if they were not sent', async (t) => {
+  const gateway = await start(t);
+  const headers = { 'x-credit-account': await gateway.fund(500) };
+  const post = { method: 'POST', headers, json: { text: 'Hello world' } };
+  for (const async of ['0', '1', '', 'TRUE', 'maybe']) {
+    const challenge = await gateway.call(`/tts?async=${async}`, { ...post, headers: {} });
+    assert.equal(challenge.status, 402, `POST async=${async}`);
+    const got = await gateway.call(`/tts?text=Hello+world&async=${async}`);
+    assert.equal(got.status, 402, `GET async=${async}`);
+    // The provider can't be reached: this was asked at once, and no job was made.
+    assert.equal((await gateway.call(`/tts?async=${async}`, post)).json.error.code, 'TTS_UNAVAILABLE');
+  }
+  assert.deepEqual(await jobs(gateway), []);
+  for (const storeAudio of ['0', '1', '', 'FALSE', 'no']) {
+    for (const [path, call] of [
+      [`/tts?async=true&storeAudio=${storeAudio}`, post],
+      [`/tts?async=true&text=Hello+world&storeAudio=${storeAudio}`, { headers }],
+    ] as const) {
+      const reply = await gateway.call(path, call);
+      assert.equal(reply.status, 202, path);
+      const row = (await jobs(gateway)).find(({ id }) => id === reply.json.jobId);
+      assert.equal(row?.store_audio, true, path);
+    }
+  }
+});
+
 test('R7: nothing is queued or debited before every check holds', async (t) => {
   const gateway = await start(t);
   const account = await gateway.fund(500);
@@ -102,7 +128,6 @@ test('R7: nothing is queued or debited before every check holds', async (t) => {
     ['/tts?async=true', { json: { text: 'a', speed: 3 }, headers }, 400, 'INVALID_SPEED'],
     ['/tts?async=true', { json: { text: 'a'.repeat(4097) }, headers }, 413, 'TEXT_TOO_LONG'],
     ['/tts?async=true', { json: { text: 'a' }, headers: { ...headers, 'x-x402-nonce': '1' } }, 400, 'INVALID_REQUEST'],
-    ['/tts?async=maybe', { json: { text: 'a' }, headers }, 400, 'INVALID_REQUEST'],
     ['/tts?async=true&async=true', { json: { text: 'a' }, headers }, 400, 'INVALID_REQUEST'],
     [
       '/tts?async=true',

@@ -3,10 +3,12 @@ import { rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
+import { watchKeyExpiry } from '../../src/x402/key-expiry.ts';
 import { ServiceMetadata } from '../../src/x402/metadata.ts';
 import { rotateKeys, type StoredKeys } from '../../src/x402/signing-keys.ts';
 import { BASE_URL, startGateway } from '../support/gateway.ts';
 import { isSignedBy } from '../support/metadata.ts';
+import { until } from '../support/until.ts';
 
 const PAYEE = '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913';
 const NEXT_PAYEE = '0xcA11bde05977b3631167028862bE2a173976CA11';
@@ -91,7 +93,7 @@ test('R37: it is signed again before half of its validity has passed; a payee is
   let payeeSince: string | undefined;
   for (let second = 0; second <= 1800; second += 10) {
     const now = start + second * 1000;
-    const { document, maxAgeSeconds } = await metadata.read(new Date(now));
+    const { document, maxAgeSeconds } = (await metadata.read(new Date(now))) ?? assert.fail();
     const { issuedAt, validUntil } = document.payload.validity;
     const validMs = Date.parse(validUntil) - Date.parse(issuedAt);
     assert.ok(now - Date.parse(issuedAt) < validMs / 2);
@@ -101,6 +103,59 @@ test('R37: it is signed again before half of its validity has passed; a payee is
     assert.equal(document.payload.payment.payees[0]?.validFrom, payeeSince);
   }
   assert.ok(issued.size > 3);
+});
+
+test('metadata is valid no longer than the key that signed it, and 503 CONFIG_ERROR from then on', async (t) => {
+  const stored = rotateKeys(undefined, new Date(Date.now() - 1000));
+  const end = Date.now() + 4000;
+  const keys = stored.keys.map((key) =>
+    key.status === 'current' ? { ...key, validUntil: new Date(end).toISOString() } : key,
+  );
+  const gateway = await startSigned(t, { keys });
+  let served = 0;
+  let reply = await gateway.call(PATH);
+  await until(async () => {
+    const asked = Date.now();
+    reply = await gateway.call(PATH);
+    if (reply.status !== 200) return true;
+    served += 1;
+    const { validFrom, validUntil } = reply.json.payload.validity;
+    assert.ok(asked < end, 'nothing is served under a key whose time is over');
+    assert.ok(Date.parse(validUntil) <= end, 'the metadata outlives its key');
+    const [, maxAge] = /^public, max-age=(\d+)$/.exec(reply.headers.get('cache-control') ?? '') ?? [];
+    assert.ok(asked + Number(maxAge) * 1000 <= (Date.parse(validFrom) + Date.parse(validUntil)) / 2);
+    return false;
+  });
+  assert.ok(served > 0);
+  assert.ok(Date.now() >= end);
+  assert.deepEqual([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR']);
+  assert.deepEqual(reply.json.error.details, { setting: 'SIGNING_KEYS_FILE', reason: 'signing_key_expired' });
+  assert.equal((await gateway.call('/x402/tts?text=a')).status, 402, 'what needs no signature goes on');
+});
+
+test('the end of the signing key is in the log from 30 days before on, as an error from 7 days before on', (t) => {
+  const DAY = 86_400_000;
+  t.mock.timers.enable({ apis: ['setInterval', 'Date'], now: Date.parse('2026-01-01T00:00:00Z') });
+  const lines: [level: string, atDay: number, line: object][] = [];
+  const start = Date.now();
+  const write = (level: string) => (line: object) => void lines.push([level, (Date.now() - start) / DAY, line]);
+  const log = { warn: write('warn'), error: write('error') };
+  const validUntil = new Date(start + 40 * DAY);
+  const stop = watchKeyExpiry({ keyId: 'key-1', validUntil }, log);
+  assert.equal(lines.length, 0);
+  for (let day = 0; day < 42; day++) t.mock.timers.tick(DAY);
+  assert.deepEqual(
+    lines.map(([level, atDay]) => [level, atDay]),
+    Array.from({ length: 33 }, (_, index) => [index < 23 ? 'warn' : 'error', index + 10]),
+  );
+  assert.deepEqual(lines[0]?.[2], { keyId: 'key-1', validUntil: validUntil.toISOString() });
+  stop();
+  t.mock.timers.tick(DAY);
+  assert.equal(lines.length, 33);
+  watchKeyExpiry({ keyId: 'key-1', validUntil }, log)();
+  assert.equal(lines.length, 34, 'also at once when the process starts');
+  watchKeyExpiry({ keyId: 'key-2', validUntil: undefined }, log)();
+  assert.equal(lines.length, 34);
 });
 
 test('without signing keys, or without payment in USDC, the metadata answers 503 CONFIG_ERROR', async (t) => {

@@ -49,6 +49,24 @@ for (const [name, { start, skip }] of Object.entries(PAYERS)) {
       assert.deepEqual(await audit(gateway.db), []);
     });
 
+    await t.test(
+      'R9: an overloaded provider is 503 with its Retry-After, any other error answer of it 502',
+      async (t) => {
+        const { gateway, upstream, path, pay, paid } = await start(t, {});
+        for (const status of [400, 401, 402, 403, 404, 408, 429, 500, 501, 502, 503, 504, 529]) {
+          upstream.mode = openAiError(status, 'canary', { 'retry-after': '7' });
+          const { json, headers, ...reply } = await gateway.call(path, await pay());
+          const isOverloaded = status === 429 || status === 503;
+          assert.equal(reply.status, isOverloaded ? 503 : 502, String(status));
+          assert.equal(json.error.code, isOverloaded ? 'TTS_UNAVAILABLE' : 'TTS_UPSTREAM_ERROR');
+          assert.equal(headers.get('retry-after'), isOverloaded ? '7' : null);
+          assert.doesNotMatch(reply.text, /canary/);
+        }
+        assert.equal(await paid(), 0n);
+        assert.deepEqual(await audit(gateway.db), []);
+      },
+    );
+
     await t.test('of 12 requests at once on a budget for 5, 5 are served and paid', async (t) => {
       const { gateway, path, pay, paid } = await start(t, {});
       const calls = await Promise.all(Array.from({ length: 12 }, pay));

@@ -76,6 +76,7 @@ export async function startGateway(
     LOG_LEVEL: process.env.LOG_LEVEL ?? 'silent',
     STRIPE_SECRET_KEY: 'sk_test_gateway',
     STRIPE_API_BASE: 'http://127.0.0.1:1',
+    CHECKOUT_ORIGIN: 'http://127.0.0.1:1',
     SPEECH_BASE_URL: 'http://127.0.0.1:1/v1',
     FEEDBACK_SECRET: 'the secret of the gateway under test',
     X402_PAY_TO: '0x00000000000000000000000000000000000000a1',

@@ -104,6 +104,40 @@ test('R15: an account that does not exist is refused before any session', async 
   assert.equal((await checkout.stripe.checkout.sessions.list()).data.length, 0);
 });
 
+test('R15: a page is for who prefers HTML to JSON, by the quality values of Accept', async (t) => {
+  const { gateway } = await shop(t);
+  const cases: [accept: string | undefined, isPage: boolean][] = [
+    [undefined, false],
+    ['*/*', false],
+    ['text/*', false],
+    ['application/json', false],
+    ['text/html', true],
+    ['Text/HTML; charset=utf-8', true],
+    ['text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8', true],
+    ['text/html,*/*', true],
+    ['text/html, application/json', true],
+    ['application/json, text/html', false],
+    ['application/json;q=0.5, text/html', true],
+    ['text/html;q=0.5, application/json', false],
+    ['text/html;q=0.5, application/json;q=0.6', false],
+    ['text/html;q=0.7, application/json;Q=0.6', true],
+    ['text/html;q=0.5, */*', false],
+    ['text/html;q=0.5, application/*;q=0.9', false],
+    ['text/html;q=0', false],
+    ['text/html;q=0, */*', false],
+    ['text/html;q=0.1, application/json;q=0', true],
+    ['text/html;q=nonsense, application/json;q=0.9', true],
+  ];
+  for (const [accept, isPage] of cases) {
+    const request = form({ accountId: 'nobody' });
+    const headers = { ...request.headers, ...(accept !== undefined && { accept }) };
+    const reply = await gateway.call('/top-up', { ...request, headers });
+    assert.equal(reply.status, 400);
+    const type = isPage ? 'text/html' : 'application/json';
+    assert.equal(reply.headers.get('content-type')?.split(';')[0], type, accept);
+  }
+});
+
 test('forms that can not be read are refused', async (t) => {
   const { gateway } = await shop(t);
   const type = { 'content-type': 'application/x-www-form-urlencoded' };
@@ -115,6 +149,26 @@ test('forms that can not be read are refused', async (t) => {
   ];
   for (const [request, status] of cases) assert.equal((await gateway.call('/top-up', request)).status, status);
   assert.equal((await gateway.call('/top-up', { method: 'POST' })).status, 303, 'the form is optional');
+});
+
+test('a challenge that is no well-formed text is refused, and makes no row and no session', async (t) => {
+  const { gateway, checkout } = await shop(t);
+  const type = { 'content-type': 'application/x-www-form-urlencoded' };
+  // U+0000, and two lone surrogates as some encoders write them.
+  for (const text of ['a%00b', '%00', '%ED%A0%80', '%ED%BF%BF']) {
+    const posted = await gateway.call('/top-up', { method: 'POST', headers: type, body: `challengeId=${text}` });
+    assert.equal(posted.status, 400, text);
+    assert.equal(posted.json.error.code, 'INVALID_REQUEST');
+    const shown = await gateway.call(`/top-up?challenge=${text}`);
+    assert.equal(shown.status, 400, text);
+    assert.equal(shown.json.error.code, 'INVALID_REQUEST');
+  }
+  const body = 'challengeId=%00';
+  const page = await gateway.call('/top-up', { method: 'POST', headers: { ...type, accept: 'text/html' }, body });
+  assert.equal(page.status, 400);
+  assert.match(page.headers.get('content-type') ?? '', /text\/html/);
+  assert.equal((await gateway.db.selectFrom('top_up').select('id').execute()).length, 0);
+  assert.equal((await checkout.stripe.checkout.sessions.list()).data.length, 0);
 });
 
 test('an unpaid session is 402 and credits nothing', async (t) => {
@@ -214,6 +268,45 @@ test('processor errors are 502, and nothing is lost', async (t) => {
     assert.equal(page.status, 502, answer.body);
     assert.doesNotMatch(page.text, /secret detail/);
   }
+});
+
+test('a checkout is gone to only by http(s) as CHECKOUT_ORIGIN has it; any other address is 502', async (t) => {
+  let session: object = {};
+  const processor = createServer((_request, response) => {
+    response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(session));
+  }).listen(0, '127.0.0.1');
+  await once(processor, 'listening');
+  t.after(() => processor.close());
+  const STRIPE_API_BASE = `http://127.0.0.1:${(processor.address() as AddressInfo).port}`;
+  const gateways = {
+    'http:': await startGateway(t, { STRIPE_API_BASE, CHECKOUT_ORIGIN: 'http://checkout.test' }),
+    'https:': await startGateway(t, { STRIPE_API_BASE, CHECKOUT_ORIGIN: 'https://checkout.test' }),
+  };
+  const cases: [url: string, protocol: keyof typeof gateways, location?: string][] = [
+    ['javascript:alert(1)', 'https:'],
+    ['JavaScript:alert(1)', 'http:'],
+    ['data:text/html,pay', 'http:'],
+    ['file:///etc/passwd', 'https:'],
+    ['/pay', 'http:'],
+    ['http://checkout.test/pay', 'https:'],
+    ['http://checkout.test/pay', 'http:', 'http://checkout.test/pay'],
+    ['https://checkout.test/pay', 'http:', 'https://checkout.test/pay'],
+    ['https://checkout.test/pay#key', 'https:', 'https://checkout.test/pay#key'],
+    ['https://checkout.test/a\nb', 'https:', 'https://checkout.test/ab'],
+  ];
+  for (const [index, [url, protocol, location]] of cases.entries()) {
+    session = { id: `cs_test_${index}`, url };
+    const reply = await gateways[protocol].call('/top-up', form({}));
+    assert.equal(reply.status, location === undefined ? 502 : 303, `${url} for ${protocol}`);
+    assert.equal(reply.headers.get('location'), location ?? null);
+    if (location === undefined) assert.equal(reply.json.error.code, 'PAYMENT_ERROR');
+  }
+  session = { id: 'cs_\0', url: 'https://checkout.test/pay' };
+  assert.equal(
+    (await gateways['https:'].call('/top-up', form({}))).status,
+    502,
+    'an id that the buyer can not return with',
+  );
 });
 
 test('pages escape what they are given, and allow nothing but their style and form', async (t) => {
