@@ -3,9 +3,11 @@ import type { Scope } from './limits/slot.ts';
 import type { SpeechErrorCode } from './speech/provider.ts';
 
 /** Payment flows, as labels. */
-export type Flow = 'card' | 'prepaid' | 'direct';
+export type Flow = 'card' | 'prepaid' | 'direct' | 'deposit';
 /** What becomes of a hold; a captured one is reversed when nothing could be delivered. */
 export type HoldEvent = 'placed' | 'captured' | 'voided' | 'reversed';
+/** How a request ended: its answer was sent, or its caller left before, or this side broke the answer off. */
+export type RequestEnd = 'answered' | 'caller_left' | 'broken_off';
 /** How a synthesis ended; `abandoned` when its reader stopped before the end. */
 export type SynthesisOutcome = 'ok' | 'abandoned' | 'error' | SpeechErrorCode;
 
@@ -24,8 +26,8 @@ export class Metrics {
 
   readonly #requests = new Histogram({
     name: 'speechgate_http_request_duration_seconds',
-    help: "Requests from their headers' arrival to the end of the answer, by operation of the contract and status.",
-    labelNames: ['operation', 'status'],
+    help: "Requests from their headers' arrival to the end of the answer, by operation of the contract, status and end.",
+    labelNames: ['operation', 'status', 'end'],
     buckets: DURATION_BUCKETS,
     registers: [this.#registry],
   });
@@ -71,9 +73,12 @@ export class Metrics {
     collectDefaultMetrics({ register: this.#registry });
   }
 
-  /** @param operation the contract's operationId; undefined when no operation serves the request */
-  requestAnswered(operation: string | undefined, status: number, seconds: number): void {
-    this.#requests.observe({ operation: operation ?? 'none', status }, seconds);
+  /**
+   * @param operation the contract's operationId; undefined when no operation serves the request
+   * @param status null when the caller left before there was one
+   */
+  requestEnded(operation: string | undefined, status: number | null, end: RequestEnd, seconds: number): void {
+    this.#requests.observe({ operation: operation ?? 'none', status: status ?? 'none', end }, seconds);
   }
 
   holdMoved(flow: Flow, event: HoldEvent, amountMicroUsd: bigint): void {

@@ -9,10 +9,12 @@ import type { Answer } from './context.ts';
 export class ResponseAnswer implements Answer {
   readonly #socket: Socket;
   readonly #response: ServerResponse;
+  readonly #onBreakOff: () => void;
 
-  constructor(socket: Socket, response: ServerResponse) {
+  constructor(socket: Socket, response: ServerResponse, onBreakOff: () => void) {
     this.#socket = socket;
     this.#response = response;
+    this.#onBreakOff = onBreakOff;
   }
 
   isOver(): boolean {
@@ -24,6 +26,7 @@ export class ResponseAnswer implements Answer {
   }
 
   breakOff(): void {
+    this.#onBreakOff();
     this.#socket.destroy();
   }
 }

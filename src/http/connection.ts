@@ -96,6 +96,11 @@ export class Connection {
     if (this.#isEnding && this.#unanswered.length === 0) this.socket.destroySoon();
   }
 
+  /** Tells the answers that are not sent, of which Node closes the oldest only, that they can't be. */
+  lost(): void {
+    for (const response of this.#unanswered) response.emit('lost');
+  }
+
   /** Begins no further request: the connection closes after the answers of those that have begun. */
   end(): void {
     const last = this.#unanswered.at(-1);

@@ -25,6 +25,7 @@ import { EDGE_HEADERS } from './headers.ts';
 import { createNotFoundHandler } from './not-found.ts';
 import { rateLimited, rateLimitHeaders } from './rate-limit.ts';
 import { sendFailure, sendResult } from './reply.ts';
+import { RequestRecord } from './request-record.ts';
 import { namesPath, pathAndQuery, queryOf } from './target.ts';
 import { violation } from './validation.ts';
 
@@ -35,6 +36,7 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** The client's minute was used up when the request came; whether that matters is for the operation to say. */
     overEdgeLimit: { readonly slot: Slot; readonly trial: Trial } | null;
+    record: RequestRecord;
   }
 }
 
@@ -101,6 +103,7 @@ export function createServer(operations: Operations, options: ServerOptions): Fa
     // `connections` hands on what is an error.
     clientErrorHandler: () => {},
     frameworkErrors: (error, request, reply) => {
+      request.record = new RequestRecord(request, reply, options.metrics);
       reply.headers({ ...EDGE_HEADERS, 'x-trace-id': request.id });
       if (hasTooManyHeaders(request)) return refuseHeaders(reply);
       const slot = takeEdgeSlot(limiter, request);
@@ -127,7 +130,8 @@ export function createServer(operations: Operations, options: ServerOptions): Fa
       config: { contract: route },
       exposeHeadRoute: route.method === 'GET' && !route.noHead,
       ...(route.bodyLimit && { bodyLimit: route.bodyLimit }),
-      handler: (request, reply) => options.work.add(serve(route, operation, request, reply, { ...options, limiter })),
+      handler: (request, reply) =>
+        options.work.add(request.record.follow(serve(route, operation, request, reply, { ...options, limiter }))),
     });
   }
   return app;
@@ -136,7 +140,9 @@ export function createServer(operations: Operations, options: ServerOptions): Fa
 function addHooks(app: FastifyInstance, limiter: EdgeLimiter, options: ServerOptions): void {
   let warned = options.trustProxy.length > 0;
   app.decorateRequest('overEdgeLimit', null);
+  app.decorateRequest('record');
   app.addHook('onRequest', async (request, reply) => {
+    request.record = new RequestRecord(request, reply, options.metrics);
     reply.headers(EDGE_HEADERS).header('x-trace-id', request.id);
     if (hasTooManyHeaders(request)) return refuseHeaders(reply);
     // Node's parser drops what came in one packet with a request for an upgrade.
@@ -177,19 +183,6 @@ function addHooks(app: FastifyInstance, limiter: EdgeLimiter, options: ServerOpt
       const refusal = refuseContentType(request.headers, route.consumes);
       if (refusal) return refuse(refusal);
     }
-  });
-  app.addHook('onResponse', async (request, reply) => {
-    const operation = request.routeOptions.config?.contract?.operationId;
-    options.metrics.requestAnswered(operation, reply.statusCode, reply.elapsedTime / 1000);
-    request.log.info(
-      {
-        method: request.method,
-        route: request.routeOptions.url ?? null,
-        status: reply.statusCode,
-        ms: Math.round(reply.elapsedTime * 10) / 10,
-      },
-      'request',
-    );
   });
 }
 
@@ -267,7 +260,9 @@ function contextOf(request: FastifyRequest, reply: FastifyReply, limiter: EdgeLi
     bytes: Buffer.isBuffer(request.body) ? request.body : EMPTY,
     prefersHtml: prefersHtml(request.headers.accept),
     log: request.log,
-    answer: new ResponseAnswer(request.raw.socket, reply.raw),
+    answer: new ResponseAnswer(request.raw.socket, reply.raw, () => request.record.brokeOff()),
+    note: (facts) => request.record.note(facts),
+    follow: (work) => request.record.follow(work),
     setHeader: (name, value) => void reply.header(name, value),
     isOverEdgeLimit: request.overEdgeLimit !== null,
     exemptFromEdgeLimit: () => {

@@ -60,8 +60,10 @@ export async function makeDeposit(
       return failure('INVALID_PAYMENT_PAYLOAD', message, { field: 'payload.signature', rule: 'payer' });
     }
     const result = await deposits.deposit({ method, url, bytes, envelope, offers, resource }, onAdmitted);
+    context.note({ flow: 'deposit' });
     if (result.outcome !== 'credited') return refusePayment(result.refusal, resource, offers[0], result.transaction);
     const { receipt, address, balanceMicroUsd, creditedMicroUsd } = result;
+    context.note({ chargedMicroUsd: creditedMicroUsd });
     return {
       status: 200,
       headers: { 'cache-control': PRIVATE, 'payment-response': receipt },
