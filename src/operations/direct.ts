@@ -34,10 +34,10 @@ export async function speakDirect(
   if ('refusal' in read) return read.refusal;
   if (order.text === undefined) return textMissing();
 
-  const { method, url, bytes } = context;
+  const { method, url, bytes, traceId } = context;
   const { timeoutMs } = speech;
   const address = addressKey(context.ip);
-  const request = { method, url, bytes, envelope: read.envelope, offers, resource, timeoutMs, address };
+  const request = { method, url, bytes, envelope: read.envelope, offers, resource, timeoutMs, address, traceId };
   const utterance = utteranceOf(order, order.text);
   // What was paid before is answered however much is being spoken.
   const refusal = speech.admission.check(utterance);
