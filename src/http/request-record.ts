@@ -1,5 +1,7 @@
+import { randomUUID } from 'node:crypto';
+import type { ServerResponse } from 'node:http';
 import type { Readable } from 'node:stream';
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyBaseLogger, FastifyReply, FastifyRequest } from 'fastify';
 import type { Flow, Metrics, RequestEnd } from '../metrics.ts';
 
 /** What an operation tells of a request for its line in the log: no text, no credential, no account. */
@@ -8,6 +10,29 @@ export interface RequestFacts {
   readonly characters?: number;
   /** What it was charged in the end; missing where that isn't known yet, or another request's affair. */
   readonly chargedMicroUsd?: bigint;
+}
+
+/** A request that is answered past Fastify, since it can't be read, or is none. */
+export interface Refusal {
+  /** Undefined where nothing was read that has one. */
+  readonly method: string | undefined;
+  readonly status: number;
+  /** Of the body. */
+  readonly bytes: number;
+  /** Of the request, where it had begun. */
+  readonly response?: ServerResponse | undefined;
+}
+
+/** Takes note of a refusal; tells the trace id for its answer. */
+export type RecordRefusal = (refusal: Refusal) => string;
+
+const RECORD = Symbol('record');
+type Recorded = ServerResponse & { [RECORD]?: RequestRecord };
+
+interface AnswerEnd {
+  readonly end: RequestEnd;
+  readonly status: number | null;
+  readonly bytes: number;
 }
 
 /**
@@ -25,7 +50,7 @@ export class RequestRecord {
   #open = 1;
   #isBrokenOff = false;
   #streamedBytes: number | undefined;
-  #answer: { readonly end: RequestEnd; readonly status: number | null; readonly ms: number } | undefined;
+  #answer: (AnswerEnd & { readonly ms: number }) | undefined;
 
   constructor(request: FastifyRequest, reply: FastifyReply, metrics: Metrics) {
     this.#request = request;
@@ -34,6 +59,7 @@ export class RequestRecord {
     this.#isHead = request.method === 'HEAD';
     const isOver = () => this.#answerIsOver();
     reply.raw.once('close', isOver).once('lost', isOver);
+    (reply.raw as Recorded)[RECORD] = this;
   }
 
   note(facts: RequestFacts): void {
@@ -62,23 +88,33 @@ export class RequestRecord {
     this.#isBrokenOff = true;
   }
 
+  /** It is answered past Fastify. Tells its trace id. */
+  refused(status: number, bytes: number): string {
+    this.#answered({ end: 'answered', status, bytes });
+    return this.#request.id;
+  }
+
   #answerIsOver(): void {
-    if (this.#answer) return;
     const { raw, statusCode } = this.#reply;
     // One that waits behind another answer has no connection yet.
     const isBegun = raw.writableFinished || (raw.headersSent && raw.socket !== null);
-    this.#answer = {
+    this.#answered({
       end: raw.writableFinished ? 'answered' : this.#isBrokenOff ? 'broken_off' : 'caller_left',
       status: isBegun ? statusCode : null,
-      ms: performance.now() - this.#begunAt,
-    };
+      bytes: isBegun ? this.#bytes() : 0,
+    });
+  }
+
+  #answered(answer: AnswerEnd): void {
+    if (this.#answer) return;
+    this.#answer = { ...answer, ms: performance.now() - this.#begunAt };
     this.#ended();
   }
 
   #ended(): void {
     this.#open -= 1;
     if (this.#open > 0 || !this.#answer) return;
-    const { end, status, ms } = this.#answer;
+    const { end, status, bytes, ms } = this.#answer;
     const { routeOptions, method, log } = this.#request;
     const { chargedMicroUsd, ...facts } = this.#facts;
     this.#metrics.requestEnded(routeOptions.config?.contract?.operationId, status, end, ms / 1000);
@@ -89,7 +125,7 @@ export class RequestRecord {
         status,
         end,
         ms: Math.round(ms * 10) / 10,
-        bytes: this.#bytes(),
+        bytes,
         ...facts,
         ...(chargedMicroUsd !== undefined && { chargedMicroUsd: Number(chargedMicroUsd) }),
       },
@@ -99,7 +135,19 @@ export class RequestRecord {
 
   /** Of the body, as far as it was handed to the connection. */
   #bytes(): number {
-    if (this.#isHead || !this.#answer?.status) return 0;
+    if (this.#isHead) return 0;
     return this.#streamedBytes ?? Number(this.#reply.getHeader('content-length') ?? 0);
   }
+}
+
+/** Logs and counts refusals, as their requests' own where these had begun. */
+export function refusalRecorder(log: FastifyBaseLogger, metrics: Metrics): RecordRefusal {
+  return ({ method, status, bytes, response }) => {
+    const record = (response as Recorded | undefined)?.[RECORD];
+    if (record) return record.refused(status, bytes);
+    const traceId = randomUUID();
+    metrics.requestEnded(undefined, status, 'answered', 0);
+    log.info({ traceId, method: method ?? null, route: null, status, end: 'answered', bytes }, 'request');
+    return traceId;
+  };
 }

@@ -25,7 +25,7 @@ import { EDGE_HEADERS } from './headers.ts';
 import { createNotFoundHandler } from './not-found.ts';
 import { rateLimited, rateLimitHeaders } from './rate-limit.ts';
 import { sendFailure, sendResult } from './reply.ts';
-import { RequestRecord } from './request-record.ts';
+import { RequestRecord, refusalRecorder } from './request-record.ts';
 import { namesPath, pathAndQuery, queryOf } from './target.ts';
 import { violation } from './validation.ts';
 
@@ -74,6 +74,7 @@ type Operation = (request: unknown, context: OperationContext) => Promise<Operat
 export function createServer(operations: Operations, options: ServerOptions): FastifyInstance {
   const limiter = new EdgeLimiter(options.edgeRateLimitMax);
   const connections = new Connections({ ...options, stallMs: options.clientStallMs });
+  const recordRefusal = refusalRecorder(options.logger, options.metrics);
   const app = Fastify({
     loggerInstance: options.logger,
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'traceId' }),
@@ -94,9 +95,9 @@ export function createServer(operations: Operations, options: ServerOptions): Fa
         onRequest,
       );
       server.maxHeadersCount = MAX_HEADERS + 1;
-      answerExpectations(server);
-      answerConnect(server);
-      connections.watch(server, answerClientError);
+      answerExpectations(server, recordRefusal);
+      answerConnect(server, recordRefusal);
+      connections.watch(server, (error, socket) => answerClientError(error, socket, recordRefusal));
       return server;
     },
     return503OnClosing: false,

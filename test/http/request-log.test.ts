@@ -166,8 +166,30 @@ test('a request that no operation begins is one line too', async (t) => {
   socket.write('POST /tts HTTP/1.1\r\nhost: a\r\ncontent-type: text/plain\r\ncontent-length: 100\r\n\r\nhalf');
   socket.end();
   const cut = (await untilLogged(gateway, 4))[3];
-  assert.deepEqual([cut?.route, cut?.end], ['/tts', 'caller_left']);
+  assert.deepEqual([cut?.route, cut?.status, cut?.end], ['/tts', 400, 'answered']);
 });
+
+for (const [name, bytes, route, status] of [
+  ['is no HTTP', 'nonsense\r\n\r\n', null, 400],
+  ['asks for a tunnel', 'CONNECT a:1 HTTP/1.1\r\nhost: a\r\n\r\n', null, 405],
+  ['expects what nobody meets', 'GET / HTTP/1.1\r\nhost: a\r\nexpect: more\r\nconnection: close\r\n\r\n', null, 417],
+  [
+    'is no HTTP any more within its body',
+    'POST /tts HTTP/1.1\r\nhost: a\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\nnonsense\r\n',
+    '/tts',
+    400,
+  ],
+] as const) {
+  test(`what ${name} is one line with the trace id of its answer, and one count`, async (t) => {
+    const { gateway } = await start(t);
+    const [answer] = await exchange(gateway.url, bytes);
+    const told = (await untilLogged(gateway, 1)).map((line) => [line.traceId, line.route, line.status, line.end]);
+    assert.deepEqual(told, [[answer?.headers.get('x-trace-id'), route, status, 'answered']]);
+    assert.equal(requestLines(gateway)[0]?.bytes, answer?.bytes.length);
+    const operation = route === null ? 'none' : 'createSpeech';
+    assert.equal(await counted(gateway, `operation="${operation}",status="${status}",end="answered"`), 1);
+  });
+}
 
 for (const [flow, { start, skip }] of Object.entries(PAYERS)) {
   test(`${flow}: what a request paid, and that a failed one paid nothing, stands in its line`, { skip }, async (t) => {
