@@ -3,8 +3,8 @@ import type { Socket } from 'node:net';
 import type { Answer } from './context.ts';
 
 /**
- * Follows a response. One that waits behind another on its connection is not closed when that breaks, so the connection
- * is looked at too.
+ * Follows a response. One that waits behind another on its connection is closed a moment after that breaks, so the
+ * connection is looked at too.
  */
 export class ResponseAnswer implements Answer {
   readonly #socket: Socket;

@@ -96,9 +96,9 @@ export class Connection {
     if (this.#isEnding && this.#unanswered.length === 0) this.socket.destroySoon();
   }
 
-  /** Tells the answers that are not sent, of which Node closes the oldest only, that they can't be. */
+  /** Closes the answers that wait behind another one, of which Node closes that one only. */
   lost(): void {
-    for (const response of this.#unanswered) response.emit('lost');
+    for (const response of this.#unanswered) if (response.socket === null) response.emit('close');
   }
 
   /** Begins no further request: the connection closes after the answers of those that have begun. */

@@ -57,8 +57,7 @@ export class RequestRecord {
     this.#reply = reply;
     this.#metrics = metrics;
     this.#isHead = request.method === 'HEAD';
-    const isOver = () => this.#answerIsOver();
-    reply.raw.once('close', isOver).once('lost', isOver);
+    reply.raw.once('close', () => this.#answerIsOver());
     (reply.raw as Recorded)[RECORD] = this;
   }
 

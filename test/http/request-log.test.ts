@@ -5,7 +5,7 @@ import test from 'node:test';
 import { type Gateway, type LogLine, startGateway } from '../support/gateway.ts';
 import { PAYERS, PRICE as PAYERS_PRICE, SPEECH } from '../support/payers.ts';
 import { connectRaw, exchange, requestBytes } from '../support/raw-http.ts';
-import { Drip, openAiError, silentMp3, startStubUpstream } from '../support/stub-upstream.ts';
+import { Drip, mp3, openAiError, silentMp3, startStubUpstream } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
 
 const LOGGED = { LOG_LEVEL: 'info' };
@@ -128,11 +128,14 @@ test('who leaves before the answer begins has no status; requests behind it on t
   const speech = { method: 'POST', json: { text: TEXT }, headers: { 'x-credit-account': account } };
   socket.write(requestBytes('/tts', speech) + requestBytes('/'));
   await drip.opened;
+  upstream.mode = mp3();
+  socket.write(requestBytes('/tts', speech));
+  await upstream.waitForRequests(2);
   socket.destroy();
-  await until(() => requestLines(gateway).some(({ route }) => route === '/'));
+  await untilLogged(gateway, 2);
   await drip.write(AUDIO);
   drip.end();
-  const lines = await untilLogged(gateway, 2);
+  const lines = await untilLogged(gateway, 3);
   const told = lines.map(({ route, status, end, bytes, chargedMicroUsd }) => [
     route,
     status,
@@ -142,6 +145,7 @@ test('who leaves before the answer begins has no status; requests behind it on t
   ]);
   assert.deepEqual(told, [
     ['/', null, 'caller_left', 0, undefined],
+    ['/tts', null, 'caller_left', 0, PRICE],
     ['/tts', null, 'caller_left', 0, PRICE],
   ]);
 });
