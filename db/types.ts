@@ -208,6 +208,7 @@ export interface X402Payment {
   settled_at: Timestamp | null;
   settling_at: Timestamp | null;
   state: Generated<string>;
+  trace_id: string | null;
   transaction_hash: string | null;
   valid_before: bigint;
 }

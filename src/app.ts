@@ -123,7 +123,9 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const mailer = mail && new MailWorker({ ...mail, db, databaseUrl, serviceName, log });
   const { x402 } = config;
   const chained =
-    x402?.rpcUrls === undefined ? undefined : openDirect(db, x402, x402.rpcUrls, store, config.unpaidWork, log);
+    x402?.rpcUrls === undefined
+      ? undefined
+      : openDirect(db, x402, x402.rpcUrls, { store, limits: config.unpaidWork, metrics, log });
   const prepaid =
     x402 &&
     new PrepaidBalances(db, new PrepaidVerifier(serviceName, x402.asset, x402.payees), {
@@ -256,13 +258,12 @@ function openDirect(
   db: Database,
   x402: X402Config,
   rpcUrls: NodeUrls,
-  store: AudioStore,
-  limits: DirectWorkLimits,
-  log: Logger,
+  parts: { store: AudioStore; limits: DirectWorkLimits; metrics: Metrics; log: Logger },
 ) {
-  const opened = openPayments(db, x402.asset, rpcUrls);
+  const { store, limits, metrics, log } = parts;
+  const opened = openPayments(db, x402.asset, rpcUrls, metrics);
   const facilitator = new Facilitator(x402.facilitatorUrl, x402.facilitatorToken);
-  const settlement = new Settlement({ ...opened, facilitator, log });
+  const settlement = new Settlement({ ...opened, facilitator, metrics, log });
   const intake = new PaymentIntake({ ...opened, asset: x402.asset, facilitator, log });
   const work = new DirectWork(limits);
   return {

@@ -1,20 +1,23 @@
-import { type Logger, pino } from 'pino';
+import { type DestinationStream, type Logger, pino } from 'pino';
 
 /**
  * The service's log, as JSON lines on standard output. What it must never hold (texts, account ids, signatures, tokens,
  * R40) is not given to it; the redaction is a second net for headers and secrets.
  */
-export function createLogger(level: string): Logger {
-  return pino({
-    level,
-    base: null,
-    timestamp: pino.stdTimeFunctions.isoTime,
-    redact: {
-      paths: ['headers', 'req', '*.headers', 'err.config', 'err.raw', 'err.headers', 'err.parameters', 'err.detail'],
-      remove: true,
+export function createLogger(level: string, destination: DestinationStream = pino.destination(1)): Logger {
+  return pino(
+    {
+      level,
+      base: null,
+      timestamp: pino.stdTimeFunctions.isoTime,
+      redact: {
+        paths: ['headers', 'req', '*.headers', 'err.config', 'err.raw', 'err.headers', 'err.parameters', 'err.detail'],
+        remove: true,
+      },
+      serializers: { err: describeError },
     },
-    serializers: { err: describeError },
-  });
+    destination,
+  );
 }
 
 /** Type, code and stack of an error and its causes. Drivers put values of a request into other members. */

@@ -1,11 +1,16 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { Scope } from './limits/slot.ts';
 import type { SpeechErrorCode } from './speech/provider.ts';
+import type { PaymentPurpose } from './x402/payment.ts';
 
 /** Payment flows, as labels. */
-export type Flow = 'card' | 'prepaid' | 'direct';
+export type Flow = 'card' | 'prepaid' | 'direct' | 'deposit';
 /** What becomes of a hold; a captured one is reversed when nothing could be delivered. */
 export type HoldEvent = 'placed' | 'captured' | 'voided' | 'reversed';
+/** What becomes of a payment by an on-chain authorization; one that was refused or unknown may still be settled. */
+export type PaymentEvent = 'settled' | 'refused' | 'unknown' | 'failed';
+/** How a request ended: its answer was sent, or its caller left before, or this side broke the answer off. */
+export type RequestEnd = 'answered' | 'caller_left' | 'broken_off';
 /** How a synthesis ended; `abandoned` when its reader stopped before the end. */
 export type SynthesisOutcome = 'ok' | 'abandoned' | 'error' | SpeechErrorCode;
 
@@ -24,8 +29,8 @@ export class Metrics {
 
   readonly #requests = new Histogram({
     name: 'speechgate_http_request_duration_seconds',
-    help: "Requests from their headers' arrival to the end of the answer, by operation of the contract and status.",
-    labelNames: ['operation', 'status'],
+    help: "Requests from their headers' arrival to the end of the answer, by operation of the contract, status and end.",
+    labelNames: ['operation', 'status', 'end'],
     buckets: DURATION_BUCKETS,
     registers: [this.#registry],
   });
@@ -38,6 +43,18 @@ export class Metrics {
   readonly #heldMicroUsd = new Counter({
     name: 'speechgate_held_micro_usd_total',
     help: 'Micro-USD of the holds that this process placed, captured, voided and reversed, by flow.',
+    labelNames: ['flow', 'event'],
+    registers: [this.#registry],
+  });
+  readonly #payments = new Counter({
+    name: 'speechgate_payments_total',
+    help: 'Payments in USDC that this process saw settled, refused, failed and of unknown end, by flow.',
+    labelNames: ['flow', 'event'],
+    registers: [this.#registry],
+  });
+  readonly #paymentsMicroUsd = new Counter({
+    name: 'speechgate_payments_micro_usd_total',
+    help: 'Micro-USD of the payments that this process saw settled, refused, failed and of unknown end, by flow.',
     labelNames: ['flow', 'event'],
     registers: [this.#registry],
   });
@@ -71,14 +88,23 @@ export class Metrics {
     collectDefaultMetrics({ register: this.#registry });
   }
 
-  /** @param operation the contract's operationId; undefined when no operation serves the request */
-  requestAnswered(operation: string | undefined, status: number, seconds: number): void {
-    this.#requests.observe({ operation: operation ?? 'none', status }, seconds);
+  /**
+   * @param operation the contract's operationId; undefined when no operation serves the request
+   * @param status null when the caller left before there was one
+   */
+  requestEnded(operation: string | undefined, status: number | null, end: RequestEnd, seconds: number): void {
+    this.#requests.observe({ operation: operation ?? 'none', status: status ?? 'none', end }, seconds);
   }
 
   holdMoved(flow: Flow, event: HoldEvent, amountMicroUsd: bigint): void {
     this.#holds.inc({ flow, event });
     this.#heldMicroUsd.inc({ flow, event }, Number(amountMicroUsd));
+  }
+
+  paymentMoved(purpose: PaymentPurpose, event: PaymentEvent, amountMicroUsd: bigint): void {
+    const flow: Flow = purpose === 'speech' ? 'direct' : 'deposit';
+    this.#payments.inc({ flow, event });
+    this.#paymentsMicroUsd.inc({ flow, event }, Number(amountMicroUsd));
   }
 
   /** @param reconciler its name in the code */

@@ -3,16 +3,18 @@ import type { Socket } from 'node:net';
 import type { Answer } from './context.ts';
 
 /**
- * Follows a response. One that waits behind another on its connection is not closed when that breaks, so the connection
- * is looked at too.
+ * Follows a response. One that waits behind another on its connection is closed a moment after that breaks, so the
+ * connection is looked at too.
  */
 export class ResponseAnswer implements Answer {
   readonly #socket: Socket;
   readonly #response: ServerResponse;
+  readonly #onBreakOff: () => void;
 
-  constructor(socket: Socket, response: ServerResponse) {
+  constructor(socket: Socket, response: ServerResponse, onBreakOff: () => void) {
     this.#socket = socket;
     this.#response = response;
+    this.#onBreakOff = onBreakOff;
   }
 
   isOver(): boolean {
@@ -24,6 +26,7 @@ export class ResponseAnswer implements Answer {
   }
 
   breakOff(): void {
+    this.#onBreakOff();
     this.#socket.destroy();
   }
 }

@@ -1,8 +1,8 @@
-import { randomUUID } from 'node:crypto';
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { type ErrorBody, type ErrorCode, errorBody } from './errors.ts';
 import { EDGE_HEADERS, METHODS } from './headers.ts';
+import type { RecordRefusal } from './request-record.ts';
 
 const FAULTS: Readonly<Record<string, { status: number; code: ErrorCode; message: string }>> = {
   ERR_HTTP_REQUEST_TIMEOUT: { status: 408, code: 'INVALID_REQUEST', message: 'The request did not arrive in time.' },
@@ -37,7 +37,7 @@ export function mayBegin(request: IncomingMessage, response: ServerResponse): bo
 }
 
 /** Answers what Node's HTTP parser refuses, before there is a request, in the shape of every other error (R10). */
-export function answerClientError(error: NodeJS.ErrnoException, socket: Socket): void {
+export function answerClientError(error: NodeJS.ErrnoException, socket: Socket, record: RecordRefusal): void {
   if (broken.has(socket)) return;
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy();
@@ -45,18 +45,22 @@ export function answerClientError(error: NodeJS.ErrnoException, socket: Socket):
   }
   broken.add(socket);
   const { status, code, message } = FAULTS[error.code ?? ''] ?? MALFORMED;
-  inTurn(socket, () => endWith(socket, status, errorBody(code, message)));
+  inTurn(socket, (response) => {
+    const traceIdOf = (bytes: number) => record({ method: response?.req.method, status, bytes, response });
+    endWith(socket, status, errorBody(code, message), traceIdOf);
+  });
 }
 
 /** Answers CONNECT, which no path has (R9), and for which Node has no response, only the connection. */
-export function answerConnect(server: Server): void {
-  server.on('connect', (_request: IncomingMessage, socket: Socket) => {
+export function answerConnect(server: Server, record: RecordRefusal): void {
+  server.on('connect', ({ method }: IncomingMessage, socket: Socket) => {
     // Node has taken its own listeners off the connection; what is still being answered there needs these.
     socket.on('error', () => socket.destroy());
     socket.on('drain', () => responseOn(socket)?.emit('drain'));
     const details = { field: 'method', rule: 'enum', allowed: [...METHODS] };
     const body = errorBody('INVALID_REQUEST', `CONNECT is not served here; ${METHODS.join(', ')} are.`, details);
-    inTurn(socket, () => endWith(socket, 405, body, { allow: METHODS.join(', ') }));
+    const traceIdOf = (bytes: number) => record({ method, status: 405, bytes });
+    inTurn(socket, () => endWith(socket, 405, body, traceIdOf, { allow: METHODS.join(', ') }));
   });
 }
 
@@ -64,22 +68,29 @@ export function answerConnect(server: Server): void {
 const responseOn = (socket: Socket) => (socket as { _httpMessage?: ServerResponse })._httpMessage;
 
 /** Waits for the answers to what came before on a connection; one to a request that never ended and never began is none. */
-function inTurn(socket: Socket, answer: () => void): void {
+function inTurn(socket: Socket, answer: (unbegun: ServerResponse | undefined) => void): void {
   const response = responseOn(socket);
   if (response && (response.req.complete || response.headersSent || begun.has(response))) {
     response.once('close', () => inTurn(socket, answer));
-  } else if (socket.writable) answer();
+  } else if (socket.writable) answer(response);
 }
 
 /** Writes the last answer of a connection. */
-function endWith(socket: Socket, status: number, body: ErrorBody, more: Record<string, string> = {}): void {
+function endWith(
+  socket: Socket,
+  status: number,
+  body: ErrorBody,
+  traceIdOf: (bytes: number) => string,
+  more: Record<string, string> = {},
+): void {
   const text = JSON.stringify(body);
+  const bytes = Buffer.byteLength(text);
   const headers = {
     ...EDGE_HEADERS,
     ...more,
-    'x-trace-id': randomUUID(),
+    'x-trace-id': traceIdOf(bytes),
     'content-type': 'application/json; charset=utf-8',
-    'content-length': String(Buffer.byteLength(text)),
+    'content-length': String(bytes),
     connection: 'close',
   };
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
@@ -89,8 +100,8 @@ function endWith(socket: Socket, status: number, body: ErrorBody, more: Record<s
 }
 
 /** Answers `expect` headers other than 100-continue, which Node would refuse with an empty body. */
-export function answerExpectations(server: Server): void {
-  server.on('checkExpectation', (_request, response) => {
+export function answerExpectations(server: Server, record: RecordRefusal): void {
+  server.on('checkExpectation', ({ method }: IncomingMessage, response: ServerResponse) => {
     const body = JSON.stringify(
       errorBody('INVALID_REQUEST', 'The only expectation that is met is 100-continue.', {
         field: 'expect',
@@ -98,11 +109,12 @@ export function answerExpectations(server: Server): void {
         allowed: ['100-continue'],
       }),
     );
+    const bytes = Buffer.byteLength(body);
     response.writeHead(417, {
       ...EDGE_HEADERS,
-      'x-trace-id': randomUUID(),
+      'x-trace-id': record({ method, status: 417, bytes }),
       'content-type': 'application/json; charset=utf-8',
-      'content-length': Buffer.byteLength(body),
+      'content-length': bytes,
     });
     response.end(body);
   });

@@ -96,6 +96,11 @@ export class Connection {
     if (this.#isEnding && this.#unanswered.length === 0) this.socket.destroySoon();
   }
 
+  /** Closes the answers that wait behind another one, of which Node closes that one only. */
+  lost(): void {
+    for (const response of this.#unanswered) if (response.socket === null) response.emit('close');
+  }
+
   /** Begins no further request: the connection closes after the answers of those that have begun. */
   end(): void {
     const last = this.#unanswered.at(-1);

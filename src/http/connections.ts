@@ -73,8 +73,12 @@ export class Connections {
     };
     server.maxConnections = this.#options.maxConnections;
     server.on('connection', (socket) => {
-      this.#open.set(socket, new Connection(socket));
-      socket.once('close', () => this.#open.delete(socket));
+      const connection = new Connection(socket);
+      this.#open.set(socket, connection);
+      socket.once('close', () => {
+        this.#open.delete(socket);
+        connection.lost();
+      });
     });
     server.prependListener('request', begun);
     server.prependListener('checkExpectation', begun);

@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { Readable } from 'node:stream';
 import type { FastifyBaseLogger } from 'fastify';
 import type { Credential } from './edge-limiter.ts';
+import type { RequestFacts } from './request-record.ts';
 
 /** A binary body: whole, or as it is being produced. */
 export type AudioBody = Uint8Array | Readable;
@@ -36,6 +37,10 @@ export interface OperationContext {
   readonly prefersHtml: boolean;
   readonly log: FastifyBaseLogger;
   readonly answer: Answer;
+  /** Adds to what the request's line in the log tells. */
+  note(facts: RequestFacts): void;
+  /** Work of the request that may outlive its answer: its line in the log waits for it. */
+  follow<T>(work: Promise<T>): Promise<T>;
   /** Adds a header to the response whatever its status, for headers that the contract marks `x-set-by: edge`. */
   setHeader(name: string, value: string): void;
   /** The request is going to be refused at the edge, unless the operation takes it from the edge's limit. */

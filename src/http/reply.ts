@@ -1,4 +1,4 @@
-import type { Readable } from 'node:stream';
+import { Readable } from 'node:stream';
 import type { FastifyReply } from 'fastify';
 import type { OperationResult } from '../contract/operations.ts';
 import type { Route } from '../contract/routes.ts';
@@ -23,6 +23,7 @@ export function sendResult(route: Route, result: OperationResult, reply: Fastify
     }
     return reply.type(HTML_TYPE).send(result.body);
   }
+  if (result.body instanceof Readable) reply.request.record.streams(result.body);
   if (type !== 'application/json') return reply.type(type).send(result.body as Uint8Array | Readable);
   const serialize = route.serialize[result.status] ?? JSON.stringify;
   return reply.type(JSON_TYPE).send(payloadOf(result.body as object, serialize));

@@ -26,6 +26,7 @@ import { EDGE_HEADERS } from './headers.ts';
 import { createNotFoundHandler } from './not-found.ts';
 import { rateLimited, rateLimitHeaders } from './rate-limit.ts';
 import { sendFailure, sendResult } from './reply.ts';
+import { RequestRecord, refusalRecorder } from './request-record.ts';
 import { namesPath, pathAndQuery, queryOf } from './target.ts';
 import { violation } from './validation.ts';
 
@@ -36,6 +37,7 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** The client's minute was used up when the request came; whether that matters is for the operation to say. */
     overEdgeLimit: { readonly slot: Slot; readonly trial: Trial } | null;
+    record: RequestRecord;
   }
 }
 
@@ -75,6 +77,7 @@ type Operation = (request: unknown, context: OperationContext) => Promise<Operat
 export function createServer(operations: Operations, options: ServerOptions): FastifyInstance {
   const limiter = new EdgeLimiter(options.edgeRateLimitMax);
   const connections = new Connections({ ...options, stallMs: options.clientStallMs });
+  const recordRefusal = refusalRecorder(options.logger, options.metrics);
   const app = Fastify({
     loggerInstance: options.logger,
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'traceId' }),
@@ -95,15 +98,16 @@ export function createServer(operations: Operations, options: ServerOptions): Fa
         onRequest,
       );
       server.maxHeadersCount = MAX_HEADERS + 1;
-      answerExpectations(server);
-      answerConnect(server);
-      connections.watch(server, answerClientError);
+      answerExpectations(server, recordRefusal);
+      answerConnect(server, recordRefusal);
+      connections.watch(server, (error, socket) => answerClientError(error, socket, recordRefusal));
       return server;
     },
     return503OnClosing: false,
     // `connections` hands on what is an error.
     clientErrorHandler: () => {},
     frameworkErrors: (error, request, reply) => {
+      request.record = new RequestRecord(request, reply, options.metrics);
       reply.headers({ ...EDGE_HEADERS, 'x-trace-id': request.id });
       if (hasTooManyHeaders(request)) return refuseHeaders(reply);
       const slot = takeEdgeSlot(limiter, request);
@@ -130,7 +134,8 @@ export function createServer(operations: Operations, options: ServerOptions): Fa
       config: { contract: route },
       exposeHeadRoute: route.method === 'GET' && !route.noHead,
       ...(route.bodyLimit && { bodyLimit: route.bodyLimit }),
-      handler: (request, reply) => options.work.add(serve(route, operation, request, reply, { ...options, limiter })),
+      handler: (request, reply) =>
+        options.work.add(request.record.follow(serve(route, operation, request, reply, { ...options, limiter }))),
     });
   }
   return app;
@@ -139,7 +144,9 @@ export function createServer(operations: Operations, options: ServerOptions): Fa
 function addHooks(app: FastifyInstance, limiter: EdgeLimiter, options: ServerOptions): void {
   let warned = options.trustProxy.length > 0;
   app.decorateRequest('overEdgeLimit', null);
+  app.decorateRequest('record');
   app.addHook('onRequest', async (request, reply) => {
+    request.record = new RequestRecord(request, reply, options.metrics);
     reply.headers(EDGE_HEADERS).header('x-trace-id', request.id);
     if (hasTooManyHeaders(request)) return refuseHeaders(reply);
     // Node's parser drops what came in one packet with a request for an upgrade.
@@ -181,19 +188,6 @@ function addHooks(app: FastifyInstance, limiter: EdgeLimiter, options: ServerOpt
       const refusal = refuseContentType(request.headers, route.consumes);
       if (refusal) return refuse(refusal);
     }
-  });
-  app.addHook('onResponse', async (request, reply) => {
-    const operation = request.routeOptions.config?.contract?.operationId;
-    options.metrics.requestAnswered(operation, reply.statusCode, reply.elapsedTime / 1000);
-    request.log.info(
-      {
-        method: request.method,
-        route: request.routeOptions.url ?? null,
-        status: reply.statusCode,
-        ms: Math.round(reply.elapsedTime * 10) / 10,
-      },
-      'request',
-    );
   });
 }
 
@@ -287,7 +281,9 @@ function contextOf(
     isBare,
     prefersHtml: prefersHtml(request.headers.accept),
     log: request.log,
-    answer: new ResponseAnswer(request.raw.socket, reply.raw),
+    answer: new ResponseAnswer(request.raw.socket, reply.raw, () => request.record.brokeOff()),
+    note: (facts) => request.record.note(facts),
+    follow: (work) => request.record.follow(work),
     setHeader: (name, value) => void reply.header(name, value),
     isOverEdgeLimit: request.overEdgeLimit !== null,
     exemptFromEdgeLimit: () => {

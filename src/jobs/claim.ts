@@ -5,6 +5,8 @@ import type { Utterance } from '../speech/provider.ts';
 /** A job that this process works on. Everything it writes about the job names the fence, and fails once it is another. */
 export interface Claim {
   readonly jobId: string;
+  /** Of the request that queued it. */
+  readonly traceId: string;
   readonly holdId: bigint;
   /** What the hold holds. */
   readonly priceMicroUsd: bigint;
@@ -33,13 +35,14 @@ export async function claimJob(db: Database, jobId: string, workerId: string): P
       where transfer.id = claimed.hold_id and transfer.state = 'pending'
       returning transfer.amount_micro_usd
     )
-    select hold_id, amount_micro_usd, fence, text, model, voice, speed, store_audio, attempts,
+    select hold_id, trace_id, amount_micro_usd, fence, text, model, voice, speed, store_audio, attempts,
            extract(epoch from now() - started_at)::double precision * 1000 as elapsed_ms
     from claimed, hold`.execute(db);
   const row = rows[0];
   return (
     row && {
       jobId,
+      traceId: row.trace_id,
       holdId: row.hold_id,
       priceMicroUsd: row.amount_micro_usd,
       fence: row.fence,
@@ -52,6 +55,7 @@ export async function claimJob(db: Database, jobId: string, workerId: string): P
 }
 
 interface Row extends Utterance {
+  readonly trace_id: string;
   readonly hold_id: bigint;
   readonly amount_micro_usd: bigint;
   readonly fence: number;

@@ -48,17 +48,43 @@ export async function runJob(
 ): Promise<void> {
   const claim = await claimJob(options.db, jobId, workerId);
   if (!claim) return;
+  const log = options.log.child({ job: jobId, traceId: claim.traceId, attempt: claim.attempt });
+  log.info('an attempt at a job begins');
+  await runAttempt(claim, { ...options, log }, signal);
+}
+
+async function runAttempt(claim: Claim, options: JobRunnerOptions, signal: AbortSignal): Promise<void> {
+  const { log } = options;
   testPoint('job claimed');
+  const begunAt = performance.now();
   const outcome = await attempt(claim, options, signal);
   const isOwner = await writeUntilDone(() => writeOutcome(claim, outcome, options), options, signal);
   if (isOwner) {
     testPoint(`job ${outcome.kind}`);
     const event = HOLD_EVENTS[outcome.kind];
     if (event) options.metrics.holdMoved('card', event, claim.priceMicroUsd);
+    log.info(
+      { ...endOf(outcome, claim), ms: Math.round(performance.now() - begunAt) },
+      'an attempt at a job has ended',
+    );
   }
+  if (isOwner === false) log.warn('a job had been taken over: what this worker made is discarded');
   if (isOwner === false && outcome.kind === 'completed' && claim.storeAudio) {
-    options.log.warn('a job had been taken over: its audio of this worker is deleted');
     await options.store.delete(audioKey(claim.jobId, claim.fence));
+  }
+}
+
+/** What the log tells of an attempt that has ended, and of the charge when the job has. */
+function endOf(outcome: Outcome, { priceMicroUsd }: Claim): object {
+  switch (outcome.kind) {
+    case 'completed':
+      return { end: outcome.kind, bytes: outcome.sizeBytes, chargedMicroUsd: Number(priceMicroUsd) };
+    case 'failed':
+      return { end: outcome.kind, code: outcome.code, chargedMicroUsd: 0 };
+    case 'retry':
+      return { end: outcome.kind, delayMs: Math.round(outcome.delayMs) };
+    case 'given back':
+      return { end: outcome.kind };
   }
 }
 
@@ -84,7 +110,7 @@ async function attempt(claim: Claim, options: JobRunnerOptions, signal: AbortSig
     return { kind: 'completed', mimeType, sizeBytes: audio.length };
   } catch (error) {
     if (signal.aborted) return { kind: 'given back' };
-    options.log.warn({ err: error, attempt: claim.attempt }, 'an attempt at a job failed');
+    options.log.warn({ err: error }, 'an attempt at a job failed');
     return afterFault(error, claim, claim.elapsedMs + performance.now() - startedAt);
   } finally {
     clearTimeout(timer);

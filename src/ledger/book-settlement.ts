@@ -33,10 +33,11 @@ export async function bookSettlement(
       set state = 'settled', settled_at = now(), lease_until = null, refusal = null, failed_at = null, next_look_at = null,
           transaction_hash = ${transaction}, log_index = ${logIndex}, receipt = ${receipt}
       where id = ${paymentId} and state in ('settling', 'refused', 'unknown', 'failed')
-      returning id, purpose, payer, amount_micro_usd, receipt
+      returning id, purpose, payer, amount_micro_usd, receipt, trace_id
     ), revenue as (
-      insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, ended_at)
-      select 'settlement', 'posted', ${contra.usdcClearing}, ${contra.usdcRevenue}, amount_micro_usd, id::text, now()
+      insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, trace_id, ended_at)
+      select 'settlement', 'posted', ${contra.usdcClearing}, ${contra.usdcRevenue}, amount_micro_usd, id::text, trace_id,
+             now()
       from payment where purpose = 'speech'
     ), wallet as (
       insert into account (kind, address, balance_micro_usd)
@@ -44,8 +45,9 @@ export async function bookSettlement(
       on conflict (address) do update set balance_micro_usd = account.balance_micro_usd + excluded.balance_micro_usd
       returning id
     ), deposit as (
-      insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, ended_at)
-      select 'deposit', 'posted', ${contra.usdcClearing}, wallet.id, amount_micro_usd, payment.id::text, now()
+      insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, trace_id, ended_at)
+      select 'deposit', 'posted', ${contra.usdcClearing}, wallet.id, amount_micro_usd, payment.id::text, trace_id,
+             now()
       from payment, wallet
     )
     select receipt from payment`.execute(db);

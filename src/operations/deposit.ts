@@ -30,7 +30,7 @@ export async function makeDeposit(
   amountMicroUsd: number,
   context: OperationContext,
 ): Promise<CreateDepositResult> {
-  const { headers, method, url, bytes } = context;
+  const { headers, method, url, bytes, traceId } = context;
   const paid = headers['payment-signature'];
   const foreign = refuseForeignHeaders(headers, ['x-credit-account', ...(paid === undefined ? [] : PREPAID.headers)]);
   if (foreign) return foreign;
@@ -59,9 +59,11 @@ export async function makeDeposit(
       const message = 'The payment must be signed by the key of the payer: smart accounts could not spend a deposit.';
       return failure('INVALID_PAYMENT_PAYLOAD', message, { field: 'payload.signature', rule: 'payer' });
     }
-    const result = await deposits.deposit({ method, url, bytes, envelope, offers, resource }, onAdmitted);
+    const result = await deposits.deposit({ method, url, bytes, envelope, offers, resource, traceId }, onAdmitted);
+    context.note({ flow: 'deposit' });
     if (result.outcome !== 'credited') return refusePayment(result.refusal, resource, offers[0], result.transaction);
     const { receipt, address, balanceMicroUsd, creditedMicroUsd } = result;
+    context.note({ chargedMicroUsd: creditedMicroUsd });
     return {
       status: 200,
       headers: { 'cache-control': PRIVATE, 'payment-response': receipt },

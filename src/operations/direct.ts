@@ -34,10 +34,10 @@ export async function speakDirect(
   if ('refusal' in read) return read.refusal;
   if (order.text === undefined) return textMissing();
 
-  const { method, url, bytes } = context;
+  const { method, url, bytes, traceId } = context;
   const { timeoutMs } = speech;
   const address = addressKey(context.ip);
-  const request = { method, url, bytes, envelope: read.envelope, offers, resource, timeoutMs, address };
+  const request = { method, url, bytes, envelope: read.envelope, offers, resource, timeoutMs, address, traceId };
   const utterance = utteranceOf(order, order.text);
   // What was paid before is answered however much is being spoken.
   const refusal = speech.admission.check(utterance);
@@ -49,8 +49,10 @@ export async function speakDirect(
     'x-payment-identifier': read.envelope.identifier,
     'x-idempotent-replay': isReplay,
   });
+  context.note({ flow: 'direct', characters: order.text.length });
   if (outcome.outcome === 'refused') return refusePayment(outcome.refusal, resource, offers[0]);
   if (outcome.outcome === 'replay') {
+    context.note({ chargedMicroUsd: 0n });
     return { status: 200, headers: paid(outcome.receipt, true), body: outcome.audio };
   }
   const { hold } = outcome;
@@ -58,15 +60,19 @@ export async function speakDirect(
   const place = speech.admission.admitBuffered(utterance);
   if (place instanceof SpeechError) {
     await hold.void();
+    context.note({ chargedMicroUsd: 0n });
     return speechFailure(place, NOT_SETTLED);
   }
   try {
     const { audio, receipt } = await speakBuffered(hold, place, utterance, hold.timeoutMs);
+    if (receipt.outcome === 'settled') context.note({ chargedMicroUsd: order.priceMicroUsd });
+    else if (receipt.refusal.code !== 'PAYMENT_OUTCOME_UNKNOWN') context.note({ chargedMicroUsd: 0n });
     return receipt.outcome === 'settled'
       ? { status: 200, headers: paid(receipt.receipt, false), body: audio }
       : refusePayment(receipt.refusal, resource, offers[0]);
   } catch (error) {
     if (!(error instanceof SpeechError)) throw error;
+    context.note({ chargedMicroUsd: 0n });
     context.log.warn({ err: error }, 'synthesis failed');
     return speechFailure(error, NOT_SETTLED);
   } finally {

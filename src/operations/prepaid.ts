@@ -122,15 +122,19 @@ async function speakAt(
   }
   context.exemptFromEdgeLimit();
   const { hold } = authorization;
+  context.note({ flow: 'prepaid', characters: bought.characters });
   try {
     const { audio, receipt } = await speakBuffered(hold, place, utterance, timeoutMs);
-    showMoney(context, receipt.balanceMicroUsd, receipt.isCharged ? priceMicroUsd : 0n);
+    const chargedMicroUsd = receipt.isCharged ? priceMicroUsd : 0n;
+    context.note({ chargedMicroUsd });
+    showMoney(context, receipt.balanceMicroUsd, chargedMicroUsd);
     return receipt.isCharged
       ? { status: 200, headers: { 'cache-control': PRIVATE }, body: audio }
       : failure('TTS_UNAVAILABLE', 'The synthesis took too long. Nothing was charged.', { transient: true });
   } catch (error) {
     if (!isUnavailable(error)) showMoney(context, hold.restoredMicroUsd, 0n);
     if (!(error instanceof SpeechError)) throw error;
+    context.note({ chargedMicroUsd: 0n });
     context.log.warn({ err: error }, 'synthesis failed');
     return speechFailure(error, NOT_CHARGED);
   }

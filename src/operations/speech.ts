@@ -105,9 +105,14 @@ export function speechOperations(options: SpeechOptions): SpeechOperations {
       return creditChallenge(baseUrl, serviceName, order.priceMicroUsd, authorization.refusal);
     }
     const { hold } = authorization;
+    const { characters, priceMicroUsd } = order;
+    context.note({ flow: 'card', characters });
     try {
       const { mimeType, audio, ended } = await streamSpeech(hold, place, utterance, streaming);
-      work.add(ended).catch((err) => context.log.error({ err }, 'a hold could not be ended; its lease ends it'));
+      const noted = ended.then((isCharged) => context.note({ chargedMicroUsd: isCharged ? priceMicroUsd : 0n }));
+      work
+        .add(context.follow(noted))
+        .catch((err) => context.log.error({ err }, 'a hold could not be ended; its lease ends it'));
       return {
         status: 200 as const,
         type: mimeType,
@@ -120,12 +125,14 @@ export function speechOperations(options: SpeechOptions): SpeechOperations {
       };
     } catch (error) {
       if (!(error instanceof SpeechError)) throw error;
+      context.note({ chargedMicroUsd: 0n });
       context.log.warn({ err: error }, 'synthesis failed');
       return speechFailure(error, NOT_CHARGED);
     }
   }
 
-  async function speakLater(order: Order, utterance: Utterance, wishes: Wishes, { traceId }: OperationContext) {
+  async function speakLater(order: Order, utterance: Utterance, wishes: Wishes, context: OperationContext) {
+    const { traceId } = context;
     const { accountId, storeAudio, idempotencyKey } = wishes;
     const { priceMicroUsd } = order;
     const accepted = await acceptJob(db, {
@@ -141,6 +148,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations {
           rule: 'same request',
         });
       case 'accepted':
+        context.note({ flow: 'card', characters: order.characters });
         metrics.holdMoved('card', 'placed', priceMicroUsd);
         return jobAccepted(accepted);
       case 'repeated':

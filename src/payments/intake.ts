@@ -26,6 +26,7 @@ export interface PaymentRequest {
   /** What may have been accepted. */
   readonly offers: readonly Offer[];
   readonly resource: Resource;
+  readonly traceId: string;
 }
 
 /** What has become of a payment that an earlier request made. */
@@ -111,7 +112,7 @@ export class PaymentIntake {
     | Refused<'PAYMENT_REQUIRED' | 'PAYMENT_ERROR' | 'PAYMENT_IDENTIFIER_CONFLICT'>
     | NewRefusal
   > {
-    const { envelope, offers, resource } = request;
+    const { envelope, offers, resource, traceId } = request;
     const { identifier } = envelope;
     const hash = requestHash(request);
     const known = await this.#payments.find(identifier);
@@ -131,7 +132,7 @@ export class PaymentIntake {
     const headBlock = await this.#head();
     if (headBlock === undefined) return refused('PAYMENT_ERROR', 'chain_unreachable');
     const reserve = () =>
-      this.#payments.reserve({ purpose, identifier, requestHash: hash, claim: claimOf(envelope), headBlock });
+      this.#payments.reserve({ purpose, identifier, requestHash: hash, claim: claimOf(envelope), headBlock, traceId });
     let payment = known ? await this.#payments.takeOver(known, headBlock) : await reserve();
     const winner = payment ? undefined : await this.#payments.find(identifier);
     // Without a winner, the authorization belongs to another identifier, or the winner was released a moment ago.

@@ -16,8 +16,8 @@ import type { StreamDeadline, StreamDeadlines } from './stream-deadlines.ts';
 export interface StreamedSpeech {
   readonly mimeType: AudioType;
   readonly audio: Readable;
-  /** Settles when the hold has ended, whether or not the caller still listens. */
-  readonly ended: Promise<void>;
+  /** Tells, once the hold has ended, whether it was charged; whether or not the caller still listens. */
+  readonly ended: Promise<boolean>;
 }
 
 /** What all streams of the process share. */
@@ -71,22 +71,24 @@ async function forward(
   target: AudioOutlet,
   hold: PaymentHold,
   deadline: StreamDeadline,
-): Promise<void> {
+): Promise<boolean> {
   let last: Uint8Array;
   try {
     last = await forwardAllButLastByte(source, target, deadline);
   } catch (error) {
     await hold.void();
     target.destroy(error as Error);
-    return;
+    return false;
   }
   testPoint('speech spoken');
   try {
     if (!(await hold.capture())) throw new SpeechError('TTS_UNAVAILABLE', 'The hold was lost.', true);
     testPoint('speech captured');
     target.finish(last);
+    return true;
   } catch (error) {
     target.destroy(error as Error);
+    return false;
   }
 }
 

@@ -1,4 +1,5 @@
 import type { Database } from '../db/database.ts';
+import type { Metrics } from '../metrics.ts';
 import { Chain, type NodeUrls } from './chain.ts';
 import type { Asset } from './network.ts';
 import { Payments } from './payment.ts';
@@ -11,9 +12,12 @@ export interface OpenPayments {
   readonly resolver: Resolver;
 }
 
-/** Nothing is connected to before the first use; the chain is to be closed. */
-export function openPayments(db: Database, asset: Asset, rpcUrls: NodeUrls): OpenPayments {
+/**
+ * Nothing is connected to before the first use; the chain is to be closed.
+ * @param metrics where they are served
+ */
+export function openPayments(db: Database, asset: Asset, rpcUrls: NodeUrls, metrics?: Metrics): OpenPayments {
   const payments = new Payments(db, asset);
   const chain = new Chain(rpcUrls, asset);
-  return { payments, chain, resolver: new Resolver(db, payments, chain, asset) };
+  return { payments, chain, resolver: new Resolver({ db, payments, chain, asset, metrics }) };
 }

@@ -36,6 +36,8 @@ export interface Reservation {
   readonly requestHash: Buffer;
   readonly claim: TransferClaim;
   readonly headBlock: bigint;
+  /** Of the request. */
+  readonly traceId: string;
 }
 
 /** What a payer has under way before one payment of his. */
@@ -134,15 +136,17 @@ export class Payments {
    * Reserves identifier and authorization, for ever should a settle be sent. Undefined when one of them is taken.
    * Payments of one payer are numbered in the order in which they become visible, which `exposure` relies on.
    */
-  async reserve({ purpose, identifier, requestHash, claim, headBlock }: Reservation): Promise<Payment | undefined> {
+  async reserve(reservation: Reservation): Promise<Payment | undefined> {
+    const { purpose, identifier, requestHash, claim, headBlock, traceId } = reservation;
     const { payer, nonce, payTo, amount, validBefore } = claim;
     const { network, address } = this.#asset;
     return this.#one(sql`
       with turn as materialized (select pg_advisory_xact_lock(hashtextextended(${payer}, 402)))
       insert into x402_payment (purpose, identifier, request_hash, network, asset, payer, nonce, pay_to, amount_micro_usd,
-                                valid_before, head_block, lease_until)
+                                valid_before, head_block, trace_id, lease_until)
       select ${purpose}, ${identifier}, ${requestHash}, ${network}, ${address.toLowerCase()}, ${payer}, ${nonce}, ${payTo},
-             ${amount}::bigint, ${validBefore}::bigint, ${headBlock}::bigint, ${LEASE}
+             ${amount}::bigint, ${validBefore}::bigint, ${headBlock}::bigint, ${traceId}::uuid,
+             ${LEASE}
       from turn
       on conflict do nothing
       returning ${COLUMNS}`);

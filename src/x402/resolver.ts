@@ -2,6 +2,7 @@ import { getAddress } from 'viem';
 import type { Database } from '../db/database.ts';
 import { persistently } from '../db/patience.ts';
 import { type Booking, bookSettlement } from '../ledger/book-settlement.ts';
+import type { Metrics, PaymentEvent } from '../metrics.ts';
 import type { Chain, TransferProof } from './chain.ts';
 import { encodeHeader } from './challenge.ts';
 import type { Asset } from './network.ts';
@@ -22,12 +23,20 @@ export class Resolver {
   readonly #payments: Payments;
   readonly #chain: Chain;
   readonly #asset: Asset;
+  readonly #metrics: Metrics | undefined;
 
-  constructor(db: Database, payments: Payments, chain: Chain, asset: Asset) {
-    this.#db = db;
-    this.#payments = payments;
-    this.#chain = chain;
-    this.#asset = asset;
+  constructor(parts: {
+    db: Database;
+    payments: Payments;
+    chain: Chain;
+    asset: Asset;
+    metrics: Metrics | undefined;
+  }) {
+    this.#db = parts.db;
+    this.#payments = parts.payments;
+    this.#chain = parts.chain;
+    this.#asset = parts.asset;
+    this.#metrics = parts.metrics;
   }
 
   /** Asks the chain about a payment whose end is in doubt; `open` also when it was asked a moment ago. */
@@ -50,7 +59,7 @@ export class Resolver {
         return booking ? { outcome: 'settled', ...booking } : { outcome: 'open' };
       }
       case 'unused':
-        await this.#payments.markFailed(payment);
+        if (await this.#payments.markFailed(payment)) this.#count(payment, 'failed');
         return { outcome: 'failed' };
       case 'open':
         return { outcome: 'open' };
@@ -69,13 +78,21 @@ export class Resolver {
   }
 
   /** Books a proven payment; undefined when it can't be settled any more. */
-  book(payment: Payment, proof: TransferProof): Promise<Booking | undefined> {
+  async book(payment: Payment, proof: TransferProof): Promise<Booking | undefined> {
     const receipt = encodeHeader({
       success: true,
       transaction: proof.transaction,
       network: this.#asset.network,
       payer: getAddress(payment.claim.payer),
     });
-    return persistently(DATABASE_PATIENCE_MS, () => bookSettlement(this.#db, payment.id, proof, receipt));
+    const booking = await persistently(DATABASE_PATIENCE_MS, () =>
+      bookSettlement(this.#db, payment.id, proof, receipt),
+    );
+    if (booking?.isNew) this.#count(payment, 'settled');
+    return booking;
+  }
+
+  #count({ purpose, claim }: Payment, event: PaymentEvent): void {
+    this.#metrics?.paymentMoved(purpose, event, claim.amount);
   }
 }

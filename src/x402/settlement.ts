@@ -2,6 +2,7 @@ import type { FastifyBaseLogger } from 'fastify';
 import { isUnavailable } from '../db/errors.ts';
 import { persistently } from '../db/patience.ts';
 import type { Booking } from '../ledger/book-settlement.ts';
+import type { Metrics, PaymentEvent } from '../metrics.ts';
 import { testPoint } from '../test-point.ts';
 import type { Chain, TransferClaim, TransferProof } from './chain.ts';
 import type { Hex } from './envelope.ts';
@@ -39,6 +40,7 @@ export class Settlement {
   readonly #facilitator: Facilitator;
   readonly #chain: Chain;
   readonly #resolver: Resolver;
+  readonly #metrics: Metrics;
   readonly #log: FastifyBaseLogger;
 
   constructor(parts: {
@@ -46,12 +48,14 @@ export class Settlement {
     facilitator: Facilitator;
     chain: Chain;
     resolver: Resolver;
+    metrics: Metrics;
     log: FastifyBaseLogger;
   }) {
     this.#payments = parts.payments;
     this.#facilitator = parts.facilitator;
     this.#chain = parts.chain;
     this.#resolver = parts.resolver;
+    this.#metrics = parts.metrics;
     this.#log = parts.log;
   }
 
@@ -76,6 +80,7 @@ export class Settlement {
       this.#log.error({ err: error, payment: payment.id }, 'the end of a settlement could not be recorded');
       // While the database is away, the payment becomes one in doubt when its lease ends.
       if (!isUnavailable(error)) await this.#payments.markUnknown(payment).catch(() => {});
+      this.#count(payment, 'unknown');
       return { outcome: 'unknown' };
     }
   }
@@ -91,6 +96,7 @@ export class Settlement {
       }
       case 'refused':
         await this.#persistently(() => this.#payments.markRefused(payment, answer.reason));
+        this.#count(payment, 'refused');
         return { outcome: 'refused', reason: answer.reason };
       case 'unknown':
         return this.#unknown(payment, answer.cause);
@@ -100,7 +106,12 @@ export class Settlement {
   async #unknown(payment: Payment, cause: string): Promise<SettlementOutcome> {
     this.#log.warn({ payment: payment.id, cause }, 'a settlement has an unknown end; the chain will tell');
     await this.#persistently(() => this.#payments.markUnknown(payment));
+    this.#count(payment, 'unknown');
     return { outcome: 'unknown' };
+  }
+
+  #count({ purpose, claim }: Payment, event: PaymentEvent): void {
+    this.#metrics.paymentMoved(purpose, event, claim.amount);
   }
 
   #persistently<T>(statement: () => Promise<T>): Promise<T> {

@@ -61,7 +61,8 @@ test('R40: a scrape tells requests, money, upstream and refusals, and no text, i
 
   const after = await scrape(gateway);
   const value = (name: string) => sample(after, name);
-  const requests = (labels: string) => value(`speechgate_http_request_duration_seconds_count{${labels}}`);
+  const requests = (labels: string) =>
+    value(`speechgate_http_request_duration_seconds_count{${labels},end="answered"}`);
   assert.equal(requests('operation="createSpeech",status="200"'), 1);
   assert.equal(requests('operation="createSpeech",status="502"'), 1);
   assert.equal(requests('operation="createSpeech",status="503"'), 1);
@@ -145,7 +146,7 @@ test('a value that never comes holds no scrape up, is asked for once, and shows 
 test('each app counts for itself, and what reconcilers repair by reconciler', async (t) => {
   const [one, two] = [await startGateway(t), await startGateway(t)];
   await one.call('/');
-  const count = 'speechgate_http_request_duration_seconds_count{operation="getHealth",status="200"}';
+  const count = 'speechgate_http_request_duration_seconds_count{operation="getHealth",status="200",end="answered"}';
   assert.equal(sample(await scrape(one), count), 1);
   assert.equal(sample(await scrape(two), count), undefined);
 

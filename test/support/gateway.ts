@@ -34,6 +34,12 @@ export interface Reply {
   readonly json: any;
 }
 
+export interface LogLine {
+  readonly msg: string;
+  readonly traceId?: string;
+  readonly [field: string]: unknown;
+}
+
 export interface Gateway {
   readonly app: App;
   readonly config: Config;
@@ -41,6 +47,8 @@ export interface Gateway {
   readonly url: string;
   readonly db: Database;
   readonly databaseUrl: string;
+  /** What it has logged, from the setting's LOG_LEVEL on: nothing unless a test sets that. */
+  readonly log: readonly LogLine[];
   /** Sends a request, and holds the answer against the contract. */
   call(path: string, call?: Call): Promise<Reply>;
   /** A credit account that holds the cents. */
@@ -92,7 +100,14 @@ export async function startGateway(
   });
   if ('faults' in result) throw new Error(describeFaults(result.faults));
   const config = options.adjust?.(result.config) ?? result.config;
-  const created = await createApp(config, createLogger(config.logLevel));
+  const log: LogLine[] = [];
+  const logger = createLogger(config.logLevel, {
+    write: (line) => {
+      log.push(JSON.parse(line));
+      if (process.env.LOG_LEVEL) process.stdout.write(line);
+    },
+  });
+  const created = await createApp(config, logger);
   let closing: Promise<void> | undefined;
   const close = () => {
     closing ??= created.close();
@@ -118,6 +133,7 @@ export async function startGateway(
     url,
     db,
     databaseUrl,
+    log,
     call: (path, call) => send(url, path, call),
     fund: (cents) => fund(db, cents),
     balance: async (id) => {

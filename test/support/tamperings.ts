@@ -297,6 +297,11 @@ export const TAMPERINGS: readonly Tampering[] = [
     ],
   },
   {
+    name: 'a settled payment names another request',
+    fates: ['forbidden', 'audit'],
+    statements: () => [sql`update x402_payment set trace_id = gen_random_uuid() where id = ${payment('settled')}`],
+  },
+  {
     name: 'a settled payment went to another payee',
     fates: ['forbidden', 'external'],
     statements: () => [sql`update x402_payment set pay_to = '0x' || repeat('7', 40) where id = ${payment('settled')}`],

@@ -18,6 +18,13 @@ export const purchaseInvariants: readonly Invariant[] = [
         and (state <> 'posted' or ended_at <> created_at or lease_until is not null)`,
   },
   {
+    rule: 'what a payment has moved names the request that made the payment',
+    breaches: sql`
+      select transfer.id, payment.id as payment, payment.trace_id, transfer.trace_id as transfer_trace_id
+      from x402_payment payment join transfer on transfer.reference = payment.id::text
+      where transfer.kind in ('settlement', 'deposit') and transfer.trace_id <> payment.trace_id`,
+  },
+  {
     rule: 'hash and addresses of a payment are written in their one form',
     breaches: sql`
       select id, network, transaction_hash, asset, payer, pay_to from x402_payment

@@ -1,0 +1,134 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import test from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { reverseCharge } from '../../src/ledger/reversal.ts';
+import { type Gateway, type Reply, startGateway } from '../support/gateway.ts';
+import { later, untilJob } from '../support/jobs.ts';
+import { connectRaw, requestBytes } from '../support/raw-http.ts';
+import { Drip, silentMp3, startStubUpstream } from '../support/stub-upstream.ts';
+import { until } from '../support/until.ts';
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+
+interface Result {
+  readonly code: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+/** Runs the documented command. */
+function trace(databaseUrl: string, ...args: string[]): Promise<Result> {
+  const env = { PATH: process.env.PATH, DATABASE_URL: databaseUrl };
+  return new Promise((resolve) => {
+    execFile('npm', ['run', '--silent', 'trace', '--', ...args], { cwd: ROOT, env }, (error, out, err) =>
+      resolve({ code: error ? Number(error.code) : 0, out, err }),
+    );
+  });
+}
+
+async function start(t: test.TestContext, options: { worker?: boolean } = {}) {
+  const upstream = await startStubUpstream();
+  t.after(() => upstream.close());
+  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, LOG_LEVEL: 'info' }, options);
+  return { upstream, gateway, account: await gateway.fund(500) };
+}
+
+const traceIdOf = (reply: Reply): string => String(reply.headers.get('x-trace-id'));
+
+const speak = (gateway: Gateway, account: string): Promise<Reply> =>
+  gateway.call('/tts', { method: 'POST', json: { text: 'Hello world' }, headers: { 'x-credit-account': account } });
+
+test('from the x-trace-id of a stream that broke off one comes to its line, its charge and the end of that', async (t) => {
+  const { gateway, upstream, account } = await start(t);
+  const drip = new Drip();
+  upstream.mode = drip.mode;
+  const { socket, answers } = await connectRaw(gateway.url);
+  answers.catch(() => {});
+  const head = new Promise<string>((resolve) => socket.once('data', (bytes) => resolve(bytes.toString('latin1'))));
+  const speech = { method: 'POST', json: { text: 'Hello world' }, headers: { 'x-credit-account': account } };
+  socket.write(requestBytes('/tts', speech));
+  await drip.opened;
+  await drip.write(silentMp3(1000));
+  const traceId = /^x-trace-id: (\S+)/m.exec(await head)?.[1] ?? '';
+  drip.reset();
+  await until(() => gateway.log.some(({ msg }) => msg === 'request'));
+  const line = gateway.log.find((candidate) => candidate.traceId === traceId && candidate.msg === 'request');
+  assert.deepEqual([line?.end, line?.chargedMicroUsd], ['broken_off', 0]);
+  const { code, out } = await trace(gateway.databaseUrl, traceId);
+  assert.equal(code, 0);
+  const [header = '', entry = '', ...more] = out.trimEnd().split('\n');
+  assert.match(header, /^at +what +id +state +micro-USD +payer +detail$/);
+  assert.match(entry, /^20\S+Z +charge +\d+ +voided +198 +[0-9a-f]{8}… +11 characters, ended 20\S+Z$/);
+  assert.deepEqual(more, []);
+  assert.ok(!out.includes(account), 'the account id is a secret');
+});
+
+test('a job, its charge and a reversal are told; as JSON too', async (t) => {
+  const { gateway, account } = await start(t, { worker: true });
+  const accepted = await later(gateway, account);
+  await untilJob(gateway, accepted.json.jobId, 'completed');
+  const { out } = await trace(gateway.databaseUrl, traceIdOf(accepted).toUpperCase());
+  assert.match(out, new RegExp(`job +${accepted.json.jobId} +completed`));
+  assert.match(out, /charge +\d+ +posted +198 /);
+
+  const spoken = await speak(gateway, account);
+  const traceId = traceIdOf(spoken);
+  const { id } = await gateway.db
+    .selectFrom('transfer')
+    .select('id')
+    .where('trace_id', '=', traceId)
+    .executeTakeFirstOrThrow();
+  assert.equal(await reverseCharge(gateway.db, id, 'not_delivered'), true);
+  const json = await trace(gateway.databaseUrl, '--json', traceId);
+  assert.ok(!json.out.includes(account));
+  const told = JSON.parse(json.out) as { what: string; state: string; amountMicroUsd: number; detail: string }[];
+  assert.deepEqual(
+    told.map(({ what, state, amountMicroUsd }) => [what, state, amountMicroUsd]),
+    [
+      ['charge', 'posted', 198],
+      ['reversal', 'posted', 198],
+    ],
+  );
+  assert.equal(told[1]?.detail, `gives back ${id}: not_delivered`);
+});
+
+test('a payment in USDC is told with its end and its payer', async (t) => {
+  const { gateway } = await start(t);
+  const traceId = randomUUID();
+  const payer = `0x${'ab'.repeat(20)}`;
+  await gateway.db
+    .insertInto('x402_payment')
+    .values({
+      ...{ purpose: 'deposit', identifier: 'pay_1', request_hash: Buffer.alloc(32), network: 'eip155:8453' },
+      ...{ asset: payer, payer, pay_to: payer, nonce: `0x${'01'.repeat(32)}`, amount_micro_usd: 100_000n },
+      ...{ valid_before: 1n, head_block: 1n, trace_id: traceId, state: 'refused', refusal: 'a\u001b[2Jb' },
+      ...{ failed_at: new Date(), settling_at: new Date() },
+    })
+    .execute();
+  const { out } = await trace(gateway.databaseUrl, traceId);
+  assert.match(out, new RegExp(`payment +\\d+ +refused +100000 +${payer} +deposit, refused: a\\\\u001b\\[2Jb$`, 'm'));
+});
+
+test('what nothing is known of, or is no trace id, is said, with an exit code', async (t) => {
+  const { gateway } = await start(t);
+  const unknown = await trace(gateway.databaseUrl, randomUUID());
+  assert.deepEqual([unknown.code, unknown.out], [1, '']);
+  assert.match(unknown.err, /No charge, job or payment has this trace id/);
+  for (const args of [['nonsense'], [], [randomUUID(), randomUUID()]]) {
+    const refused = await trace(gateway.databaseUrl, ...args);
+    assert.equal(refused.code, 78);
+    assert.match(refused.err, /UUID in the x-trace-id header/);
+    assert.doesNotMatch(refused.err, /at .*\.ts/);
+  }
+  const away = await trace('postgres://postgres@127.0.0.1:1/none', randomUUID());
+  assert.equal(away.code, 1);
+  assert.match(away.err, /Is DATABASE_URL right/);
+});
+
+test('the way from a trace id to the money is documented with this command', async () => {
+  const text = await readFile(new URL('../../docs/operations.md', import.meta.url), 'utf8');
+  assert.match(text, /npm run trace -- /);
+});

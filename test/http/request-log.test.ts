@@ -1,0 +1,230 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { request } from 'node:http';
+import test from 'node:test';
+import { type Gateway, type LogLine, startGateway } from '../support/gateway.ts';
+import { PAYERS, PRICE as PAYERS_PRICE, SPEECH } from '../support/payers.ts';
+import { connectRaw, exchange, requestBytes } from '../support/raw-http.ts';
+import { Drip, mp3, openAiError, silentMp3, startStubUpstream } from '../support/stub-upstream.ts';
+import { until } from '../support/until.ts';
+
+const LOGGED = { LOG_LEVEL: 'info' };
+const TEXT = 'Hello world';
+const PRICE = 198;
+const AUDIO = silentMp3(2000);
+const HALF = AUDIO.subarray(0, AUDIO.length / 2);
+
+async function start(t: test.TestContext) {
+  const upstream = await startStubUpstream();
+  t.after(() => upstream.close());
+  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, ...LOGGED });
+  return { upstream, gateway, account: await gateway.fund(500) };
+}
+
+const requestLines = ({ log }: Gateway): LogLine[] => log.filter(({ msg }) => msg === 'request');
+
+/** The lines of the requests once there are so many. */
+async function untilLogged(gateway: Gateway, count: number): Promise<LogLine[]> {
+  await until(() => requestLines(gateway).length >= count);
+  return requestLines(gateway);
+}
+
+/** Reads a card stream until its first audio is there. */
+async function beginStream({ url }: Gateway, account: string) {
+  const headers = { 'x-credit-account': account, 'content-type': 'application/json' };
+  const outgoing = request(`${url}/tts`, { method: 'POST', headers });
+  outgoing.on('error', () => {});
+  outgoing.end(JSON.stringify({ text: TEXT }));
+  const [incoming] = await once(outgoing, 'response');
+  incoming.on('error', () => {});
+  await once(incoming, 'data');
+  return { incoming, traceId: String(incoming.headers['x-trace-id']), leave: () => outgoing.destroy() };
+}
+
+async function counted(gateway: Gateway, labels: string): Promise<number> {
+  const { body } = await gateway.app.admin.inject({ url: '/metrics' });
+  const name = `speechgate_http_request_duration_seconds_count{${labels}} `;
+  const line = body.split('\n').find((candidate) => candidate.startsWith(name));
+  return Number(line?.slice(name.length) ?? 0);
+}
+
+test('a stream that is heard to its end is one line and one count', async (t) => {
+  const { gateway, upstream, account } = await start(t);
+  const drip = new Drip();
+  upstream.mode = drip.mode;
+  const streamed = gateway.call('/tts', {
+    method: 'POST',
+    json: { text: TEXT },
+    headers: { 'x-credit-account': account },
+  });
+  await drip.opened;
+  await drip.write(AUDIO);
+  drip.end();
+  const reply = await streamed;
+  const [line, ...more] = await untilLogged(gateway, 1);
+  assert.deepEqual(more, []);
+  const { level, time, ms, ...told } = line as LogLine;
+  assert.ok(Number(ms) > 0);
+  assert.deepEqual(told, {
+    msg: 'request',
+    traceId: reply.headers.get('x-trace-id'),
+    method: 'POST',
+    route: '/tts',
+    status: 200,
+    end: 'answered',
+    bytes: AUDIO.length,
+    flow: 'card',
+    characters: TEXT.length,
+    chargedMicroUsd: PRICE,
+  });
+  assert.equal(await counted(gateway, 'operation="createSpeech",status="200",end="answered"'), 1);
+});
+
+test('a stream whose caller leaves is one line and one count, with what was charged in the end', async (t) => {
+  const { gateway, upstream, account } = await start(t);
+  const drip = new Drip();
+  upstream.mode = drip.mode;
+  const begun = beginStream(gateway, account);
+  await drip.opened;
+  await drip.write(HALF);
+  const { leave, traceId } = await begun;
+  leave();
+  await drip.write(AUDIO.subarray(HALF.length));
+  drip.end();
+  const lines = await untilLogged(gateway, 1);
+  assert.equal(lines.length, 1);
+  const [{ status, end, bytes, chargedMicroUsd, flow, ...line } = {} as LogLine] = lines;
+  assert.deepEqual([status, end, flow, chargedMicroUsd], [200, 'caller_left', 'card', PRICE]);
+  assert.equal(line.traceId, traceId);
+  assert.ok(Number(bytes) > 0 && Number(bytes) <= AUDIO.length, `${bytes} bytes`);
+  assert.equal(await counted(gateway, 'operation="createSpeech",status="200",end="caller_left"'), 1);
+});
+
+test('a stream whose provider breaks off is one line and one count, and charged nothing', async (t) => {
+  const { gateway, upstream, account } = await start(t);
+  const drip = new Drip();
+  upstream.mode = drip.mode;
+  const begun = beginStream(gateway, account);
+  await drip.opened;
+  await drip.write(HALF);
+  const { incoming, traceId } = await begun;
+  drip.reset();
+  await new Promise((resolve) => incoming.once('close', resolve));
+  const [line, ...more] = await untilLogged(gateway, 1);
+  assert.deepEqual(more, []);
+  assert.deepEqual(
+    [line?.traceId, line?.end, line?.flow, line?.chargedMicroUsd, line?.characters],
+    [traceId, 'broken_off', 'card', 0, TEXT.length],
+  );
+  assert.equal(await counted(gateway, 'operation="createSpeech",status="200",end="broken_off"'), 1);
+});
+
+test('who leaves before the answer begins has no status; requests behind it on the connection are told too', async (t) => {
+  const { gateway, upstream, account } = await start(t);
+  const drip = new Drip();
+  upstream.mode = drip.mode;
+  const { socket, answers } = await connectRaw(gateway.url);
+  answers.catch(() => {});
+  const speech = { method: 'POST', json: { text: TEXT }, headers: { 'x-credit-account': account } };
+  socket.write(requestBytes('/tts', speech) + requestBytes('/'));
+  await drip.opened;
+  upstream.mode = mp3();
+  socket.write(requestBytes('/tts', speech));
+  await upstream.waitForRequests(2);
+  socket.destroy();
+  await untilLogged(gateway, 2);
+  await drip.write(AUDIO);
+  drip.end();
+  const lines = await untilLogged(gateway, 3);
+  const told = lines.map(({ route, status, end, bytes, chargedMicroUsd }) => [
+    route,
+    status,
+    end,
+    bytes,
+    chargedMicroUsd,
+  ]);
+  assert.deepEqual(told, [
+    ['/', null, 'caller_left', 0, undefined],
+    ['/tts', null, 'caller_left', 0, PRICE],
+    ['/tts', null, 'caller_left', 0, PRICE],
+  ]);
+});
+
+test('a request that no operation begins is one line too', async (t) => {
+  const { gateway, account } = await start(t);
+  await gateway.call('/nowhere');
+  await gateway.call('/%zz');
+  await gateway.call(`/credits/${account}`, { method: 'HEAD' });
+  const lines = await untilLogged(gateway, 3);
+  assert.deepEqual(
+    lines.map(({ route, status, end }) => [route, status, end]),
+    [
+      [null, 404, 'answered'],
+      [null, 400, 'answered'],
+      ['/credits/:accountId', 200, 'answered'],
+    ],
+  );
+  assert.equal(lines[2]?.bytes, 0);
+  const { socket, answers } = await connectRaw(gateway.url);
+  answers.catch(() => {});
+  socket.write('POST /tts HTTP/1.1\r\nhost: a\r\ncontent-type: text/plain\r\ncontent-length: 100\r\n\r\nhalf');
+  socket.end();
+  const cut = (await untilLogged(gateway, 4))[3];
+  assert.deepEqual([cut?.route, cut?.status, cut?.end], ['/tts', 400, 'answered']);
+});
+
+for (const [name, bytes, route, status] of [
+  ['is no HTTP', 'nonsense\r\n\r\n', null, 400],
+  ['asks for a tunnel', 'CONNECT a:1 HTTP/1.1\r\nhost: a\r\n\r\n', null, 405],
+  ['expects what nobody meets', 'GET / HTTP/1.1\r\nhost: a\r\nexpect: more\r\nconnection: close\r\n\r\n', null, 417],
+  [
+    'is no HTTP any more within its body',
+    'POST /tts HTTP/1.1\r\nhost: a\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\nnonsense\r\n',
+    '/tts',
+    400,
+  ],
+] as const) {
+  test(`what ${name} is one line with the trace id of its answer, and one count`, async (t) => {
+    const { gateway } = await start(t);
+    const [answer] = await exchange(gateway.url, bytes);
+    const told = (await untilLogged(gateway, 1)).map((line) => [line.traceId, line.route, line.status, line.end]);
+    assert.deepEqual(told, [[answer?.headers.get('x-trace-id'), route, status, 'answered']]);
+    assert.equal(requestLines(gateway)[0]?.bytes, answer?.bytes.length);
+    const operation = route === null ? 'none' : 'createSpeech';
+    assert.equal(await counted(gateway, `operation="${operation}",status="${status}",end="answered"`), 1);
+  });
+}
+
+for (const [flow, { start, skip }] of Object.entries(PAYERS)) {
+  test(`${flow}: what a request paid, and that a failed one paid nothing, stands in its line`, { skip }, async (t) => {
+    const { gateway, upstream, path, pay } = await start(t, LOGGED);
+    const { text } = SPEECH.json as { text: string };
+    const before = requestLines(gateway).length;
+    await gateway.call(path, await pay());
+    upstream.mode = openAiError(500);
+    await gateway.call(path, await pay());
+    const paying = () =>
+      requestLines(gateway)
+        .slice(before)
+        .filter((line) => line.flow !== undefined);
+    await until(() => paying().length >= 2);
+    assert.deepEqual(
+      paying().map(({ status, characters, chargedMicroUsd }) => [status, characters, chargedMicroUsd]),
+      [
+        [200, text.length, Number(PAYERS_PRICE)],
+        [502, text.length, 0],
+      ],
+    );
+  });
+}
+
+test('R40: no line holds text, account or credential', async (t) => {
+  const { gateway, account } = await start(t);
+  await exchange(
+    gateway.url,
+    requestBytes(`/tts?text=canary`, { headers: { 'x-credit-account': account, connection: 'close' } }),
+  );
+  await untilLogged(gateway, 1);
+  const text = JSON.stringify(gateway.log);
+  for (const secret of ['canary', account]) assert.ok(!text.includes(secret), secret);
+});
