@@ -2,7 +2,7 @@ import { parseArgs } from 'node:util';
 import { openDatabase } from '../db/database.ts';
 import { findTrace, type TraceEntry } from '../ledger/trace.ts';
 import { isUuid } from '../uuid.ts';
-import { databaseUrl } from './database-url.ts';
+import { databaseToLookInto } from './database-url.ts';
 import { printable, printableJson } from './printable.ts';
 
 /**
@@ -32,7 +32,7 @@ if (traceId === undefined || more.length > 0 || !isUuid(traceId)) {
   process.exit(EXIT_USAGE);
 }
 
-const db = openDatabase(databaseUrl(), { maxConnections: 1, statementTimeoutMs: 0 });
+const db = openDatabase(await databaseToLookInto(), { maxConnections: 1, statementTimeoutMs: 0 });
 try {
   const entries = await findTrace(db, traceId);
   if (entries.length === 0) {

@@ -16,7 +16,7 @@ export async function readOffered(baseUrl: string): Promise<Offered> {
   const others = models.filter(({ id, available }) => available && id !== defaultModel);
   return {
     voice: defaultVoice,
-    otherVoice: voices.find(({ id }) => id !== defaultVoice)?.id ?? defaultVoice,
+    otherVoice: voices.findLast(({ id }) => id !== defaultVoice)?.id ?? defaultVoice,
     otherModel: others[0]?.id ?? defaultModel,
   };
 }
