@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
-import { chmod, mkdir, mkdtemp, readFile, realpath, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { chmod, mkdir, readFile, realpath, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import pg from 'pg';
@@ -8,14 +7,9 @@ import { freePort } from '../../src/sandbox/free-port.ts';
 import type { SandboxFile } from '../../src/sandbox/sandbox-file.ts';
 import { type Child, startChild } from '../support/child.ts';
 import { testDatabase } from '../support/database.ts';
+import { sandboxFolder } from '../support/sandbox-folder.ts';
 
 const READY = /Ctrl-C stops the sandbox/;
-
-async function folder(t: TestContext): Promise<string> {
-  const path = await mkdtemp(join(tmpdir(), 'speechgate-sandbox-'));
-  t.after(() => rm(path, { recursive: true, force: true }));
-  return path;
-}
 
 async function startSandbox(t: TestContext, env: Record<string, string>): Promise<Child> {
   return startChild(t, 'src/sandbox/main.ts', { PORT: String(await freePort(undefined)), ...env });
@@ -28,7 +22,7 @@ const isServed = async ({ baseUrl }: SandboxFile) => (await fetch(baseUrl)).stat
 
 test('R63: the sandbox leaves the database of DATABASE_URL as it is, and shows its own to who looks', async (t) => {
   const { url } = await testDatabase(t);
-  const dataDir = await folder(t);
+  const dataDir = await sandboxFolder(t);
   const admin = new pg.Client(url);
   await admin.connect();
   t.after(() => admin.end());
@@ -48,7 +42,7 @@ test('R63: the sandbox leaves the database of DATABASE_URL as it is, and shows i
 });
 
 test('a second sandbox in the same folder says which process runs where, and leaves everything as it is', async (t) => {
-  const dataDir = await folder(t);
+  const dataDir = await sandboxFolder(t);
   const first = await startSandbox(t, { DATA_DIR: dataDir });
   await first.printed(READY);
   const before = await fileOf(dataDir);
@@ -66,7 +60,7 @@ test('a second sandbox in the same folder says which process runs where, and lea
 
 test('a sandbox of SANDBOX_DATABASE_URL uses that one', async (t) => {
   const { url } = await testDatabase(t);
-  const dataDir = await folder(t);
+  const dataDir = await sandboxFolder(t);
   const sandbox = await startSandbox(t, { DATA_DIR: dataDir, SANDBOX_DATABASE_URL: url });
   await sandbox.printed(READY);
   assert.match(sandbox.output(), /The database is that of SANDBOX_DATABASE_URL/);
@@ -77,7 +71,7 @@ test('a sandbox of SANDBOX_DATABASE_URL uses that one', async (t) => {
 test('a sandbox whose database had to move out of a closed home says where it is', {
   skip: process.getuid?.() === 0 ? false : 'only root runs the database as another user',
 }, async (t) => {
-  const home = await folder(t);
+  const home = await sandboxFolder(t);
   const dataDir = join(home, 'project', 'data');
   await mkdir(join(home, 'project', 'data', 'something'), { recursive: true });
   await chmod(home, 0o700);

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -11,6 +10,7 @@ import type { SandboxFile } from '../../src/sandbox/sandbox-file.ts';
 import { decode, rootMeanSquare } from '../speech/embedded/sound.ts';
 import { startChild } from '../support/child.ts';
 import { hear, withoutRecognizer } from '../support/hearing.ts';
+import { sandboxFolder } from '../support/sandbox-folder.ts';
 
 const PROGRAM = 'src/sandbox/main.ts';
 const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
@@ -27,8 +27,7 @@ const moneyHeaders = (answer: string) => ({
 test('the sandbox: its printed commands work as they stand, and it survives Ctrl-C and kill -9', {
   skip: withoutRecognizer,
 }, async (t) => {
-  const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-sandbox-'));
-  t.after(() => rm(dataDir, { recursive: true, force: true }));
+  const dataDir = await sandboxFolder(t);
   const port = await freePort(undefined);
   const env = { DATA_DIR: dataDir, PORT: String(port) };
   const sandboxFile = async (): Promise<SandboxFile> =>
