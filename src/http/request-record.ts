@@ -33,6 +33,8 @@ interface AnswerEnd {
   readonly end: RequestEnd;
   readonly status: number | null;
   readonly bytes: number;
+  /** From the request's beginning. */
+  readonly ms: number;
 }
 
 /**
@@ -45,12 +47,12 @@ export class RequestRecord {
   readonly #metrics: Metrics;
   readonly #begunAt = performance.now();
   readonly #isHead: boolean;
-  #facts: RequestFacts = {};
+  #facts: RequestFacts | undefined;
   /** The answer, and the work that goes on. */
   #open = 1;
   #isBrokenOff = false;
   #streamedBytes: number | undefined;
-  #answer: (AnswerEnd & { readonly ms: number }) | undefined;
+  #answer: AnswerEnd | undefined;
 
   constructor(request: FastifyRequest, reply: FastifyReply, metrics: Metrics) {
     this.#request = request;
@@ -89,7 +91,7 @@ export class RequestRecord {
 
   /** It is answered past Fastify. Tells its trace id. */
   refused(status: number, bytes: number): string {
-    this.#answered({ end: 'answered', status, bytes });
+    this.#answered('answered', status, bytes);
     return this.#request.id;
   }
 
@@ -97,16 +99,16 @@ export class RequestRecord {
     const { raw, statusCode } = this.#reply;
     // One that waits behind another answer has no connection yet.
     const isBegun = raw.writableFinished || (raw.headersSent && raw.socket !== null);
-    this.#answered({
-      end: raw.writableFinished ? 'answered' : this.#isBrokenOff ? 'broken_off' : 'caller_left',
-      status: isBegun ? statusCode : null,
-      bytes: isBegun ? this.#bytes() : 0,
-    });
+    this.#answered(
+      raw.writableFinished ? 'answered' : this.#isBrokenOff ? 'broken_off' : 'caller_left',
+      isBegun ? statusCode : null,
+      isBegun ? this.#bytes() : 0,
+    );
   }
 
-  #answered(answer: AnswerEnd): void {
+  #answered(end: RequestEnd, status: number | null, bytes: number): void {
     if (this.#answer) return;
-    this.#answer = { ...answer, ms: performance.now() - this.#begunAt };
+    this.#answer = { end, status, bytes, ms: performance.now() - this.#begunAt };
     this.#ended();
   }
 
@@ -115,21 +117,9 @@ export class RequestRecord {
     if (this.#open > 0 || !this.#answer) return;
     const { end, status, bytes, ms } = this.#answer;
     const { routeOptions, method, log } = this.#request;
-    const { chargedMicroUsd, ...facts } = this.#facts;
     this.#metrics.requestEnded(routeOptions.config?.contract?.operationId, status, end, ms / 1000);
-    log.info(
-      {
-        method,
-        route: routeOptions.url ?? null,
-        status,
-        end,
-        ms: Math.round(ms * 10) / 10,
-        bytes,
-        ...facts,
-        ...(chargedMicroUsd !== undefined && { chargedMicroUsd: Number(chargedMicroUsd) }),
-      },
-      'request',
-    );
+    const line = { method, route: routeOptions.url ?? null, status, end, ms: Math.round(ms * 10) / 10, bytes };
+    log.info(this.#facts ? { ...line, ...loggable(this.#facts) } : line, 'request');
   }
 
   /** Of the body, as far as it was handed to the connection. */
@@ -137,6 +127,10 @@ export class RequestRecord {
     if (this.#isHead) return 0;
     return this.#streamedBytes ?? Number(this.#reply.getHeader('content-length') ?? 0);
   }
+}
+
+function loggable({ chargedMicroUsd, ...facts }: RequestFacts): object {
+  return chargedMicroUsd === undefined ? facts : { ...facts, chargedMicroUsd: Number(chargedMicroUsd) };
 }
 
 /** Logs and counts refusals, as their requests' own where these had begun. */
