@@ -32,6 +32,16 @@ create trigger transfer_lease after update of lease_until on transfer for each r
   execute function refuse_change('the lease of a hold ends within a day');
 alter table transfer drop constraint transfer_kind_check, drop constraint transfer_price;
 
+-- A statement that has waited for another one sees what that one wrote at a time later than its own beginning.
+drop trigger checkout_sweep_read on checkout_sweep;
+create trigger checkout_sweep_read after update of read_until, pass_started_at on checkout_sweep for each row
+  when (new.read_until > clock_timestamp() or new.pass_started_at > clock_timestamp())
+  execute function refuse_change('no list is read ahead of the time');
+drop trigger x402_payment_lease on x402_payment;
+create trigger x402_payment_lease after insert or update of lease_until, checked_at on x402_payment for each row
+  when (new.lease_until > now() + interval '1 day' or new.checked_at > clock_timestamp())
+  execute function refuse_change('the lease of a payment ends within a day, and no check lies ahead');
+
 -- Whether an account is of a mode of the card processor. One that is older than modes is of the mode that the instance
 -- holds for such, or of the first key's; the instance is read for those only. Null asks for accounts of either mode.
 create function card_livemode() returns boolean stable language sql as 'select card_livemode from instance';

@@ -204,8 +204,13 @@ test('a stop cuts who reads nothing of its answer for 3 s', async (t) => {
   connections.sweep(begunAt);
   connections.sweep(begunAt + 2_999);
   assert.equal(served.destroyed, false);
-  connections.sweep(begunAt + 3_000);
-  assert.equal(served.destroyed, true);
+  // The operating system may find room for a little more at any moment, from which the time counts anew.
+  let now = begunAt;
+  await until(() => {
+    now += 3_000;
+    connections.sweep(now);
+    return served.destroyed;
+  });
   connections.close();
 });
 
