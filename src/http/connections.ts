@@ -7,7 +7,7 @@ import { Connection } from './connection.ts';
 /** A client that reads nothing for so long, while there are bytes for it, is cut. */
 export const CLIENT_STALL_MS = 30_000;
 /** What clients that don't read may occupy together: answers, and requests that wait behind them. */
-const MAX_HELD_BYTES = 128 * 1024 * 1024;
+export const MAX_HELD_BYTES = 128 * 1024 * 1024;
 const SWEEP_MS = 1_000;
 
 /** While the server stops: what a request that has begun to arrive has left to do so. */

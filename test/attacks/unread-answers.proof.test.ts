@@ -4,13 +4,14 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import test, { type TestContext } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { CLIENT_STALL_MS } from '../../src/http/connections.ts';
+import { CLIENT_STALL_MS, MAX_HELD_BYTES } from '../../src/http/connections.ts';
 import { testDatabase } from '../support/database.ts';
 import { send } from '../support/gateway.ts';
 import { startGatewayProcess } from '../support/gateway-process.ts';
 
 const MEBIBYTE = 1024 * 1024;
-const BOUND_BYTES = 150 * MEBIBYTE;
+/** What may be held in all, and as much again of the heap that V8 has not collected yet: resident memory varies by that. */
+const BOUND_BYTES = 2 * MAX_HELD_BYTES;
 /** A sweep, and what a busy machine adds. */
 const PATIENCE_MS = 30_000;
 const POLL_MS = 250;
@@ -23,7 +24,7 @@ const ATTACKS: [number, string, number, boolean][] = [
 
 for (const [connections, request, repeats, isCut] of ATTACKS) {
   const [line] = request.split(' HTTP');
-  test(`${connections} connections that pipeline ${repeats} times ${line} and never read cost less than 150 MiB`, async (t) => {
+  test(`${connections} connections that pipeline ${repeats} times ${line} and never read cost less than 256 MiB`, async (t) => {
     const { url, residentBytes } = await start(t);
     await send(url, '/openapi.json');
     const before = residentBytes();

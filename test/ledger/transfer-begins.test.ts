@@ -33,7 +33,7 @@ const CASES: [string, Record<string, unknown>, RegExp | undefined][] = [
   ['a price that is rounded up', { characters: 1, rate_pico_usd: 1, amount_micro_usd: 1 }, undefined],
   ['a price that is not rounded up', { characters: 11, rate_pico_usd: 18_000_001, amount_micro_usd: 198 }, PRICE],
   ['a price that is too high', { amount_micro_usd: 199 }, PRICE],
-  ['a price of no characters', { characters: 0, amount_micro_usd: 1 }, PRICE],
+  ['a price of no characters', { characters: 0, rate_pico_usd: null, amount_micro_usd: 1 }, PRICE],
   ['a rate without characters', { characters: null }, PRICE],
   ['characters of what is no charge', { ...ended, kind: 'top_up', reference: 'cs' }, PRICE],
   ['a kind that nobody knows', { kind: 'gift', reference: 'x' }, KIND],
