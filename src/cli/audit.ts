@@ -8,7 +8,7 @@ import { type AuditFinding, audit, invariants } from '../ledger/audit.ts';
 import { newestSealable, parseSeal, type Seal, sealUpTo } from '../ledger/seal.ts';
 import { Processor } from '../top-up/processor.ts';
 import { openPayments } from '../x402/open-payments.ts';
-import { databaseToLookInto } from './database-url.ts';
+import { commandSettings, databaseUrlOf } from './settings.ts';
 
 const EXIT_BROKEN = 1;
 /** Nothing is broken as far as could be asked. */
@@ -24,8 +24,9 @@ const { values } = parseArgs({
 });
 
 const seals = values['verify-seal'].map(readSeal);
-const config = values.external ? fullConfig() : undefined;
-const db = openDatabase(config?.databaseUrl ?? (await databaseToLookInto()), {
+const settings = await commandSettings();
+const config = values.external ? fullConfig(settings) : undefined;
+const db = openDatabase(databaseUrlOf(settings), {
   maxConnections: config ? 4 : 1,
   statementTimeoutMs: 0,
 });
@@ -110,8 +111,8 @@ function readSeal(text: string): Seal {
   process.exit(EXIT_CONFIG);
 }
 
-function fullConfig(): Config {
-  const read = readConfig(process.env);
+function fullConfig(settings: NodeJS.ProcessEnv): Config {
+  const read = readConfig(settings);
   if ('config' in read) return read.config;
   console.error(`speechgate can't audit the outside:\n${describeFaults(read.faults)}`);
   process.exit(EXIT_CONFIG);

@@ -1,8 +1,8 @@
 import { parseArgs } from 'node:util';
 import { openDatabase } from '../db/database.ts';
 import { type FeedbackRecord, listFeedback } from '../feedback/list.ts';
-import { databaseToLookInto } from './database-url.ts';
 import { printable, printableJson } from './printable.ts';
+import { commandSettings, databaseUrlOf } from './settings.ts';
 
 /** `npm run feedback` prints a line for each piece of feedback; with `--json` all of every record, as one JSON array. */
 const { values } = parseArgs({ options: { json: { type: 'boolean', default: false } } });
@@ -23,7 +23,7 @@ const line = (cells: string[]): string => cells.map((cell, index) => cell.padEnd
 // Whoever reads may stop reading, as head does.
 process.stdout.on('error', () => process.exit());
 
-const db = openDatabase(await databaseToLookInto(), { maxConnections: 1, statementTimeoutMs: 0 });
+const db = openDatabase(databaseUrlOf(await commandSettings()), { maxConnections: 1, statementTimeoutMs: 0 });
 try {
   let count = 0;
   if (!values.json) console.log(line(['received', 'id', 'category', 'wallet', 'mailed', 'message']));

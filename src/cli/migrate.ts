@@ -1,12 +1,12 @@
 import { isNotSetUp, isUnavailable } from '../db/errors.ts';
 import { APPLICATION_ROLE, migrate } from '../db/migrate.ts';
-import { databaseUrl } from './database-url.ts';
+import { databaseUrlOf } from './settings.ts';
 
 const CHECK_URL = 'Is the server running, and does DATABASE_URL name its host, port, user, password and database?';
 const ASK = 'Nothing was changed by the migration that failed: mend what the message says, and run it again.';
 
 const role = process.env.DATABASE_APP_ROLE?.trim() || APPLICATION_ROLE;
-const { applied, notValid, hasGranted } = await migrate(databaseUrl(), role).catch((error) => {
+const { applied, notValid, hasGranted } = await migrate(databaseUrlOf(process.env), role).catch((error) => {
   console.error(`The schema can't be brought up to date: ${error.message || error.code}`);
   console.error(isUnavailable(error) || isNotSetUp(error) ? CHECK_URL : ASK);
   process.exit(1);

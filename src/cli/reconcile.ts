@@ -7,10 +7,11 @@ import type { TurnResult } from '../reconcile/reconciler.ts';
 import { createReconcilers } from '../reconcile/reconcilers.ts';
 import { ReconcilerRunner } from '../reconcile/runner.ts';
 import { openPayments } from '../x402/open-payments.ts';
+import { commandSettings } from './settings.ts';
 
 const EXIT_CONFIG = 78;
 
-const read = readConfig(process.env);
+const read = readConfig(await commandSettings());
 if ('faults' in read) {
   console.error(`speechgate can't reconcile:\n${describeFaults(read.faults)}`);
   process.exit(EXIT_CONFIG);

@@ -2,8 +2,8 @@ import { parseArgs } from 'node:util';
 import { openDatabase } from '../db/database.ts';
 import { findTrace, type TraceEntry } from '../ledger/trace.ts';
 import { isUuid } from '../uuid.ts';
-import { databaseToLookInto } from './database-url.ts';
 import { printable, printableJson } from './printable.ts';
+import { commandSettings, databaseUrlOf } from './settings.ts';
 
 /**
  * `npm run trace -- ID` prints what the books know of the request with this x-trace-id, a line for each entry; with
@@ -32,7 +32,7 @@ if (traceId === undefined || more.length > 0 || !isUuid(traceId)) {
   process.exit(EXIT_USAGE);
 }
 
-const db = openDatabase(await databaseToLookInto(), { maxConnections: 1, statementTimeoutMs: 0 });
+const db = openDatabase(databaseUrlOf(await commandSettings()), { maxConnections: 1, statementTimeoutMs: 0 });
 try {
   const entries = await findTrace(db, traceId);
   if (entries.length === 0) {

@@ -1,4 +1,3 @@
-import { rm } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import closeWithGrace from 'close-with-grace';
 import { createApp } from '../app.ts';
@@ -17,7 +16,8 @@ import { sandboxKeys } from './keys.ts';
 import { startMailSink } from './mail.ts';
 import { readOffered } from './offered.ts';
 import { startPostgres } from './postgres.ts';
-import { readSandboxFile, SANDBOX_FILE, type SandboxFile, writeSandboxFile } from './sandbox-file.ts';
+import { readSandboxFile, removeSandboxFile, type SandboxFile, writeSandboxFile } from './sandbox-file.ts';
+import { writeSandboxSettings } from './settings-file.ts';
 import { startUsdc } from './usdc.ts';
 
 /** The demo account is topped up by a new purchase when it holds less. */
@@ -61,7 +61,7 @@ if (claim.outcome === 'taken') {
   process.exit(EXIT_CONFIG);
 }
 started.push(claim);
-await rm(resolve(dataDir, SANDBOX_FILE), { force: true });
+await removeSandboxFile(dataDir);
 progress('Bringing the schema up to date');
 await migrate(databaseUrl);
 
@@ -81,10 +81,7 @@ started.push(usdc);
 progress('Starting the gateway and its voice');
 const port = await freePort(Number(process.env.PORT ?? 8080));
 if (String(port) !== (process.env.PORT ?? '8080')) progress(`Port ${process.env.PORT ?? 8080} is taken, using ${port}`);
-const result = readConfig({
-  LOG_LEVEL: 'warn',
-  SPEECH_BASE_URL: 'embedded:',
-  ...process.env,
+const settings = {
   PORT: String(port),
   DATA_DIR: dataDir,
   DATABASE_URL: databaseUrl,
@@ -97,7 +94,8 @@ const result = readConfig({
   SMTP_URL: mail.url,
   FEEDBACK_FROM: 'feedback@sandbox.test',
   FEEDBACK_TO: 'operator@sandbox.test',
-});
+};
+const result = readConfig({ LOG_LEVEL: 'warn', SPEECH_BASE_URL: 'embedded:', ...process.env, ...settings });
 if ('faults' in result) {
   await stopBecause(describeFaults(result.faults));
   process.exit(EXIT_CONFIG);
@@ -120,6 +118,7 @@ const sandbox: SandboxFile = {
   wallet: usdc.wallet,
   databaseUrl,
 };
+await writeSandboxSettings(dataDir, settings);
 await writeSandboxFile(dataDir, sandbox);
 progress('Ready');
 console.log(instructions(sandbox, { dataDir, databaseHome }, await readOffered(config.baseUrl)));

@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises';
+import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { replaceOwnFile } from '../private-files.ts';
 
@@ -28,4 +28,9 @@ export async function readSandboxFile(dataDir: string): Promise<SandboxFile | un
 /** Writes the file at once and whole, readable by its owner only: it holds a bearer id and a private key. */
 export async function writeSandboxFile(dataDir: string, content: SandboxFile): Promise<void> {
   await replaceOwnFile(join(dataDir, SANDBOX_FILE), `${JSON.stringify(content, null, 2)}\n`);
+}
+
+/** Before a sandbox is ready nobody shall take it for that. */
+export async function removeSandboxFile(dataDir: string): Promise<void> {
+  await rm(join(dataDir, SANDBOX_FILE), { force: true });
 }

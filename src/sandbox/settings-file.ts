@@ -1,0 +1,18 @@
+import { join } from 'node:path';
+import { readOwnFile, replaceOwnFile } from '../private-files.ts';
+
+const file = (dataDir: string): string => join(dataDir, 'settings.json');
+
+/** The variables that the sandbox has set for its gateway, by name. */
+export type SandboxSettings = Readonly<Record<string, string>>;
+
+/** Keeps them for the operators' commands, which take them where the environment names no database. */
+export async function writeSandboxSettings(dataDir: string, settings: SandboxSettings): Promise<void> {
+  await replaceOwnFile(file(dataDir), `${JSON.stringify(settings, null, 2)}\n`);
+}
+
+/** Those of the last sandbox on this directory; undefined when there was none. */
+export async function readSandboxSettings(dataDir: string): Promise<SandboxSettings | undefined> {
+  const text = await readOwnFile(file(dataDir)).catch(() => undefined);
+  return text === undefined ? undefined : JSON.parse(text);
+}
