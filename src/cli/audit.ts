@@ -3,12 +3,13 @@ import type { OutsideAudit } from '../audit/outside.ts';
 import { auditPayments, PAYMENT_RULES } from '../audit/payments.ts';
 import { auditPurchases, PURCHASE_RULES } from '../audit/purchases.ts';
 import { type Config, describeFaults, readConfig } from '../config.ts';
-import { type Database, openDatabase } from '../db/database.ts';
+import type { Database } from '../db/database.ts';
 import { type AuditFinding, audit, invariants } from '../ledger/audit.ts';
 import { newestSealable, parseSeal, type Seal, sealUpTo } from '../ledger/seal.ts';
 import { Processor } from '../top-up/processor.ts';
 import { openPayments } from '../x402/open-payments.ts';
-import { commandSettings, databaseUrlOf } from './settings.ts';
+import { look } from './look.ts';
+import { commandSettings } from './settings.ts';
 
 const EXIT_BROKEN = 1;
 /** Nothing is broken as far as could be asked. */
@@ -26,15 +27,8 @@ const { values } = parseArgs({
 const seals = values['verify-seal'].map(readSeal);
 const settings = await commandSettings();
 const config = values.external ? fullConfig(settings) : undefined;
-const db = openDatabase(databaseUrlOf(settings), {
-  maxConnections: config ? 4 : 1,
-  statementTimeoutMs: 0,
-});
-try {
-  await run(db);
-} finally {
-  await db.destroy();
-}
+const maxConnections = config ? 4 : 1;
+await look({ settings, subject: 'The books', maxConnections, exitCode: EXIT_UNANSWERED }, run);
 
 async function run(db: Database): Promise<void> {
   let isBroken = print(

@@ -1,8 +1,8 @@
 import { parseArgs } from 'node:util';
-import { openDatabase } from '../db/database.ts';
 import { type FeedbackRecord, listFeedback } from '../feedback/list.ts';
+import { look } from './look.ts';
 import { printable, printableJson } from './printable.ts';
-import { commandSettings, databaseUrlOf } from './settings.ts';
+import { commandSettings } from './settings.ts';
 
 /** `npm run feedback` prints a line for each piece of feedback; with `--json` all of every record, as one JSON array. */
 const { values } = parseArgs({ options: { json: { type: 'boolean', default: false } } });
@@ -23,8 +23,7 @@ const line = (cells: string[]): string => cells.map((cell, index) => cell.padEnd
 // Whoever reads may stop reading, as head does.
 process.stdout.on('error', () => process.exit());
 
-const db = openDatabase(databaseUrlOf(await commandSettings()), { maxConnections: 1, statementTimeoutMs: 0 });
-try {
+await look({ settings: await commandSettings(), subject: 'The feedback' }, async (db) => {
   let count = 0;
   if (!values.json) console.log(line(['received', 'id', 'category', 'wallet', 'mailed', 'message']));
   for await (const record of listFeedback(db)) {
@@ -34,10 +33,4 @@ try {
     count += 1;
   }
   if (values.json) console.log(count === 0 ? '[]' : ']');
-} catch (error) {
-  const { message, code } = error as { message?: string; code?: string };
-  console.error(`The feedback can't be read: ${message || code}. Is DATABASE_URL right, and npm run migrate done?`);
-  process.exitCode = 1;
-} finally {
-  await db.destroy();
-}
+});

@@ -1,9 +1,9 @@
 import { parseArgs } from 'node:util';
-import { openDatabase } from '../db/database.ts';
 import { findTrace, type TraceEntry } from '../ledger/trace.ts';
 import { isUuid } from '../uuid.ts';
+import { look } from './look.ts';
 import { printable, printableJson } from './printable.ts';
-import { commandSettings, databaseUrlOf } from './settings.ts';
+import { commandSettings } from './settings.ts';
 
 /**
  * `npm run trace -- ID` prints what the books know of the request with this x-trace-id, a line for each entry; with
@@ -32,8 +32,7 @@ if (traceId === undefined || more.length > 0 || !isUuid(traceId)) {
   process.exit(EXIT_USAGE);
 }
 
-const db = openDatabase(databaseUrlOf(await commandSettings()), { maxConnections: 1, statementTimeoutMs: 0 });
-try {
+await look({ settings: await commandSettings(), subject: 'The books' }, async (db) => {
   const entries = await findTrace(db, traceId);
   if (entries.length === 0) {
     console.error('No charge, job or payment has this trace id: the request was not paid, or never came to that.');
@@ -44,13 +43,7 @@ try {
     console.log(line(['at', 'what', 'id', 'state', 'micro-USD', 'payer', 'detail']));
     for (const entry of entries) console.log(lineOf(entry));
   }
-} catch (error) {
-  const { message, code } = error as { message?: string; code?: string };
-  console.error(`The books can't be read: ${message || code}. Is DATABASE_URL right, and npm run migrate done?`);
-  process.exitCode = 1;
-} finally {
-  await db.destroy();
-}
+});
 
 function amountOf({ amountMicroUsd }: TraceEntry): number | null {
   return amountMicroUsd === null ? null : Number(amountMicroUsd);

@@ -1,16 +1,14 @@
 import assert from 'node:assert/strict';
-import { execFileSync, spawn } from 'node:child_process';
-import { once } from 'node:events';
+import { execFileSync } from 'node:child_process';
 import test, { type TestContext } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { audit } from '../../src/ledger/audit.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
+import { startCommand } from '../support/child.ts';
 import { testDatabase } from '../support/database.ts';
 import { send, startGateway } from '../support/gateway.ts';
 import { Drip, silentMp3, startStubUpstream } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
 
-const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
 const NPM_START = ['npm', 'start', '--silent'];
 /** npm is process 1, as in a container. */
 const AS_INIT = ['unshare', '--pid', '--fork', '--mount-proc', '--kill-child', ...NPM_START];
@@ -41,28 +39,9 @@ async function npmOf(pid: number, isInit: boolean): Promise<number> {
 }
 
 async function startByNpm(t: TestContext, command: string[], env: Record<string, string>) {
-  const [program = '', ...args] = command;
-  const child = spawn(program, args, {
-    cwd: PROJECT,
-    env: { PATH: process.env.PATH, HOME: process.env.HOME, ...env },
-    stdio: ['ignore', 'pipe', 'inherit'],
-    detached: true,
-  });
-  t.after(() => {
-    try {
-      process.kill(-(child.pid as number), 'SIGKILL');
-    } catch {}
-  });
-  let output = '';
-  child.stdout.on('data', (chunk) => {
-    output += chunk;
-  });
-  const ended = once(child, 'exit');
-  await until(() => {
-    if (child.exitCode !== null) throw new Error(`it ended before it listened:\n${output}`);
-    return output.includes('listens on');
-  });
-  return { pid: await npmOf(child.pid as number, command === AS_INIT), ended, output: () => output };
+  const child = startCommand(t, command, { env, isGroup: true });
+  await child.printed(/listens on/);
+  return { pid: await npmOf(child.process.pid as number, command === AS_INIT), child };
 }
 
 for (const [name, command, skip] of [
@@ -103,9 +82,9 @@ for (const [name, command, skip] of [
     const reply = await running;
     assert.equal(reply.status, 200);
     assert.ok(reply.bytes.length > rest.length, 'the audio is whole');
-    assert.deepEqual(await npm.ended, [0, null]);
+    assert.equal(await npm.child.ended(), 0);
     assert.equal(await balance(account), 4_999_802n);
     assert.deepEqual(await audit(db), []);
-    for (const line of npm.output().trim().split('\n')) assert.doesNotThrow(() => JSON.parse(line), line);
+    for (const line of npm.child.output().trim().split('\n')) assert.doesNotThrow(() => JSON.parse(line), line);
   });
 }

@@ -38,7 +38,19 @@ test('R63: the sandbox leaves the database of DATABASE_URL as it is, and shows i
   assert.equal(await audit.ended(), 0, audit.output());
   assert.match(audit.output(), new RegExp(`this is the sandbox in ${dataDir}`));
   assert.match(audit.output(), /^holds /m);
+  for (const [program, args, shown] of [
+    ['src/cli/audit.ts', ['--external'], /holds {3}a credited purchase is a paid session/],
+    ['src/cli/reconcile.ts', [], /checkout_sweep +\d+ done/],
+  ] as const) {
+    const command = startChild(t, program, { DATA_DIR: dataDir }, [...args]);
+    assert.equal(await command.ended(), 0, command.output());
+    assert.match(command.output(), shown);
+  }
   assert.equal(await sandbox.stop(), 0);
+
+  const late = startChild(t, 'src/cli/audit.ts', { DATA_DIR: dataDir });
+  assert.equal(await late.ended(), 2, 'nothing is known to be broken');
+  assert.match(late.output(), /The books can't be read: .* Does the sandbox run\?\n$/);
 });
 
 test('a second sandbox in the same folder says which process runs where, and leaves everything as it is', async (t) => {

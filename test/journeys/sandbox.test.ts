@@ -81,7 +81,13 @@ test('the sandbox: its printed commands work as they stand, and it survives Ctrl
   assert.deepEqual(moneyHeaders(post), { charged: postPrice, balance: 1_000_000 - Number(postPrice) });
   assert.deepEqual(moneyHeaders(get), { charged: getPrice, balance: 1_000_000 - Number(postPrice) - Number(getPrice) });
   assert.equal(JSON.parse(read).balanceMicroUsd, moneyHeaders(get).balance);
-  assert.ok(rootMeanSquare(decode(await readFile(join(dataDir, 'prepaid.mp3')))) > 0.01);
+  for (const [answer, file] of [
+    [post, 'prepaid.mp3'],
+    [get, 'prepaid-2.mp3'],
+  ] as const) {
+    assert.ok(answer.endsWith(`The speech is in ${file}\n`), answer);
+    assert.ok(rootMeanSquare(decode(await readFile(join(dataDir, file)))) > 0.01);
+  }
 
   const demo = startChild(t, 'src/sandbox/demo.ts', env);
   assert.equal(await demo.ended(), 0, demo.output());

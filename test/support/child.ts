@@ -11,42 +11,63 @@ export interface Child {
   /** What it has printed so far, standard output and error together. */
   output(): string;
   /** Waits until it has printed something that matches. */
-  printed(pattern: RegExp): Promise<RegExpExecArray>;
-  /** Waits for the end; tells the exit code, null after a signal. */
+  printed(pattern: RegExp, patienceMs?: number): Promise<RegExpExecArray>;
+  /** Waits for the end, of a whole group where it is one; tells the exit code, null after a signal. */
   ended(): Promise<number | null>;
   /** Sends the signal and waits for the end; tells the exit code, null after a kill. */
   stop(signal?: NodeJS.Signals): Promise<number | null>;
 }
 
 /** Runs a program of the project, such as src/main.ts, as npm would, with nothing in its environment but what is given. */
-export function startChild(t: TestContext, program: string, env: Record<string, string>, args: string[] = []): Child {
-  const child = spawn(process.execPath, ['--import', 'tsx', program, ...args], {
-    cwd: PROJECT,
+export const startChild = (t: TestContext, program: string, env: Record<string, string>, args: string[] = []): Child =>
+  startCommand(t, [process.execPath, '--import', 'tsx', program, ...args], { env });
+
+export interface CommandOptions {
+  readonly env?: Record<string, string>;
+  /** The project's folder, unless another one is given. */
+  readonly cwd?: string;
+  /** Whether what it starts is signalled with it, as by Ctrl-C in a terminal. */
+  readonly isGroup?: boolean;
+}
+
+/** Likewise, any command. */
+export function startCommand(
+  t: TestContext,
+  [program = '', ...args]: readonly string[],
+  { env = {}, cwd = PROJECT, isGroup = false }: CommandOptions,
+): Child {
+  const child = spawn(program, args, {
+    cwd,
     env: { PATH: process.env.PATH, HOME: process.env.HOME, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
+    detached: isGroup,
   });
+  const send = (signal: NodeJS.Signals) => {
+    if (isGroup) process.kill(-(child.pid as number), signal);
+    else child.kill(signal);
+  };
   let output = '';
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (output += chunk));
-  const ended = once(child, 'exit') as Promise<[number | null, NodeJS.Signals | null]>;
+  const ended = once(child, isGroup ? 'close' : 'exit') as Promise<[number | null, NodeJS.Signals | null]>;
   const running = () => child.exitCode === null && child.signalCode === null;
   t.after(async () => {
-    if (running()) child.kill('SIGKILL');
+    if (running()) send('SIGKILL');
     await ended;
   });
   return {
     process: child,
     output: () => output,
-    printed: async (pattern) => {
+    printed: async (pattern, patienceMs) => {
       await until(() => {
         if (!running() && !pattern.test(output))
-          throw new Error(`${program} ended before it printed ${pattern}:\n${output}`);
+          throw new Error(`${[program, ...args].join(' ')} ended before it printed ${pattern}:\n${output}`);
         return pattern.test(output);
-      });
+      }, patienceMs);
       return pattern.exec(output) as RegExpExecArray;
     },
     ended: async () => (await ended)[0],
     stop: async (signal = 'SIGTERM') => {
-      child.kill(signal);
+      send(signal);
       return (await ended)[0];
     },
   };

@@ -1,0 +1,31 @@
+import { type Database, openDatabase } from '../db/database.ts';
+import { databaseUrlOf } from './settings.ts';
+
+export interface Look {
+  readonly settings: NodeJS.ProcessEnv;
+  /** What is read, as the beginning of the sentence that tells that it can't be. */
+  readonly subject: string;
+  readonly maxConnections?: number;
+  /** When the database can't be read. */
+  readonly exitCode?: number;
+}
+
+/** Reads from the database for a command, for as long as that takes. A fault is printed with the way out, without a stack. */
+export async function look(
+  { settings, subject, maxConnections = 1, exitCode = 1 }: Look,
+  read: (db: Database) => Promise<void>,
+): Promise<void> {
+  const db = openDatabase(databaseUrlOf(settings), { maxConnections, statementTimeoutMs: 0 });
+  try {
+    await read(db);
+  } catch (error) {
+    const { message, code } = error as { message?: string; code?: string };
+    const wayOut = process.env.DATABASE_URL?.trim()
+      ? 'Is DATABASE_URL right, and npm run migrate done?'
+      : 'Does the sandbox run?';
+    console.error(`${subject} can't be read: ${message || code}. ${wayOut}`);
+    process.exitCode = exitCode;
+  } finally {
+    await db.destroy();
+  }
+}

@@ -1,0 +1,257 @@
+/**
+ * What README and docs tell people to type is run here exactly as it stands there, in a fresh copy of the project: first
+ * by who tries it, on a sandbox, then by who operates it, on a gateway with a database of its own.
+ */
+import assert from 'node:assert/strict';
+import { readFile, symlink, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import test, { type TestContext } from 'node:test';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { ExactEvmScheme } from '@x402/evm/exact/client';
+import { x402Client } from '@x402/fetch';
+import { sql } from 'kysely';
+import { privateKeyToAccount } from 'viem/accounts';
+import { readConfig } from '../../src/config.ts';
+import type { SignedServiceMetadata, TtsModelsResponse } from '../../src/contract/types.ts';
+import type { Database } from '../../src/db/database.ts';
+import { freePort } from '../../src/sandbox/free-port.ts';
+import type { SandboxFile } from '../../src/sandbox/sandbox-file.ts';
+import { type Child, startCommand } from '../support/child.ts';
+import { testDatabase } from '../support/database.ts';
+import { blocksOf, shownAs } from '../support/documentation.ts';
+import { startGateway } from '../support/gateway.ts';
+import { copyProject } from '../support/project-copy.ts';
+import { connectRaw, requestBytes } from '../support/raw-http.ts';
+import { rolledBack } from '../support/rolled-back.ts';
+import { S3_CREDENTIALS, startS3Server } from '../support/s3-server.ts';
+import { Drip, type StubUpstream, silentMp3, startStubUpstream } from '../support/stub-upstream.ts';
+import { decodeHeader, encodePayment } from '../support/x402.ts';
+
+const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
+const DOCUMENTED_PORT = 8080;
+const INSTALL_MS = 300_000;
+const READY = /Ctrl-C stops the sandbox/;
+const LISTENS = /listens on/;
+const SUITE = 'npm ci && npm test';
+const SANDBOX = 'npm ci && npm run sandbox';
+const START = 'npm run migrate\nnpm start';
+
+/** README's addresses name the port that a sandbox takes when it is free. */
+async function portIsTaken(): Promise<string | false> {
+  const server = createServer();
+  return new Promise((resolve) => {
+    server.once('error', () => resolve(`port ${DOCUMENTED_PORT}, which README names, is taken`));
+    server.listen(DOCUMENTED_PORT, '127.0.0.1', () => server.close(() => resolve(false)));
+  });
+}
+
+const shell = (t: TestContext, cwd: string, command: string, env: Record<string, string> = {}): Child =>
+  startCommand(t, ['sh', '-euc', command], { cwd, env, isGroup: true });
+
+async function run(t: TestContext, cwd: string, command: string, env: Record<string, string> = {}): Promise<string> {
+  const child = shell(t, cwd, command, env);
+  assert.equal(await child.ended(), 0, `${command}\n${child.output()}`);
+  return child.output().replaceAll('\r\n', '\n');
+}
+
+const printedCommands = (output: string): string[] =>
+  output
+    .replaceAll('\\\n', ' ')
+    .split('\n')
+    .filter((line) => /^ {2}(curl|npm run) /.test(line))
+    .map((line) => line.trim());
+
+const readSandbox = async (folder: string): Promise<SandboxFile> =>
+  JSON.parse(await readFile(join(folder, 'data', 'sandbox.json'), 'utf8'));
+
+test('README: what it tells to type works as it stands, and shows what it says', {
+  skip: await portIsTaken(),
+}, async (t) => {
+  const folder = await copyProject(t);
+  const blocks = await blocksOf('README.md');
+  const commands = blocks.filter(({ language }) => language === 'sh').map(({ code }) => code);
+  assert.deepEqual(commands.slice(0, 1), [SANDBOX]);
+  let shown = '';
+  const sandbox = shell(t, folder, SANDBOX);
+  await sandbox.printed(READY, INSTALL_MS);
+  const printed = printedCommands(sandbox.output());
+  shown += sandbox.output();
+  assert.ok(printed.length >= 11, sandbox.output());
+  const { wallet, baseUrl } = await readSandbox(folder);
+  const env = { WALLET_KEY: wallet?.privateKey ?? assert.fail('there is no chain') };
+
+  for (const command of printed.filter((line) => line.startsWith('curl'))) {
+    await t.test(command, async (t) => {
+      shown += await run(t, folder, command);
+    });
+  }
+  for (const [at, { language, code }] of blocks.entries()) {
+    if (code === SANDBOX || code === SUITE || code === START) continue;
+    await t.test(`${language}: ${code.split('\n')[0]}`, async (t) => {
+      if (language === 'sh') shown += await run(t, folder, code);
+      else if (language === 'text') assert.match(shown, shownAs(code));
+      else if (language === 'ini') await areSettings(code);
+      else if (language === 'js') {
+        await writeFile(join(folder, `readme-${at}.mjs`), code);
+        assert.equal(await run(t, folder, `node readme-${at}.mjs`, env), '200 audio/mpeg\n');
+      } else if (language === 'json') {
+        const payload = { ...(await unnamedPayment(baseUrl, env.WALLET_KEY)), ...JSON.parse(code) };
+        const headers = { 'payment-signature': encodePayment(payload) };
+        assert.equal((await fetch(`${baseUrl}/x402/tts?text=Hello+world`, { headers })).status, 200);
+      } else assert.fail(`nobody knows what to do with a block of ${language}`);
+    });
+  }
+  for (const command of printed.filter((line) => line.startsWith('npm'))) {
+    await t.test(command, async (t) => {
+      await run(t, folder, command);
+    });
+  }
+  await t.test('docs/prepaid.md: its program speaks', async () => {
+    const [program] = (await blocksOf('docs/prepaid.md')).filter(({ language }) => language === 'js');
+    const file = join(folder, 'prepaid-program.mjs');
+    await writeFile(file, `${program?.code}\nexport { speak };\n`);
+    const { speak } = await import(pathToFileURL(file).href);
+    const { payload } = (await (
+      await fetch(`${baseUrl}/.well-known/x402-service-metadata`)
+    ).json()) as SignedServiceMetadata;
+    const answer = await speak(privateKeyToAccount(env.WALLET_KEY as `0x${string}`), payload, 'Hello world');
+    assert.deepEqual([answer.status, answer.headers.get('x-x402-charged')], [200, '198']);
+  });
+  await sandbox.stop('SIGINT');
+
+  await t.test(SUITE, async () => {
+    const ci = await readFile(join(folder, '.ci/run'), 'utf8');
+    assert.ok(commands.includes(SUITE));
+    for (const command of SUITE.split(' && ')) assert.match(ci, new RegExp(`^${command}$`, 'm'));
+  });
+  await t.test(START.replace('\n', '; '), async (t) => {
+    assert.ok(commands.includes(START));
+    const { url } = await testDatabase(t);
+    const service = shell(t, folder, START, { DATABASE_URL: url, SPEECH_BASE_URL: 'embedded:' });
+    await service.printed(LISTENS);
+    assert.equal((await fetch(`http://127.0.0.1:${DOCUMENTED_PORT}`)).status, 200);
+    await service.stop();
+  });
+});
+
+test('docs/operations.md: its commands lead from a broken stream to the line, the charge and its end', async (t) => {
+  const folder = await installedCopy(t);
+  const upstream = await startStubUpstream();
+  t.after(() => upstream.close());
+  const { databaseUrl, db, fund } = await startGateway(t);
+  const url = `http://127.0.0.1:${await freePort(undefined)}`;
+  const settings = {
+    DATABASE_URL: databaseUrl,
+    PORT: new URL(url).port,
+    SPEECH_BASE_URL: upstream.url,
+    STRIPE_SECRET_KEY: 'sk_test_gateway',
+  };
+  const service = shell(t, folder, 'npm start --silent | tee speechgate.log', settings);
+  await service.printed(LISTENS);
+  const traceId = await breakStream(url, await fund(500), upstream);
+  await service.printed(new RegExp(`${traceId}.*"msg":"request"`));
+
+  const outputs: string[] = [];
+  for (const { language, code } of await blocksOf('docs/operations.md')) {
+    await t.test(`${language}: ${code.split('\n')[0]}`, async (t) => {
+      if (language === 'sh') outputs.push(await run(t, folder, code, { DATABASE_URL: databaseUrl, TRACE_ID: traceId }));
+      else if (language === 'sql') {
+        await rolledBack(db, async (transaction) => {
+          await ensureRole(transaction, 'speechgate');
+          await sql.raw(code).execute(transaction);
+        });
+      } else assert.equal(language, 'text');
+    });
+  }
+  const [line = '', books = ''] = outputs;
+  const { end, flow, chargedMicroUsd } = JSON.parse(
+    line.split('\n').find((text) => text.includes('"request"')) ?? '{}',
+  );
+  assert.deepEqual({ end, flow, chargedMicroUsd }, { end: 'broken_off', flow: 'card', chargedMicroUsd: 0 });
+  assert.match(books, /\scharge\s.*\svoided\s+198\s/);
+  await service.stop();
+});
+
+test('docs/audio-store.md: the service starts on a bucket as it says', async (t) => {
+  const folder = await installedCopy(t);
+  const bucket = await startS3Server('voices');
+  t.after(() => bucket.stop());
+  const { url: databaseUrl } = await testDatabase(t);
+  const port = String(await freePort(undefined));
+  const env = { ...S3_CREDENTIALS, AWS_ENDPOINT_URL: bucket.endpoint, DATABASE_URL: databaseUrl, PORT: port };
+  for (const { code } of (await blocksOf('docs/audio-store.md')).filter(({ language }) => language === 'sh')) {
+    const service = shell(t, folder, code, env);
+    await service.printed(LISTENS);
+    await service.stop();
+  }
+});
+
+test('docs/catalog.md: a sandbox sells what its catalog offers, by every command that it prints', async (t) => {
+  const folder = await installedCopy(t);
+  const [catalog] = (await blocksOf('docs/catalog.md')).filter(({ language }) => language === 'json');
+  await writeFile(join(folder, 'acme.json'), catalog?.code ?? '');
+  const port = String(await freePort(undefined));
+  const sandbox = shell(t, folder, 'npm run sandbox', { CATALOG_FILE: 'acme.json', PORT: port });
+  await sandbox.printed(READY);
+  const { baseUrl } = await readSandbox(folder);
+  const { models } = (await (await fetch(`${baseUrl}/tts/models`)).json()) as TtsModelsResponse;
+  assert.deepEqual(
+    models.map(({ id }) => id),
+    ['acme/tts-1'],
+  );
+  for (const command of printedCommands(sandbox.output())) {
+    await t.test(command, async (t) => {
+      await run(t, folder, command);
+    });
+  }
+  await sandbox.stop('SIGINT');
+});
+
+/** A copy with the packages that are installed here. */
+async function installedCopy(t: TestContext): Promise<string> {
+  const folder = await copyProject(t);
+  await symlink(join(PROJECT, 'node_modules'), join(folder, 'node_modules'));
+  return folder;
+}
+
+/** The embedded database has this role, another one may not. */
+async function ensureRole(db: Database, name: string): Promise<void> {
+  const { rows } = await sql`select from pg_roles where rolname = ${name}`.execute(db);
+  if (rows.length === 0) await sql`create role ${sql.ref(name)}`.execute(db);
+}
+
+async function areSettings(code: string): Promise<void> {
+  const operations = await readFile(join(PROJECT, 'docs/operations.md'), 'utf8');
+  for (const line of code.split('\n')) {
+    const [name] = line.split('=', 1);
+    assert.ok(operations.includes(`\`${name}\``), `docs/operations.md does not name ${name}`);
+    const { misspelt } = readConfig({ [name as string]: '…' });
+    assert.deepEqual(misspelt, []);
+  }
+}
+
+/** A payment for Hello world without an identifier. */
+async function unnamedPayment(baseUrl: string, key: string): Promise<object> {
+  const asked = await fetch(`${baseUrl}/x402/tts?text=Hello+world`);
+  const wallet = privateKeyToAccount(key as `0x${string}`);
+  const client = new x402Client().register('eip155:8453', new ExactEvmScheme(wallet));
+  return client.createPaymentPayload(decodeHeader(asked.headers.get('payment-required')));
+}
+
+/** Tells the trace id of a paid stream that the provider breaks off. */
+async function breakStream(url: string, account: string, upstream: StubUpstream): Promise<string> {
+  const drip = new Drip();
+  upstream.mode = drip.mode;
+  const { socket, answers } = await connectRaw(url);
+  answers.catch(() => {});
+  const head = new Promise<string>((resolve) => socket.once('data', (bytes) => resolve(bytes.toString('latin1'))));
+  socket.write(
+    requestBytes('/tts', { method: 'POST', json: { text: 'Hello world' }, headers: { 'x-credit-account': account } }),
+  );
+  await drip.opened;
+  await drip.write(silentMp3(1000));
+  const traceId = /^x-trace-id: (\S+)/m.exec(await head)?.[1] ?? assert.fail('the answer has no trace id');
+  drip.reset();
+  return traceId;
+}
