@@ -13,8 +13,8 @@ export interface Answer {
 }
 
 /**
- * Holds an answer against the contract: its status is declared for the operation (or at the edge), its headers and its
- * body are as declared, and the headers of every response are there (R10).
+ * Holds an answer against the contract: its status is declared for the operation, or at the edge where there is none, its
+ * headers and its body are as declared, and the headers of every response are there (R10).
  */
 export function assertContract(method: string, path: string, answer: Answer): void {
   const { status, headers, bytes } = answer;
@@ -54,7 +54,7 @@ function declared(method: string, path: string, status: number) {
       (candidate.method === method || (method === 'HEAD' && candidate.method === 'GET' && !candidate.noHead)) &&
       new RegExp(`^${candidate.path.replaceAll('.', '\\.').replaceAll(/:\w+/g, '[^/]+')}$`).test(pathname),
   );
-  return (route && responseValidators[route.operationId]?.[status]) ?? edgeResponseValidators[status];
+  return route ? responseValidators[route.operationId]?.[status] : edgeResponseValidators[status];
 }
 
 /** Headers that no operation declares and that the edge does not set either. */
