@@ -104,6 +104,8 @@ test('a refused settlement is watched, and its end is failure once its time is o
   await chain.client.mine({ blocks: 3 });
   assert.equal((await turn(gateway)).doubtful_payments, 1);
   assert.equal(await stateOf(gateway), 'failed');
+  const { body: metrics } = await gateway.app.admin.inject({ url: '/metrics' });
+  assert.match(metrics, /^speechgate_payments_total\{flow="direct",event="failed"\} 1$/m);
   await turn(gateway);
   assert.equal(await isStored(gateway), false);
   const again = await gateway.call('/x402/tts', paid);
