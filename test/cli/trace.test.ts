@@ -5,10 +5,10 @@ import { readFile } from 'node:fs/promises';
 import test from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { reverseCharge } from '../../src/ledger/reversal.ts';
+import { breakStream } from '../support/broken-stream.ts';
 import { type Gateway, type Reply, startGateway } from '../support/gateway.ts';
 import { later, untilJob } from '../support/jobs.ts';
-import { connectRaw, requestBytes } from '../support/raw-http.ts';
-import { Drip, silentMp3, startStubUpstream } from '../support/stub-upstream.ts';
+import { startStubUpstream } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
@@ -43,17 +43,7 @@ const speak = (gateway: Gateway, account: string): Promise<Reply> =>
 
 test('from the x-trace-id of a stream that broke off one comes to its line, its charge and the end of that', async (t) => {
   const { gateway, upstream, account } = await start(t);
-  const drip = new Drip();
-  upstream.mode = drip.mode;
-  const { socket, answers } = await connectRaw(gateway.url);
-  answers.catch(() => {});
-  const head = new Promise<string>((resolve) => socket.once('data', (bytes) => resolve(bytes.toString('latin1'))));
-  const speech = { method: 'POST', json: { text: 'Hello world' }, headers: { 'x-credit-account': account } };
-  socket.write(requestBytes('/tts', speech));
-  await drip.opened;
-  await drip.write(silentMp3(1000));
-  const traceId = /^x-trace-id: (\S+)/m.exec(await head)?.[1] ?? '';
-  drip.reset();
+  const traceId = await breakStream(gateway.url, account, upstream);
   await until(() => gateway.log.some(({ msg }) => msg === 'request'));
   const line = gateway.log.find((candidate) => candidate.traceId === traceId && candidate.msg === 'request');
   assert.deepEqual([line?.end, line?.chargedMicroUsd], ['broken_off', 0]);

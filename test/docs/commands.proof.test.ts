@@ -17,15 +17,15 @@ import type { SignedServiceMetadata, TtsModelsResponse } from '../../src/contrac
 import type { Database } from '../../src/db/database.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import type { SandboxFile } from '../../src/sandbox/sandbox-file.ts';
+import { breakStream } from '../support/broken-stream.ts';
 import { type Child, startCommand } from '../support/child.ts';
 import { testDatabase } from '../support/database.ts';
 import { blocksOf, shownAs } from '../support/documentation.ts';
 import { startGateway } from '../support/gateway.ts';
 import { copyProject } from '../support/project-copy.ts';
-import { connectRaw, requestBytes } from '../support/raw-http.ts';
 import { rolledBack } from '../support/rolled-back.ts';
 import { S3_CREDENTIALS, startS3Server } from '../support/s3-server.ts';
-import { Drip, type StubUpstream, silentMp3, startStubUpstream } from '../support/stub-upstream.ts';
+import { startStubUpstream } from '../support/stub-upstream.ts';
 import { decodeHeader, encodePayment } from '../support/x402.ts';
 
 const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
@@ -237,21 +237,4 @@ async function unnamedPayment(baseUrl: string, key: string): Promise<object> {
   const wallet = privateKeyToAccount(key as `0x${string}`);
   const client = new x402Client().register('eip155:8453', new ExactEvmScheme(wallet));
   return client.createPaymentPayload(decodeHeader(asked.headers.get('payment-required')));
-}
-
-/** Tells the trace id of a paid stream that the provider breaks off. */
-async function breakStream(url: string, account: string, upstream: StubUpstream): Promise<string> {
-  const drip = new Drip();
-  upstream.mode = drip.mode;
-  const { socket, answers } = await connectRaw(url);
-  answers.catch(() => {});
-  const head = new Promise<string>((resolve) => socket.once('data', (bytes) => resolve(bytes.toString('latin1'))));
-  socket.write(
-    requestBytes('/tts', { method: 'POST', json: { text: 'Hello world' }, headers: { 'x-credit-account': account } }),
-  );
-  await drip.opened;
-  await drip.write(silentMp3(1000));
-  const traceId = /^x-trace-id: (\S+)/m.exec(await head)?.[1] ?? assert.fail('the answer has no trace id');
-  drip.reset();
-  return traceId;
 }
