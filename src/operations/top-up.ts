@@ -91,8 +91,8 @@ export function topUpOperations(db: Database, { baseUrl, serviceName, card, live
       }
       const limited = await meter(context, card.limits.take({ scope: 'top-up', key: addressKey(context.ip) }));
       if (limited && context.prefersHtml) {
-        const { status, headers, body } = limited;
-        return { status, headers, type: 'text/html', body: renderErrorPage(body.error.message) };
+        const { status, headers } = limited;
+        return { status, headers, type: 'text/html', body: pages.tooManyPage(headers['retry-after']) };
       }
       if (limited) return limited;
       const purchase = { ...asked, amountCents: own.cents };

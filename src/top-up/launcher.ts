@@ -89,8 +89,8 @@ function ownAmount(maxCents: number, refused: LauncherOptions['refused']): Html 
 const accountForm = ({ amountCents, account, challenge }: AskedPurchase): Html =>
   html`<form method="get" action="/top-up">
 <label for="account">Account id</label>
-<input id="account" name="account" value="${account ?? ''}" maxlength="100" autocomplete="off" autocapitalize="none" spellcheck="false">
-${hidden('amount', String(amountCents))}${hidden('challenge', challenge)}<button type="submit" class="${account === undefined ? 'plain' : ''}">Use this account</button>
+<input class="id" id="account" name="account" value="${account ?? ''}" maxlength="100" autocomplete="off" autocapitalize="none" spellcheck="false">
+${hidden('amount', String(amountCents))}${hidden('challenge', challenge)}<button type="submit"${account === undefined ? html` class="plain"` : ''}>Use this account</button>
 </form>`;
 
 const hidden = (name: string, value: string | undefined): Html =>

@@ -1,5 +1,5 @@
 import { html } from '../http/html.ts';
-import { BACK, renderPage } from '../http/page.ts';
+import { BACK, renderErrorPage, renderPage } from '../http/page.ts';
 import type { TopUpCredit } from '../ledger/credit-top-up.ts';
 import { formatCents, formatDollars } from '../money.ts';
 
@@ -37,6 +37,13 @@ find it by the receipt that the card processor sent you.</p>
 <a class="button" href="/top-up?account=${credit.accountId}">Add more credit to this account</a>`,
   );
 }
+
+export const tooManyPage = (retryAfterSeconds: number): string =>
+  renderErrorPage(
+    `Too many purchases were begun from your address. Nothing was charged; try again in ${retryAfterSeconds} ${
+      retryAfterSeconds === 1 ? 'second' : 'seconds'
+    }.`,
+  );
 
 export const unpaidPage = (): string =>
   renderPage(

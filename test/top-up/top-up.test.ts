@@ -539,6 +539,10 @@ test('an address begins 10 purchases a minute: the next ones are 429, a page for
   assert.equal(page.status, 429);
   assert.match(page.headers.get('content-type') ?? '', /text\/html/);
   assert.equal(page.headers.get('x-ratelimit-scope'), 'top-up');
+  assert.match(
+    page.text,
+    new RegExp(`Nothing was charged; try again in ${page.headers.get('retry-after')} seconds?\\.`),
+  );
   assert.equal((await gateway.db.selectFrom('top_up').select('id').execute()).length, 10);
   assert.equal((await checkout.stripe.checkout.sessions.list({ limit: 100 })).data.length, 10);
   assert.equal((await gateway.call('/top-up')).status, 200, 'the page itself is not counted');
