@@ -39,7 +39,7 @@ ${amountChoice(purchase, options)}
 ${hidden('accountId', account)}${hidden('challengeId', challenge)}<button type="submit">Pay by card</button>
 </form>
 <p class="hint">Nothing is charged before you confirm on the next page. The credit pays for speech by the character.</p>
-${account === undefined ? html`<details><summary>Add to an account that you have</summary>${accountForm(purchase)}</details>` : ''}`,
+${account === undefined ? html`<details><summary>I have an account already</summary>${accountForm(purchase)}</details>` : ''}`,
   );
 }
 
@@ -51,7 +51,7 @@ export function unknownAccountPage(purchase: AskedPurchase): string {
     'Unknown account',
     html`<p class="notice">There is no account with this id, so nothing can be added to it. Nothing was charged.</p>
 ${accountForm(purchase)}
-<a class="button plain" href="/top-up?${String(anew)}">Buy ${formatCents(amountCents)} for a new account</a>`,
+<a class="button plain" href="/top-up?${String(anew)}">Buy for a new account</a>`,
   );
 }
 

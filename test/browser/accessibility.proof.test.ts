@@ -63,7 +63,7 @@ test('every page of a purchase can be used by everybody, on any screen, by day a
   await visit('launcher', `${url}/top-up`, 'Add speech credit');
   await visit('launcher-account', `${url}/top-up?amount=1234&account=${account}`, 'Add speech credit');
   await visit('launcher-canceled', `${url}/top-up?amount=2000&canceled=1`, 'Add speech credit');
-  await page.getByText('Add to an account').click();
+  await page.getByText('I have an account already').click();
   await look('launcher-open', 'Add speech credit');
   await visit('unknown-account', `${url}/top-up?account=6b1f0f9e-0000-4000-8000-000000000000`, 'Unknown account');
   await page.goto(`${url}/top-up`);

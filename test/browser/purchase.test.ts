@@ -91,7 +91,7 @@ test('an account id with a typing error is corrected in Chromium', { skip: witho
   const { baseUrl, gateway, page, complaints } = await visit(t, { javaScriptEnabled: false });
   const account = await gateway.fund(500);
   await page.goto(`${baseUrl}/top-up?amount=1000`);
-  await page.getByText('Add to an account that you have').click();
+  await page.getByText('I have an account already').click();
   await page.getByLabel('Account id').fill(`${account}x`);
   await page.getByRole('button', { name: 'Use this account' }).click();
   await page.getByText('There is no account with this id').waitFor();

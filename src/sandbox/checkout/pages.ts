@@ -16,7 +16,7 @@ li { display: flex; justify-content: space-between; gap: 1rem; overflow-wrap: an
 li span:last-child { white-space: nowrap; }
 .declined { margin: 0 0 1rem; padding: .75rem; border: 1px solid var(--warn); border-radius: .5rem; color: var(--warn); }
 button, .button { display: block; width: 100%; min-height: 3rem; margin-top: .75rem; padding: .75rem 1rem; border: 1px solid var(--pay); border-radius: .6rem; background: var(--pay); color: var(--pay-ink); font: inherit; font-weight: 600; text-align: center; text-decoration: none; cursor: pointer; }
-button.plain { background: transparent; color: var(--ink); border-color: var(--line); }
+button.plain { background: transparent; color: var(--ink); border-color: var(--muted); }
 .back { display: block; margin-top: 1.25rem; padding: .75rem; color: var(--muted); text-align: center; }
 :focus-visible { outline: 3px solid var(--pay); outline-offset: 2px; }
 `;
