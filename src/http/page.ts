@@ -24,7 +24,8 @@ legend { padding: 0 0 .5rem; color: var(--muted); font-size: .875rem; }
 .choice { display: flex; align-items: center; gap: .6rem; min-height: 2.75rem; margin: 0; padding: .5rem .8rem; border: 1px solid var(--muted); border-radius: .6rem; cursor: pointer; }
 .choice:has(:checked) { border-color: var(--accent); box-shadow: inset 0 0 0 1px var(--accent); }
 .choice input { flex: none; width: 1.25rem; height: 1.25rem; min-height: 0; margin: 0; accent-color: var(--accent); }
-.own, .choice:has([value=own]) { grid-column: 1 / -1; }
+.own { grid-column: 1 / -1; }
+.choice:has([value=own]) { grid-column: 1 / -1; }
 .own label { margin-top: .5rem; }
 fieldset:not(:has([value=own]:checked)) .own { display: none; }
 button, a.button { display: block; width: 100%; min-height: 2.75rem; margin-top: 1.25rem; padding: .85rem 1rem; font: inherit; font-weight: 600; text-align: center; text-decoration: none; color: var(--accent-ink); background: var(--accent); border: 1px solid var(--accent); border-radius: .6rem; cursor: pointer; }

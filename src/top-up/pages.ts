@@ -15,7 +15,6 @@ export const cardPaymentOffPage = (): string =>
 
 /** The page after a purchase: the account's bearer id is all that its owner needs to keep. */
 export function creditedPage(baseUrl: string, credit: TopUpCredit, amountCents: number): string {
-  const command = `curl -o hello.mp3 "${baseUrl}/tts?text=Hello+world" -H "x-credit-account: ${credit.accountId}"`;
   return renderPage(
     credit.alreadyCredited ? 'Already credited' : 'Credit added',
     html`<p>${
@@ -33,7 +32,7 @@ export function creditedPage(baseUrl: string, credit: TopUpCredit, amountCents: 
 <p>If you lose it, this page's address shows it again, so keep that secret too. The operator of this service can also
 find it by the receipt that the card processor sent you.</p>
 <p>Send it with a request:</p>
-<pre>${command}</pre>
+<pre>curl -o hello.mp3 "${baseUrl}/tts?text=Hello+world" -H "x-credit-account: <code>${credit.accountId}</code>"</pre>
 <a class="button" href="/top-up?account=${credit.accountId}">Add more credit to this account</a>`,
   );
 }
