@@ -62,7 +62,7 @@ function amountChoice({ amountCents }: AskedPurchase, { maxCents, refused }: Lau
     .sort((one, other) => one - other);
   const choices = amounts.map((cents) => choice(String(cents), formatCents(cents), cents === chosen));
   const own =
-    maxCents > MIN_TOP_UP_CENTS
+    maxCents > MIN_TOP_UP_CENTS || refused
       ? html`${choice(OWN_AMOUNT, 'Another amount', chosen === undefined)}${ownAmount(maxCents, refused)}`
       : '';
   return html`<fieldset>

@@ -121,6 +121,8 @@ test('the launcher offers four amounts, the one that was asked for, and an own o
   assert.equal(offered((await small.call('/top-up?amount=5000')).text), '500 1000 1500* own');
   const smallest = await startGateway(t, { TOP_UP_MAX_CENTS: '500' });
   assert.equal(offered((await smallest.call('/top-up')).text), '500*', 'there is no other amount');
+  const refused = await smallest.call('/top-up', asBrowser({ amount: 'own', ownAmount: '7' }));
+  assert.match(refused.text, /at most \$5\.00/);
 });
 
 test('an own amount is bought as it was typed', async (t) => {
