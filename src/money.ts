@@ -1,7 +1,12 @@
+const DOLLARS = new Intl.NumberFormat('en-US', { style: 'currency', currency: 'USD', maximumFractionDigits: 6 });
+
 /** Micro-USD as US dollars with six decimal places, such as 4.999802. */
 export function formatUsd(microUsd: bigint): string {
   return `${microUsd / 1_000_000n}.${String(microUsd % 1_000_000n).padStart(6, '0')}`;
 }
 
-/** Cents as US dollars with two decimal places, such as 5.00. */
-export const formatCents = (cents: number): string => (cents / 100).toFixed(2);
+/** Micro-USD for people: $20.00, and $19.999028 where there are parts of a cent. */
+export const formatDollars = (microUsd: bigint): string => DOLLARS.format(formatUsd(microUsd) as `${number}`);
+
+/** Cents for people, such as $5.00. */
+export const formatCents = (cents: number): string => formatDollars(BigInt(cents) * 10_000n);

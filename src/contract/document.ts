@@ -1332,7 +1332,7 @@ export const document: OpenApiDocument = {
           {
             "name": "account",
             "in": "query",
-            "description": "Existing account to top up; a new one is created when omitted or blank.",
+            "description": "Existing account to top up; a new one is created when omitted or blank. When there is no such account, the page says so and offers to correct the id or to buy for a new account.",
             "schema": {
               "type": "string",
               "maxLength": 100,
@@ -1348,11 +1348,20 @@ export const document: OpenApiDocument = {
               "maxLength": 100,
               "x-text": {}
             }
+          },
+          {
+            "name": "canceled",
+            "in": "query",
+            "description": "Not blank when the checkout was left without paying, as its way back says. The page then tells that nothing was charged.",
+            "schema": {
+              "type": "string",
+              "example": "1"
+            }
           }
         ],
         "responses": {
           "200": {
-            "description": "The launcher.",
+            "description": "The launcher, or the page for an account that does not exist.",
             "headers": {
               "x-trace-id": {
                 "$ref": "#/components/headers/TraceId"
@@ -1432,8 +1441,14 @@ export const document: OpenApiDocument = {
                 "properties": {
                   "amount": {
                     "type": "string",
-                    "description": "Whole cents, with the rules of GET /top-up.",
+                    "description": "Whole cents, with the rules of GET /top-up; or `own`, together with `ownAmount`.",
                     "example": "500"
+                  },
+                  "ownAmount": {
+                    "type": "string",
+                    "description": "Read only when `amount` is `own`: US dollars as a person types them into the launcher, with at most two decimal places. Anything else, or an amount outside the deployment's range, is refused rather than changed.",
+                    "maxLength": 100,
+                    "example": "12.50"
                   },
                   "accountId": {
                     "type": "string",
@@ -1484,10 +1499,17 @@ export const document: OpenApiDocument = {
             }
           },
           "400": {
-            "description": "A field is invalid, or the account does not exist. A page for browsers, structured otherwise.",
+            "description": "A field is invalid, `ownAmount` is no amount that can be bought, or the account does not exist. A page for browsers, on which it can be corrected where possible; structured otherwise.",
             "headers": {
               "x-trace-id": {
                 "$ref": "#/components/headers/TraceId"
+              },
+              "cache-control": {
+                "description": "Pages that show an account id are never stored.",
+                "schema": {
+                  "type": "string",
+                  "example": "private, no-store"
+                }
               },
               "X-RateLimit-Limit": {
                 "$ref": "#/components/headers/RateLimitLimit"

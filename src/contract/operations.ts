@@ -495,10 +495,12 @@ export interface ShowTopUpRequest {
   query: {
     /** Whole cents. Anything else, or less than 500, counts as 500; more than the deployment's maximum counts as that maximum. The page shows the amount before anything is paid. */
     amount?: string;
-    /** Existing account to top up; a new one is created when omitted or blank. */
+    /** Existing account to top up; a new one is created when omitted or blank. When there is no such account, the page says so and offers to correct the id or to buy for a new account. */
     account?: string;
     /** Id of the payment challenge that led here, at most 100 characters after trimming; it is carried through the checkout. */
     challenge?: string;
+    /** Not blank when the checkout was left without paying, as its way back says. The page then tells that nothing was charged. */
+    canceled?: string;
   };
 }
 
@@ -518,8 +520,13 @@ export interface StartTopUpRequest {
 
 export type StartTopUpResult =
   | { status: 303; headers: { location: string } }
-  | { status: 400; type: 'application/json'; body: InvalidRequestError }
-  | { status: 400; type: 'text/html'; body: string }
+  | {
+      status: 400;
+      headers?: { 'cache-control'?: string };
+      type: 'application/json';
+      body: InvalidRequestError;
+    }
+  | { status: 400; headers?: { 'cache-control'?: string }; type: 'text/html'; body: string }
   | { status: 408; body: InvalidRequestError }
   | { status: 413; body: RequestTooLargeError }
   | { status: 415; body: UnsupportedContentTypeError }

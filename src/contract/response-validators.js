@@ -8332,10 +8332,171 @@ validate51.errors = vErrors;
 return errors === 0;
 }
 
-export const startTopUp502Body0 = validate52;
-const schema53 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["PAYMENT_ERROR"]}}}}}]};
+export const startTopUp400Headers = validate52;
+const schema53 = {"type":"object","coerce":{"x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string"},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
 
 function validate52(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")){
+validate52.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(typeof data["x-ratelimit-limit"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-limit"])){
+data["x-ratelimit-limit"] = Number(data["x-ratelimit-limit"]);
+}
+if(typeof data["x-ratelimit-remaining"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-remaining"])){
+data["x-ratelimit-remaining"] = Number(data["x-ratelimit-remaining"]);
+}
+if(typeof data["x-ratelimit-reset"] == "string" && /^-?[0-9]+(\.[0-9]+)?$/.test(data["x-ratelimit-reset"])){
+data["x-ratelimit-reset"] = Number(data["x-ratelimit-reset"]);
+}
+if(data["x-trace-id"] !== undefined){
+let data0 = data["x-trace-id"];
+const _errs1 = errors;
+if(errors === _errs1){
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!(formats0.test(data0))){
+validate52.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+return false;
+}
+}
+else {
+validate52.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["cache-control"] !== undefined){
+const _errs3 = errors;
+if(typeof data["cache-control"] !== "string"){
+validate52.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-limit"] !== undefined){
+let data2 = data["x-ratelimit-limit"];
+const _errs5 = errors;
+if(!(((typeof data2 == "number") && (!(data2 % 1) && !isNaN(data2))) && (isFinite(data2)))){
+validate52.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs5){
+if((typeof data2 == "number") && (isFinite(data2))){
+if(data2 < 1 || isNaN(data2)){
+validate52.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+return false;
+}
+}
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-policy"] !== undefined){
+const _errs7 = errors;
+if(typeof data["x-ratelimit-policy"] !== "string"){
+validate52.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-remaining"] !== undefined){
+let data4 = data["x-ratelimit-remaining"];
+const _errs9 = errors;
+if(!(((typeof data4 == "number") && (!(data4 % 1) && !isNaN(data4))) && (isFinite(data4)))){
+validate52.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs9){
+if((typeof data4 == "number") && (isFinite(data4))){
+if(data4 < 0 || isNaN(data4)){
+validate52.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-reset"] !== undefined){
+let data5 = data["x-ratelimit-reset"];
+const _errs11 = errors;
+if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
+validate52.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs11){
+if((typeof data5 == "number") && (isFinite(data5))){
+if(data5 < 0 || isNaN(data5)){
+validate52.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+}
+}
+var valid0 = _errs11 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-ratelimit-scope"] !== undefined){
+const _errs13 = errors;
+if(typeof data["x-ratelimit-scope"] !== "string"){
+validate52.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs13 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate52.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+validate52.errors = vErrors;
+return errors === 0;
+}
+
+export const startTopUp502Body0 = validate53;
+const schema54 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["PAYMENT_ERROR"]}}}}}]};
+
+function validate53(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 const _errs0 = errors;
@@ -8343,7 +8504,7 @@ if(errors === _errs0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data.error === undefined) && (missing0 = "error")){
-validate52.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate53.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -8354,7 +8515,7 @@ if(errors === _errs2){
 if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
 let missing1;
 if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate52.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+validate53.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
 }
 else {
@@ -8362,11 +8523,11 @@ if(data0.code !== undefined){
 let data1 = data0.code;
 const _errs4 = errors;
 if(typeof data1 !== "string"){
-validate52.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate53.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate52.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema53.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate53.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema54.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid2 = _errs4 === errors;
@@ -8378,7 +8539,7 @@ if(valid2){
 if(data0.message !== undefined){
 const _errs6 = errors;
 if(typeof data0.message !== "string"){
-validate52.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate53.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid2 = _errs6 === errors;
@@ -8391,7 +8552,7 @@ if(data0.details !== undefined){
 let data3 = data0.details;
 const _errs8 = errors;
 if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate52.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema53.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+validate53.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema54.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
 return false;
 }
 var valid2 = _errs8 === errors;
@@ -8404,7 +8565,7 @@ var valid2 = true;
 }
 }
 else {
-validate52.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate53.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -8412,7 +8573,7 @@ return false;
 }
 }
 else {
-validate52.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate53.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -8429,200 +8590,35 @@ if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
 if(data4.code !== undefined){
 let data5 = data4.code;
 if(typeof data5 !== "string"){
-validate52.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate53.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data5 === "PAYMENT_ERROR")){
-validate52.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema53.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate53.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema54.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 }
 }
 else {
-validate52.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate53.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 }
 }
 else {
-validate52.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate53.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 var valid0 = _errs11 === errors;
-}
-validate52.errors = vErrors;
-return errors === 0;
-}
-
-export const getTopUpStatus200Body0 = validate53;
-const schema54 = {"type":"object","required":["accountId","balanceMicroUsd","balanceUsd","currency","status"],"properties":{"accountId":{"type":"string"},"balanceMicroUsd":{"type":"integer","format":"int64","minimum":0},"balanceUsd":{"type":"string","pattern":"^\\d+\\.\\d{6}$"},"currency":{"type":"string","enum":["USD"]},"status":{"type":"string","enum":["active","not_found"]},"links":{"type":"object","required":["credits"],"properties":{"credits":{"type":"string","format":"uri"}}}}};
-
-function validate53(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-if(errors === 0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((((((data.accountId === undefined) && (missing0 = "accountId")) || ((data.balanceMicroUsd === undefined) && (missing0 = "balanceMicroUsd"))) || ((data.balanceUsd === undefined) && (missing0 = "balanceUsd"))) || ((data.currency === undefined) && (missing0 = "currency"))) || ((data.status === undefined) && (missing0 = "status"))){
-validate53.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
-return false;
-}
-else {
-if(data.accountId !== undefined){
-const _errs1 = errors;
-if(typeof data.accountId !== "string"){
-validate53.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid0 = _errs1 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.balanceMicroUsd !== undefined){
-let data1 = data.balanceMicroUsd;
-const _errs3 = errors;
-if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
-validate53.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs3){
-if((typeof data1 == "number") && (isFinite(data1))){
-if(data1 < 0 || isNaN(data1)){
-validate53.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-else {
-if(!(formats42.validate(data1))){
-validate53.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
-return false;
-}
-}
-}
-}
-var valid0 = _errs3 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.balanceUsd !== undefined){
-let data2 = data.balanceUsd;
-const _errs5 = errors;
-if(errors === _errs5){
-if(typeof data2 === "string"){
-if(!pattern4.test(data2)){
-validate53.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/pattern",keyword:"pattern",params:{pattern: "^\\d+\\.\\d{6}$"},message:"must match pattern \""+"^\\d+\\.\\d{6}$"+"\""}];
-return false;
-}
-}
-else {
-validate53.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-}
-var valid0 = _errs5 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.currency !== undefined){
-let data3 = data.currency;
-const _errs7 = errors;
-if(typeof data3 !== "string"){
-validate53.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(data3 === "USD")){
-validate53.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/enum",keyword:"enum",params:{allowedValues: schema54.properties.currency.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid0 = _errs7 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.status !== undefined){
-let data4 = data.status;
-const _errs9 = errors;
-if(typeof data4 !== "string"){
-validate53.errors = [{instancePath:instancePath+"/status",schemaPath:"#/properties/status/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!((data4 === "active") || (data4 === "not_found"))){
-validate53.errors = [{instancePath:instancePath+"/status",schemaPath:"#/properties/status/enum",keyword:"enum",params:{allowedValues: schema54.properties.status.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid0 = _errs9 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.links !== undefined){
-let data5 = data.links;
-const _errs11 = errors;
-if(errors === _errs11){
-if(data5 && typeof data5 == "object" && !Array.isArray(data5)){
-let missing1;
-if((data5.credits === undefined) && (missing1 = "credits")){
-validate53.errors = [{instancePath:instancePath+"/links",schemaPath:"#/properties/links/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
-return false;
-}
-else {
-if(data5.credits !== undefined){
-let data6 = data5.credits;
-const _errs13 = errors;
-if(errors === _errs13){
-if(errors === _errs13){
-if(typeof data6 === "string"){
-if(!(formats6(data6))){
-validate53.errors = [{instancePath:instancePath+"/links/credits",schemaPath:"#/properties/links/properties/credits/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
-return false;
-}
-}
-else {
-validate53.errors = [{instancePath:instancePath+"/links/credits",schemaPath:"#/properties/links/properties/credits/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-}
-}
-}
-}
-}
-else {
-validate53.errors = [{instancePath:instancePath+"/links",schemaPath:"#/properties/links/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-var valid0 = _errs11 === errors;
-}
-else {
-var valid0 = true;
-}
-}
-}
-}
-}
-}
-}
-}
-else {
-validate53.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
 }
 validate53.errors = vErrors;
 return errors === 0;
 }
 
-export const getCredits200Body0 = validate54;
-const schema55 = {"type":"object","required":["accountId","balanceMicroUsd","balanceUsd","currency"],"properties":{"accountId":{"type":"string"},"balanceMicroUsd":{"type":"integer","format":"int64","minimum":0},"balanceUsd":{"type":"string","pattern":"^\\d+\\.\\d{6}$"},"currency":{"type":"string","enum":["USD"]}}};
+export const getTopUpStatus200Body0 = validate54;
+const schema55 = {"type":"object","required":["accountId","balanceMicroUsd","balanceUsd","currency","status"],"properties":{"accountId":{"type":"string"},"balanceMicroUsd":{"type":"integer","format":"int64","minimum":0},"balanceUsd":{"type":"string","pattern":"^\\d+\\.\\d{6}$"},"currency":{"type":"string","enum":["USD"]},"status":{"type":"string","enum":["active","not_found"]},"links":{"type":"object","required":["credits"],"properties":{"credits":{"type":"string","format":"uri"}}}}};
 
 function validate54(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -8630,7 +8626,7 @@ let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if(((((data.accountId === undefined) && (missing0 = "accountId")) || ((data.balanceMicroUsd === undefined) && (missing0 = "balanceMicroUsd"))) || ((data.balanceUsd === undefined) && (missing0 = "balanceUsd"))) || ((data.currency === undefined) && (missing0 = "currency"))){
+if((((((data.accountId === undefined) && (missing0 = "accountId")) || ((data.balanceMicroUsd === undefined) && (missing0 = "balanceMicroUsd"))) || ((data.balanceUsd === undefined) && (missing0 = "balanceUsd"))) || ((data.currency === undefined) && (missing0 = "currency"))) || ((data.status === undefined) && (missing0 = "status"))){
 validate54.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
@@ -8711,6 +8707,67 @@ var valid0 = _errs7 === errors;
 else {
 var valid0 = true;
 }
+if(valid0){
+if(data.status !== undefined){
+let data4 = data.status;
+const _errs9 = errors;
+if(typeof data4 !== "string"){
+validate54.errors = [{instancePath:instancePath+"/status",schemaPath:"#/properties/status/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!((data4 === "active") || (data4 === "not_found"))){
+validate54.errors = [{instancePath:instancePath+"/status",schemaPath:"#/properties/status/enum",keyword:"enum",params:{allowedValues: schema55.properties.status.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.links !== undefined){
+let data5 = data.links;
+const _errs11 = errors;
+if(errors === _errs11){
+if(data5 && typeof data5 == "object" && !Array.isArray(data5)){
+let missing1;
+if((data5.credits === undefined) && (missing1 = "credits")){
+validate54.errors = [{instancePath:instancePath+"/links",schemaPath:"#/properties/links/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data5.credits !== undefined){
+let data6 = data5.credits;
+const _errs13 = errors;
+if(errors === _errs13){
+if(errors === _errs13){
+if(typeof data6 === "string"){
+if(!(formats6(data6))){
+validate54.errors = [{instancePath:instancePath+"/links/credits",schemaPath:"#/properties/links/properties/credits/format",keyword:"format",params:{format: "uri"},message:"must match format \""+"uri"+"\""}];
+return false;
+}
+}
+else {
+validate54.errors = [{instancePath:instancePath+"/links/credits",schemaPath:"#/properties/links/properties/credits/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+}
+}
+}
+}
+else {
+validate54.errors = [{instancePath:instancePath+"/links",schemaPath:"#/properties/links/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs11 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
 }
 }
 }
@@ -8725,9 +8782,8 @@ validate54.errors = vErrors;
 return errors === 0;
 }
 
-export const createQuote200Body0 = validate55;
-const schema56 = {"type":"object","required":["quoteId","quoteToken","textLength","textSha256","model","voice","speed","amountMicroUsd","amountUsd","network","payTo","issuedAt","expiresAt","paymentEndpoint"],"properties":{"quoteId":{"type":"string","format":"uuid"},"quoteToken":{"type":"string","minLength":1,"maxLength":4096},"textLength":{"type":"integer","minimum":1},"textSha256":{"type":"string","pattern":"^[a-f0-9]{64}$"},"model":{"type":"string"},"voice":{"type":"string"},"speed":{"type":"number"},"amountMicroUsd":{"type":"integer","format":"int64","minimum":1},"amountUsd":{"type":"string","pattern":"^\\d+\\.\\d{6}$"},"network":{"type":"string"},"payTo":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"issuedAt":{"type":"string","format":"date-time"},"expiresAt":{"type":"string","format":"date-time"},"paymentEndpoint":{"type":"string","enum":["/x402/tts"]}}};
-const func2 = require("ajv/dist/runtime/ucs2length").default;
+export const getCredits200Body0 = validate55;
+const schema56 = {"type":"object","required":["accountId","balanceMicroUsd","balanceUsd","currency"],"properties":{"accountId":{"type":"string"},"balanceMicroUsd":{"type":"integer","format":"int64","minimum":0},"balanceUsd":{"type":"string","pattern":"^\\d+\\.\\d{6}$"},"currency":{"type":"string","enum":["USD"]}}};
 
 function validate55(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -8735,8 +8791,113 @@ let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if(((((((((((((((data.quoteId === undefined) && (missing0 = "quoteId")) || ((data.quoteToken === undefined) && (missing0 = "quoteToken"))) || ((data.textLength === undefined) && (missing0 = "textLength"))) || ((data.textSha256 === undefined) && (missing0 = "textSha256"))) || ((data.model === undefined) && (missing0 = "model"))) || ((data.voice === undefined) && (missing0 = "voice"))) || ((data.speed === undefined) && (missing0 = "speed"))) || ((data.amountMicroUsd === undefined) && (missing0 = "amountMicroUsd"))) || ((data.amountUsd === undefined) && (missing0 = "amountUsd"))) || ((data.network === undefined) && (missing0 = "network"))) || ((data.payTo === undefined) && (missing0 = "payTo"))) || ((data.issuedAt === undefined) && (missing0 = "issuedAt"))) || ((data.expiresAt === undefined) && (missing0 = "expiresAt"))) || ((data.paymentEndpoint === undefined) && (missing0 = "paymentEndpoint"))){
+if(((((data.accountId === undefined) && (missing0 = "accountId")) || ((data.balanceMicroUsd === undefined) && (missing0 = "balanceMicroUsd"))) || ((data.balanceUsd === undefined) && (missing0 = "balanceUsd"))) || ((data.currency === undefined) && (missing0 = "currency"))){
 validate55.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.accountId !== undefined){
+const _errs1 = errors;
+if(typeof data.accountId !== "string"){
+validate55.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.balanceMicroUsd !== undefined){
+let data1 = data.balanceMicroUsd;
+const _errs3 = errors;
+if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
+validate55.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs3){
+if((typeof data1 == "number") && (isFinite(data1))){
+if(data1 < 0 || isNaN(data1)){
+validate55.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+else {
+if(!(formats42.validate(data1))){
+validate55.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+return false;
+}
+}
+}
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.balanceUsd !== undefined){
+let data2 = data.balanceUsd;
+const _errs5 = errors;
+if(errors === _errs5){
+if(typeof data2 === "string"){
+if(!pattern4.test(data2)){
+validate55.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/pattern",keyword:"pattern",params:{pattern: "^\\d+\\.\\d{6}$"},message:"must match pattern \""+"^\\d+\\.\\d{6}$"+"\""}];
+return false;
+}
+}
+else {
+validate55.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.currency !== undefined){
+let data3 = data.currency;
+const _errs7 = errors;
+if(typeof data3 !== "string"){
+validate55.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data3 === "USD")){
+validate55.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/enum",keyword:"enum",params:{allowedValues: schema56.properties.currency.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+else {
+validate55.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+validate55.errors = vErrors;
+return errors === 0;
+}
+
+export const createQuote200Body0 = validate56;
+const schema57 = {"type":"object","required":["quoteId","quoteToken","textLength","textSha256","model","voice","speed","amountMicroUsd","amountUsd","network","payTo","issuedAt","expiresAt","paymentEndpoint"],"properties":{"quoteId":{"type":"string","format":"uuid"},"quoteToken":{"type":"string","minLength":1,"maxLength":4096},"textLength":{"type":"integer","minimum":1},"textSha256":{"type":"string","pattern":"^[a-f0-9]{64}$"},"model":{"type":"string"},"voice":{"type":"string"},"speed":{"type":"number"},"amountMicroUsd":{"type":"integer","format":"int64","minimum":1},"amountUsd":{"type":"string","pattern":"^\\d+\\.\\d{6}$"},"network":{"type":"string"},"payTo":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"issuedAt":{"type":"string","format":"date-time"},"expiresAt":{"type":"string","format":"date-time"},"paymentEndpoint":{"type":"string","enum":["/x402/tts"]}}};
+const func2 = require("ajv/dist/runtime/ucs2length").default;
+
+function validate56(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if(((((((((((((((data.quoteId === undefined) && (missing0 = "quoteId")) || ((data.quoteToken === undefined) && (missing0 = "quoteToken"))) || ((data.textLength === undefined) && (missing0 = "textLength"))) || ((data.textSha256 === undefined) && (missing0 = "textSha256"))) || ((data.model === undefined) && (missing0 = "model"))) || ((data.voice === undefined) && (missing0 = "voice"))) || ((data.speed === undefined) && (missing0 = "speed"))) || ((data.amountMicroUsd === undefined) && (missing0 = "amountMicroUsd"))) || ((data.amountUsd === undefined) && (missing0 = "amountUsd"))) || ((data.network === undefined) && (missing0 = "network"))) || ((data.payTo === undefined) && (missing0 = "payTo"))) || ((data.issuedAt === undefined) && (missing0 = "issuedAt"))) || ((data.expiresAt === undefined) && (missing0 = "expiresAt"))) || ((data.paymentEndpoint === undefined) && (missing0 = "paymentEndpoint"))){
+validate56.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -8747,12 +8908,12 @@ if(errors === _errs1){
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!(formats0.test(data0))){
-validate55.errors = [{instancePath:instancePath+"/quoteId",schemaPath:"#/properties/quoteId/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate56.errors = [{instancePath:instancePath+"/quoteId",schemaPath:"#/properties/quoteId/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate55.errors = [{instancePath:instancePath+"/quoteId",schemaPath:"#/properties/quoteId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate56.errors = [{instancePath:instancePath+"/quoteId",schemaPath:"#/properties/quoteId/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -8769,18 +8930,18 @@ const _errs3 = errors;
 if(errors === _errs3){
 if(typeof data1 === "string"){
 if(func2(data1) > 4096){
-validate55.errors = [{instancePath:instancePath+"/quoteToken",schemaPath:"#/properties/quoteToken/maxLength",keyword:"maxLength",params:{limit: 4096},message:"must NOT have more than 4096 characters"}];
+validate56.errors = [{instancePath:instancePath+"/quoteToken",schemaPath:"#/properties/quoteToken/maxLength",keyword:"maxLength",params:{limit: 4096},message:"must NOT have more than 4096 characters"}];
 return false;
 }
 else {
 if(func2(data1) < 1){
-validate55.errors = [{instancePath:instancePath+"/quoteToken",schemaPath:"#/properties/quoteToken/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters"}];
+validate56.errors = [{instancePath:instancePath+"/quoteToken",schemaPath:"#/properties/quoteToken/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters"}];
 return false;
 }
 }
 }
 else {
-validate55.errors = [{instancePath:instancePath+"/quoteToken",schemaPath:"#/properties/quoteToken/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate56.errors = [{instancePath:instancePath+"/quoteToken",schemaPath:"#/properties/quoteToken/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -8794,13 +8955,13 @@ if(data.textLength !== undefined){
 let data2 = data.textLength;
 const _errs5 = errors;
 if(!(((typeof data2 == "number") && (!(data2 % 1) && !isNaN(data2))) && (isFinite(data2)))){
-validate55.errors = [{instancePath:instancePath+"/textLength",schemaPath:"#/properties/textLength/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate56.errors = [{instancePath:instancePath+"/textLength",schemaPath:"#/properties/textLength/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs5){
 if((typeof data2 == "number") && (isFinite(data2))){
 if(data2 < 1 || isNaN(data2)){
-validate55.errors = [{instancePath:instancePath+"/textLength",schemaPath:"#/properties/textLength/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+validate56.errors = [{instancePath:instancePath+"/textLength",schemaPath:"#/properties/textLength/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
 }
@@ -8817,12 +8978,12 @@ const _errs7 = errors;
 if(errors === _errs7){
 if(typeof data3 === "string"){
 if(!pattern7.test(data3)){
-validate55.errors = [{instancePath:instancePath+"/textSha256",schemaPath:"#/properties/textSha256/pattern",keyword:"pattern",params:{pattern: "^[a-f0-9]{64}$"},message:"must match pattern \""+"^[a-f0-9]{64}$"+"\""}];
+validate56.errors = [{instancePath:instancePath+"/textSha256",schemaPath:"#/properties/textSha256/pattern",keyword:"pattern",params:{pattern: "^[a-f0-9]{64}$"},message:"must match pattern \""+"^[a-f0-9]{64}$"+"\""}];
 return false;
 }
 }
 else {
-validate55.errors = [{instancePath:instancePath+"/textSha256",schemaPath:"#/properties/textSha256/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate56.errors = [{instancePath:instancePath+"/textSha256",schemaPath:"#/properties/textSha256/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -8835,7 +8996,7 @@ if(valid0){
 if(data.model !== undefined){
 const _errs9 = errors;
 if(typeof data.model !== "string"){
-validate55.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate56.errors = [{instancePath:instancePath+"/model",schemaPath:"#/properties/model/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs9 === errors;
@@ -8847,7 +9008,7 @@ if(valid0){
 if(data.voice !== undefined){
 const _errs11 = errors;
 if(typeof data.voice !== "string"){
-validate55.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate56.errors = [{instancePath:instancePath+"/voice",schemaPath:"#/properties/voice/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs11 === errors;
@@ -8860,7 +9021,7 @@ if(data.speed !== undefined){
 let data6 = data.speed;
 const _errs13 = errors;
 if(!((typeof data6 == "number") && (isFinite(data6)))){
-validate55.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number"}];
+validate56.errors = [{instancePath:instancePath+"/speed",schemaPath:"#/properties/speed/type",keyword:"type",params:{type: "number"},message:"must be number"}];
 return false;
 }
 var valid0 = _errs13 === errors;
@@ -8873,18 +9034,18 @@ if(data.amountMicroUsd !== undefined){
 let data7 = data.amountMicroUsd;
 const _errs15 = errors;
 if(!(((typeof data7 == "number") && (!(data7 % 1) && !isNaN(data7))) && (isFinite(data7)))){
-validate55.errors = [{instancePath:instancePath+"/amountMicroUsd",schemaPath:"#/properties/amountMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate56.errors = [{instancePath:instancePath+"/amountMicroUsd",schemaPath:"#/properties/amountMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs15){
 if((typeof data7 == "number") && (isFinite(data7))){
 if(data7 < 1 || isNaN(data7)){
-validate55.errors = [{instancePath:instancePath+"/amountMicroUsd",schemaPath:"#/properties/amountMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+validate56.errors = [{instancePath:instancePath+"/amountMicroUsd",schemaPath:"#/properties/amountMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
 else {
 if(!(formats42.validate(data7))){
-validate55.errors = [{instancePath:instancePath+"/amountMicroUsd",schemaPath:"#/properties/amountMicroUsd/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+validate56.errors = [{instancePath:instancePath+"/amountMicroUsd",schemaPath:"#/properties/amountMicroUsd/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
 return false;
 }
 }
@@ -8902,12 +9063,12 @@ const _errs17 = errors;
 if(errors === _errs17){
 if(typeof data8 === "string"){
 if(!pattern4.test(data8)){
-validate55.errors = [{instancePath:instancePath+"/amountUsd",schemaPath:"#/properties/amountUsd/pattern",keyword:"pattern",params:{pattern: "^\\d+\\.\\d{6}$"},message:"must match pattern \""+"^\\d+\\.\\d{6}$"+"\""}];
+validate56.errors = [{instancePath:instancePath+"/amountUsd",schemaPath:"#/properties/amountUsd/pattern",keyword:"pattern",params:{pattern: "^\\d+\\.\\d{6}$"},message:"must match pattern \""+"^\\d+\\.\\d{6}$"+"\""}];
 return false;
 }
 }
 else {
-validate55.errors = [{instancePath:instancePath+"/amountUsd",schemaPath:"#/properties/amountUsd/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate56.errors = [{instancePath:instancePath+"/amountUsd",schemaPath:"#/properties/amountUsd/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -8920,7 +9081,7 @@ if(valid0){
 if(data.network !== undefined){
 const _errs19 = errors;
 if(typeof data.network !== "string"){
-validate55.errors = [{instancePath:instancePath+"/network",schemaPath:"#/properties/network/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate56.errors = [{instancePath:instancePath+"/network",schemaPath:"#/properties/network/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs19 === errors;
@@ -8935,12 +9096,12 @@ const _errs21 = errors;
 if(errors === _errs21){
 if(typeof data10 === "string"){
 if(!pattern1.test(data10)){
-validate55.errors = [{instancePath:instancePath+"/payTo",schemaPath:"#/properties/payTo/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\""}];
+validate56.errors = [{instancePath:instancePath+"/payTo",schemaPath:"#/properties/payTo/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\""}];
 return false;
 }
 }
 else {
-validate55.errors = [{instancePath:instancePath+"/payTo",schemaPath:"#/properties/payTo/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate56.errors = [{instancePath:instancePath+"/payTo",schemaPath:"#/properties/payTo/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -8957,12 +9118,12 @@ if(errors === _errs23){
 if(errors === _errs23){
 if(typeof data11 === "string"){
 if(!(formats10.validate(data11))){
-validate55.errors = [{instancePath:instancePath+"/issuedAt",schemaPath:"#/properties/issuedAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+validate56.errors = [{instancePath:instancePath+"/issuedAt",schemaPath:"#/properties/issuedAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
 return false;
 }
 }
 else {
-validate55.errors = [{instancePath:instancePath+"/issuedAt",schemaPath:"#/properties/issuedAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate56.errors = [{instancePath:instancePath+"/issuedAt",schemaPath:"#/properties/issuedAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -8980,12 +9141,12 @@ if(errors === _errs25){
 if(errors === _errs25){
 if(typeof data12 === "string"){
 if(!(formats10.validate(data12))){
-validate55.errors = [{instancePath:instancePath+"/expiresAt",schemaPath:"#/properties/expiresAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
+validate56.errors = [{instancePath:instancePath+"/expiresAt",schemaPath:"#/properties/expiresAt/format",keyword:"format",params:{format: "date-time"},message:"must match format \""+"date-time"+"\""}];
 return false;
 }
 }
 else {
-validate55.errors = [{instancePath:instancePath+"/expiresAt",schemaPath:"#/properties/expiresAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate56.errors = [{instancePath:instancePath+"/expiresAt",schemaPath:"#/properties/expiresAt/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -9000,11 +9161,11 @@ if(data.paymentEndpoint !== undefined){
 let data13 = data.paymentEndpoint;
 const _errs27 = errors;
 if(typeof data13 !== "string"){
-validate55.errors = [{instancePath:instancePath+"/paymentEndpoint",schemaPath:"#/properties/paymentEndpoint/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate56.errors = [{instancePath:instancePath+"/paymentEndpoint",schemaPath:"#/properties/paymentEndpoint/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data13 === "/x402/tts")){
-validate55.errors = [{instancePath:instancePath+"/paymentEndpoint",schemaPath:"#/properties/paymentEndpoint/enum",keyword:"enum",params:{allowedValues: schema56.properties.paymentEndpoint.enum},message:"must be equal to one of the allowed values"}];
+validate56.errors = [{instancePath:instancePath+"/paymentEndpoint",schemaPath:"#/properties/paymentEndpoint/enum",keyword:"enum",params:{allowedValues: schema57.properties.paymentEndpoint.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid0 = _errs27 === errors;
@@ -9028,18 +9189,18 @@ var valid0 = true;
 }
 }
 else {
-validate55.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate56.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
-validate55.errors = vErrors;
+validate56.errors = vErrors;
 return errors === 0;
 }
 
-export const createQuote400Body0 = validate56;
-const schema57 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG"]}}}}}]};
+export const createQuote400Body0 = validate57;
+const schema58 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG"]}}}}}]};
 
-function validate56(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate57(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 const _errs0 = errors;
@@ -9047,7 +9208,7 @@ if(errors === _errs0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data.error === undefined) && (missing0 = "error")){
-validate56.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate57.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -9058,7 +9219,7 @@ if(errors === _errs2){
 if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
 let missing1;
 if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate56.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+validate57.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
 }
 else {
@@ -9066,11 +9227,11 @@ if(data0.code !== undefined){
 let data1 = data0.code;
 const _errs4 = errors;
 if(typeof data1 !== "string"){
-validate56.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate57.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate56.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema57.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate57.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema58.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid2 = _errs4 === errors;
@@ -9082,7 +9243,7 @@ if(valid2){
 if(data0.message !== undefined){
 const _errs6 = errors;
 if(typeof data0.message !== "string"){
-validate56.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate57.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid2 = _errs6 === errors;
@@ -9095,7 +9256,7 @@ if(data0.details !== undefined){
 let data3 = data0.details;
 const _errs8 = errors;
 if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate56.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema57.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+validate57.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema58.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
 return false;
 }
 var valid2 = _errs8 === errors;
@@ -9108,7 +9269,7 @@ var valid2 = true;
 }
 }
 else {
-validate56.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate57.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -9116,7 +9277,7 @@ return false;
 }
 }
 else {
-validate56.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate57.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -9133,44 +9294,44 @@ if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
 if(data4.code !== undefined){
 let data5 = data4.code;
 if(typeof data5 !== "string"){
-validate56.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate57.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!((((((data5 === "INVALID_JSON") || (data5 === "INVALID_REQUEST")) || (data5 === "UNKNOWN_TTS_MODEL")) || (data5 === "INVALID_VOICE")) || (data5 === "INVALID_SPEED")) || (data5 === "TEXT_TOO_LONG"))){
-validate56.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema57.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate57.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema58.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 }
 }
 else {
-validate56.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate57.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 }
 }
 else {
-validate56.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate57.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 var valid0 = _errs11 === errors;
 }
-validate56.errors = vErrors;
+validate57.errors = vErrors;
 return errors === 0;
 }
 
-export const getX402Speech200Headers = validate57;
-const schema58 = {"type":"object","coerce":{"x-idempotent-replay":"boolean","x-x402-balance":"number","x-x402-charged":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string"},"payment-response":{"type":"string"},"x-payment-identifier":{"type":"string","minLength":16,"maxLength":128},"x-idempotent-replay":{"type":"boolean"},"x-x402-balance":{"type":"integer","format":"int64","minimum":0},"x-x402-charged":{"type":"integer","format":"int64","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+export const getX402Speech200Headers = validate58;
+const schema59 = {"type":"object","coerce":{"x-idempotent-replay":"boolean","x-x402-balance":"number","x-x402-charged":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string"},"payment-response":{"type":"string"},"x-payment-identifier":{"type":"string","minLength":16,"maxLength":128},"x-idempotent-replay":{"type":"boolean"},"x-x402-balance":{"type":"integer","format":"int64","minimum":0},"x-x402-charged":{"type":"integer","format":"int64","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
 
-function validate57(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate58(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if(((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))){
-validate57.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate58.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -9199,12 +9360,12 @@ if(errors === _errs1){
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!(formats0.test(data0))){
-validate57.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate58.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate57.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate58.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -9218,7 +9379,7 @@ if(valid0){
 if(data["cache-control"] !== undefined){
 const _errs3 = errors;
 if(typeof data["cache-control"] !== "string"){
-validate57.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate58.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs3 === errors;
@@ -9230,7 +9391,7 @@ if(valid0){
 if(data["payment-response"] !== undefined){
 const _errs5 = errors;
 if(typeof data["payment-response"] !== "string"){
-validate57.errors = [{instancePath:instancePath+"/payment-response",schemaPath:"#/properties/payment-response/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate58.errors = [{instancePath:instancePath+"/payment-response",schemaPath:"#/properties/payment-response/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs5 === errors;
@@ -9245,18 +9406,18 @@ const _errs7 = errors;
 if(errors === _errs7){
 if(typeof data3 === "string"){
 if(func2(data3) > 128){
-validate57.errors = [{instancePath:instancePath+"/x-payment-identifier",schemaPath:"#/properties/x-payment-identifier/maxLength",keyword:"maxLength",params:{limit: 128},message:"must NOT have more than 128 characters"}];
+validate58.errors = [{instancePath:instancePath+"/x-payment-identifier",schemaPath:"#/properties/x-payment-identifier/maxLength",keyword:"maxLength",params:{limit: 128},message:"must NOT have more than 128 characters"}];
 return false;
 }
 else {
 if(func2(data3) < 16){
-validate57.errors = [{instancePath:instancePath+"/x-payment-identifier",schemaPath:"#/properties/x-payment-identifier/minLength",keyword:"minLength",params:{limit: 16},message:"must NOT have fewer than 16 characters"}];
+validate58.errors = [{instancePath:instancePath+"/x-payment-identifier",schemaPath:"#/properties/x-payment-identifier/minLength",keyword:"minLength",params:{limit: 16},message:"must NOT have fewer than 16 characters"}];
 return false;
 }
 }
 }
 else {
-validate57.errors = [{instancePath:instancePath+"/x-payment-identifier",schemaPath:"#/properties/x-payment-identifier/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate58.errors = [{instancePath:instancePath+"/x-payment-identifier",schemaPath:"#/properties/x-payment-identifier/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -9269,7 +9430,7 @@ if(valid0){
 if(data["x-idempotent-replay"] !== undefined){
 const _errs9 = errors;
 if(typeof data["x-idempotent-replay"] !== "boolean"){
-validate57.errors = [{instancePath:instancePath+"/x-idempotent-replay",schemaPath:"#/properties/x-idempotent-replay/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+validate58.errors = [{instancePath:instancePath+"/x-idempotent-replay",schemaPath:"#/properties/x-idempotent-replay/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
 return false;
 }
 var valid0 = _errs9 === errors;
@@ -9282,18 +9443,18 @@ if(data["x-x402-balance"] !== undefined){
 let data5 = data["x-x402-balance"];
 const _errs11 = errors;
 if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
-validate57.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate58.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs11){
 if((typeof data5 == "number") && (isFinite(data5))){
 if(data5 < 0 || isNaN(data5)){
-validate57.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate58.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 else {
 if(!(formats42.validate(data5))){
-validate57.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+validate58.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
 return false;
 }
 }
@@ -9309,18 +9470,18 @@ if(data["x-x402-charged"] !== undefined){
 let data6 = data["x-x402-charged"];
 const _errs13 = errors;
 if(!(((typeof data6 == "number") && (!(data6 % 1) && !isNaN(data6))) && (isFinite(data6)))){
-validate57.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate58.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs13){
 if((typeof data6 == "number") && (isFinite(data6))){
 if(data6 < 0 || isNaN(data6)){
-validate57.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate58.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 else {
 if(!(formats42.validate(data6))){
-validate57.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+validate58.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
 return false;
 }
 }
@@ -9336,13 +9497,13 @@ if(data["x-ratelimit-limit"] !== undefined){
 let data7 = data["x-ratelimit-limit"];
 const _errs15 = errors;
 if(!(((typeof data7 == "number") && (!(data7 % 1) && !isNaN(data7))) && (isFinite(data7)))){
-validate57.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate58.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs15){
 if((typeof data7 == "number") && (isFinite(data7))){
 if(data7 < 1 || isNaN(data7)){
-validate57.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+validate58.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
 }
@@ -9356,7 +9517,7 @@ if(valid0){
 if(data["x-ratelimit-policy"] !== undefined){
 const _errs17 = errors;
 if(typeof data["x-ratelimit-policy"] !== "string"){
-validate57.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate58.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs17 === errors;
@@ -9369,13 +9530,13 @@ if(data["x-ratelimit-remaining"] !== undefined){
 let data9 = data["x-ratelimit-remaining"];
 const _errs19 = errors;
 if(!(((typeof data9 == "number") && (!(data9 % 1) && !isNaN(data9))) && (isFinite(data9)))){
-validate57.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate58.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs19){
 if((typeof data9 == "number") && (isFinite(data9))){
 if(data9 < 0 || isNaN(data9)){
-validate57.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate58.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -9390,13 +9551,13 @@ if(data["x-ratelimit-reset"] !== undefined){
 let data10 = data["x-ratelimit-reset"];
 const _errs21 = errors;
 if(!(((typeof data10 == "number") && (!(data10 % 1) && !isNaN(data10))) && (isFinite(data10)))){
-validate57.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate58.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs21){
 if((typeof data10 == "number") && (isFinite(data10))){
 if(data10 < 0 || isNaN(data10)){
-validate57.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate58.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -9410,7 +9571,7 @@ if(valid0){
 if(data["x-ratelimit-scope"] !== undefined){
 const _errs23 = errors;
 if(typeof data["x-ratelimit-scope"] !== "string"){
-validate57.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate58.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs23 === errors;
@@ -9432,18 +9593,18 @@ var valid0 = true;
 }
 }
 else {
-validate57.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate58.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
-validate57.errors = vErrors;
+validate58.errors = vErrors;
 return errors === 0;
 }
 
-export const getX402Speech400Body0 = validate58;
-const schema59 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH"]}}}}}]};
+export const getX402Speech400Body0 = validate59;
+const schema60 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH"]}}}}}]};
 
-function validate58(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate59(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 const _errs0 = errors;
@@ -9451,7 +9612,7 @@ if(errors === _errs0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data.error === undefined) && (missing0 = "error")){
-validate58.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate59.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -9462,7 +9623,7 @@ if(errors === _errs2){
 if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
 let missing1;
 if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate58.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+validate59.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
 }
 else {
@@ -9470,11 +9631,11 @@ if(data0.code !== undefined){
 let data1 = data0.code;
 const _errs4 = errors;
 if(typeof data1 !== "string"){
-validate58.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate59.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate58.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema59.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate59.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema60.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid2 = _errs4 === errors;
@@ -9486,7 +9647,7 @@ if(valid2){
 if(data0.message !== undefined){
 const _errs6 = errors;
 if(typeof data0.message !== "string"){
-validate58.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate59.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid2 = _errs6 === errors;
@@ -9499,7 +9660,7 @@ if(data0.details !== undefined){
 let data3 = data0.details;
 const _errs8 = errors;
 if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate58.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema59.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+validate59.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema60.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
 return false;
 }
 var valid2 = _errs8 === errors;
@@ -9512,7 +9673,7 @@ var valid2 = true;
 }
 }
 else {
-validate58.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate59.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -9520,7 +9681,7 @@ return false;
 }
 }
 else {
-validate58.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate59.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -9537,44 +9698,44 @@ if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
 if(data4.code !== undefined){
 let data5 = data4.code;
 if(typeof data5 !== "string"){
-validate58.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate59.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(((((((((data5 === "INVALID_JSON") || (data5 === "INVALID_REQUEST")) || (data5 === "UNKNOWN_TTS_MODEL")) || (data5 === "INVALID_VOICE")) || (data5 === "INVALID_SPEED")) || (data5 === "INVALID_PAYMENT_PAYLOAD")) || (data5 === "INVALID_QUOTE")) || (data5 === "QUOTE_EXPIRED")) || (data5 === "QUOTE_BODY_MISMATCH"))){
-validate58.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema59.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate59.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema60.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 }
 }
 else {
-validate58.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate59.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 }
 }
 else {
-validate58.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate59.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 var valid0 = _errs11 === errors;
 }
-validate58.errors = vErrors;
+validate59.errors = vErrors;
 return errors === 0;
 }
 
-export const getX402Speech402Headers = validate59;
-const schema60 = {"type":"object","coerce":{"x-x402-balance":"number","x-x402-charged":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string","enum":["no-store"]},"payment-required":{"type":"string"},"x-x402-balance":{"type":"integer","format":"int64","minimum":0},"x-x402-charged":{"type":"integer","format":"int64","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+export const getX402Speech402Headers = validate60;
+const schema61 = {"type":"object","coerce":{"x-x402-balance":"number","x-x402-charged":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string","enum":["no-store"]},"payment-required":{"type":"string"},"x-x402-balance":{"type":"integer","format":"int64","minimum":0},"x-x402-charged":{"type":"integer","format":"int64","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
 
-function validate59(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate60(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if(((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))){
-validate59.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate60.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -9600,12 +9761,12 @@ if(errors === _errs1){
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!(formats0.test(data0))){
-validate59.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate60.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate59.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate60.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -9620,11 +9781,11 @@ if(data["cache-control"] !== undefined){
 let data1 = data["cache-control"];
 const _errs3 = errors;
 if(typeof data1 !== "string"){
-validate59.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate60.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data1 === "no-store")){
-validate59.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/enum",keyword:"enum",params:{allowedValues: schema60.properties["cache-control"].enum},message:"must be equal to one of the allowed values"}];
+validate60.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/enum",keyword:"enum",params:{allowedValues: schema61.properties["cache-control"].enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid0 = _errs3 === errors;
@@ -9636,7 +9797,7 @@ if(valid0){
 if(data["payment-required"] !== undefined){
 const _errs5 = errors;
 if(typeof data["payment-required"] !== "string"){
-validate59.errors = [{instancePath:instancePath+"/payment-required",schemaPath:"#/properties/payment-required/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate60.errors = [{instancePath:instancePath+"/payment-required",schemaPath:"#/properties/payment-required/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs5 === errors;
@@ -9649,18 +9810,18 @@ if(data["x-x402-balance"] !== undefined){
 let data3 = data["x-x402-balance"];
 const _errs7 = errors;
 if(!(((typeof data3 == "number") && (!(data3 % 1) && !isNaN(data3))) && (isFinite(data3)))){
-validate59.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate60.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs7){
 if((typeof data3 == "number") && (isFinite(data3))){
 if(data3 < 0 || isNaN(data3)){
-validate59.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate60.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 else {
 if(!(formats42.validate(data3))){
-validate59.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+validate60.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
 return false;
 }
 }
@@ -9676,18 +9837,18 @@ if(data["x-x402-charged"] !== undefined){
 let data4 = data["x-x402-charged"];
 const _errs9 = errors;
 if(!(((typeof data4 == "number") && (!(data4 % 1) && !isNaN(data4))) && (isFinite(data4)))){
-validate59.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate60.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs9){
 if((typeof data4 == "number") && (isFinite(data4))){
 if(data4 < 0 || isNaN(data4)){
-validate59.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate60.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 else {
 if(!(formats42.validate(data4))){
-validate59.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+validate60.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
 return false;
 }
 }
@@ -9703,13 +9864,13 @@ if(data["x-ratelimit-limit"] !== undefined){
 let data5 = data["x-ratelimit-limit"];
 const _errs11 = errors;
 if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
-validate59.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate60.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs11){
 if((typeof data5 == "number") && (isFinite(data5))){
 if(data5 < 1 || isNaN(data5)){
-validate59.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+validate60.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
 }
@@ -9723,7 +9884,7 @@ if(valid0){
 if(data["x-ratelimit-policy"] !== undefined){
 const _errs13 = errors;
 if(typeof data["x-ratelimit-policy"] !== "string"){
-validate59.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate60.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs13 === errors;
@@ -9736,13 +9897,13 @@ if(data["x-ratelimit-remaining"] !== undefined){
 let data7 = data["x-ratelimit-remaining"];
 const _errs15 = errors;
 if(!(((typeof data7 == "number") && (!(data7 % 1) && !isNaN(data7))) && (isFinite(data7)))){
-validate59.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate60.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs15){
 if((typeof data7 == "number") && (isFinite(data7))){
 if(data7 < 0 || isNaN(data7)){
-validate59.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate60.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -9757,13 +9918,13 @@ if(data["x-ratelimit-reset"] !== undefined){
 let data8 = data["x-ratelimit-reset"];
 const _errs17 = errors;
 if(!(((typeof data8 == "number") && (!(data8 % 1) && !isNaN(data8))) && (isFinite(data8)))){
-validate59.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate60.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs17){
 if((typeof data8 == "number") && (isFinite(data8))){
 if(data8 < 0 || isNaN(data8)){
-validate59.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate60.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -9777,7 +9938,7 @@ if(valid0){
 if(data["x-ratelimit-scope"] !== undefined){
 const _errs19 = errors;
 if(typeof data["x-ratelimit-scope"] !== "string"){
-validate59.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate60.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs19 === errors;
@@ -9797,18 +9958,18 @@ var valid0 = true;
 }
 }
 else {
-validate59.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate60.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
-validate59.errors = vErrors;
+validate60.errors = vErrors;
 return errors === 0;
 }
 
-export const getX402Speech402Body0 = validate60;
-const schema61 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["PAYMENT_REQUIRED"]}}}}}]};
+export const getX402Speech402Body0 = validate61;
+const schema62 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["PAYMENT_REQUIRED"]}}}}}]};
 
-function validate60(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate61(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 const _errs0 = errors;
@@ -9816,7 +9977,7 @@ if(errors === _errs0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data.error === undefined) && (missing0 = "error")){
-validate60.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate61.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -9827,7 +9988,7 @@ if(errors === _errs2){
 if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
 let missing1;
 if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate60.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+validate61.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
 }
 else {
@@ -9835,11 +9996,11 @@ if(data0.code !== undefined){
 let data1 = data0.code;
 const _errs4 = errors;
 if(typeof data1 !== "string"){
-validate60.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate61.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate60.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema61.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate61.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema62.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid2 = _errs4 === errors;
@@ -9851,7 +10012,7 @@ if(valid2){
 if(data0.message !== undefined){
 const _errs6 = errors;
 if(typeof data0.message !== "string"){
-validate60.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate61.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid2 = _errs6 === errors;
@@ -9864,7 +10025,7 @@ if(data0.details !== undefined){
 let data3 = data0.details;
 const _errs8 = errors;
 if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate60.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema61.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+validate61.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema62.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
 return false;
 }
 var valid2 = _errs8 === errors;
@@ -9877,7 +10038,7 @@ var valid2 = true;
 }
 }
 else {
-validate60.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate61.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -9885,7 +10046,7 @@ return false;
 }
 }
 else {
-validate60.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate61.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -9902,44 +10063,44 @@ if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
 if(data4.code !== undefined){
 let data5 = data4.code;
 if(typeof data5 !== "string"){
-validate60.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate61.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data5 === "PAYMENT_REQUIRED")){
-validate60.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema61.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate61.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema62.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 }
 }
 else {
-validate60.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate61.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 }
 }
 else {
-validate60.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate61.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 var valid0 = _errs11 === errors;
 }
-validate60.errors = vErrors;
+validate61.errors = vErrors;
 return errors === 0;
 }
 
-export const getX402Speech409Headers = validate61;
-const schema62 = {"type":"object","coerce":{"x-x402-balance":"number","x-x402-charged":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"x-x402-balance":{"type":"integer","format":"int64","minimum":0},"x-x402-charged":{"type":"integer","format":"int64","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+export const getX402Speech409Headers = validate62;
+const schema63 = {"type":"object","coerce":{"x-x402-balance":"number","x-x402-charged":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"x-x402-balance":{"type":"integer","format":"int64","minimum":0},"x-x402-charged":{"type":"integer","format":"int64","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
 
-function validate61(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate62(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")){
-validate61.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate62.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -9965,12 +10126,12 @@ if(errors === _errs1){
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!(formats0.test(data0))){
-validate61.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate62.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate61.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate62.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -9985,18 +10146,18 @@ if(data["x-x402-balance"] !== undefined){
 let data1 = data["x-x402-balance"];
 const _errs3 = errors;
 if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
-validate61.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate62.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs3){
 if((typeof data1 == "number") && (isFinite(data1))){
 if(data1 < 0 || isNaN(data1)){
-validate61.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate62.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 else {
 if(!(formats42.validate(data1))){
-validate61.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+validate62.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
 return false;
 }
 }
@@ -10012,18 +10173,18 @@ if(data["x-x402-charged"] !== undefined){
 let data2 = data["x-x402-charged"];
 const _errs5 = errors;
 if(!(((typeof data2 == "number") && (!(data2 % 1) && !isNaN(data2))) && (isFinite(data2)))){
-validate61.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate62.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs5){
 if((typeof data2 == "number") && (isFinite(data2))){
 if(data2 < 0 || isNaN(data2)){
-validate61.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate62.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 else {
 if(!(formats42.validate(data2))){
-validate61.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+validate62.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
 return false;
 }
 }
@@ -10039,13 +10200,13 @@ if(data["x-ratelimit-limit"] !== undefined){
 let data3 = data["x-ratelimit-limit"];
 const _errs7 = errors;
 if(!(((typeof data3 == "number") && (!(data3 % 1) && !isNaN(data3))) && (isFinite(data3)))){
-validate61.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate62.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs7){
 if((typeof data3 == "number") && (isFinite(data3))){
 if(data3 < 1 || isNaN(data3)){
-validate61.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+validate62.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
 }
@@ -10059,7 +10220,7 @@ if(valid0){
 if(data["x-ratelimit-policy"] !== undefined){
 const _errs9 = errors;
 if(typeof data["x-ratelimit-policy"] !== "string"){
-validate61.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate62.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs9 === errors;
@@ -10072,13 +10233,13 @@ if(data["x-ratelimit-remaining"] !== undefined){
 let data5 = data["x-ratelimit-remaining"];
 const _errs11 = errors;
 if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
-validate61.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate62.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs11){
 if((typeof data5 == "number") && (isFinite(data5))){
 if(data5 < 0 || isNaN(data5)){
-validate61.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate62.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -10093,13 +10254,13 @@ if(data["x-ratelimit-reset"] !== undefined){
 let data6 = data["x-ratelimit-reset"];
 const _errs13 = errors;
 if(!(((typeof data6 == "number") && (!(data6 % 1) && !isNaN(data6))) && (isFinite(data6)))){
-validate61.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate62.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs13){
 if((typeof data6 == "number") && (isFinite(data6))){
 if(data6 < 0 || isNaN(data6)){
-validate61.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate62.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -10113,7 +10274,7 @@ if(valid0){
 if(data["x-ratelimit-scope"] !== undefined){
 const _errs15 = errors;
 if(typeof data["x-ratelimit-scope"] !== "string"){
-validate61.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate62.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs15 === errors;
@@ -10131,18 +10292,18 @@ var valid0 = true;
 }
 }
 else {
-validate61.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate62.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
-validate61.errors = vErrors;
+validate62.errors = vErrors;
 return errors === 0;
 }
 
-export const getX402Speech409Body0 = validate62;
-const schema63 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","PREPAID_NONCE_REPLAYED"]}}}}}]};
+export const getX402Speech409Body0 = validate63;
+const schema64 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","PREPAID_NONCE_REPLAYED"]}}}}}]};
 
-function validate62(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate63(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 const _errs0 = errors;
@@ -10150,7 +10311,7 @@ if(errors === _errs0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data.error === undefined) && (missing0 = "error")){
-validate62.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate63.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -10161,7 +10322,7 @@ if(errors === _errs2){
 if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
 let missing1;
 if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate62.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+validate63.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
 }
 else {
@@ -10169,11 +10330,11 @@ if(data0.code !== undefined){
 let data1 = data0.code;
 const _errs4 = errors;
 if(typeof data1 !== "string"){
-validate62.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate63.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate62.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema63.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate63.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema64.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid2 = _errs4 === errors;
@@ -10185,7 +10346,7 @@ if(valid2){
 if(data0.message !== undefined){
 const _errs6 = errors;
 if(typeof data0.message !== "string"){
-validate62.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate63.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid2 = _errs6 === errors;
@@ -10198,7 +10359,7 @@ if(data0.details !== undefined){
 let data3 = data0.details;
 const _errs8 = errors;
 if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate62.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema63.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+validate63.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema64.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
 return false;
 }
 var valid2 = _errs8 === errors;
@@ -10211,7 +10372,7 @@ var valid2 = true;
 }
 }
 else {
-validate62.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate63.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -10219,7 +10380,7 @@ return false;
 }
 }
 else {
-validate62.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate63.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -10236,44 +10397,44 @@ if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
 if(data4.code !== undefined){
 let data5 = data4.code;
 if(typeof data5 !== "string"){
-validate62.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate63.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!((((data5 === "PAYMENT_IDENTIFIER_CONFLICT") || (data5 === "PAYMENT_REPLAY_PENDING")) || (data5 === "PAYMENT_OUTCOME_UNKNOWN")) || (data5 === "PREPAID_NONCE_REPLAYED"))){
-validate62.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema63.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate63.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema64.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 }
 }
 else {
-validate62.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate63.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 }
 }
 else {
-validate62.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate63.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 var valid0 = _errs11 === errors;
 }
-validate62.errors = vErrors;
+validate63.errors = vErrors;
 return errors === 0;
 }
 
-export const getX402Speech500Headers = validate63;
-const schema64 = {"type":"object","coerce":{"x-x402-balance":"number","x-x402-charged":"number"},"required":["x-trace-id"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"x-x402-balance":{"type":"integer","format":"int64","minimum":0},"x-x402-charged":{"type":"integer","format":"int64","minimum":0}}};
+export const getX402Speech500Headers = validate64;
+const schema65 = {"type":"object","coerce":{"x-x402-balance":"number","x-x402-charged":"number"},"required":["x-trace-id"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"x-x402-balance":{"type":"integer","format":"int64","minimum":0},"x-x402-charged":{"type":"integer","format":"int64","minimum":0}}};
 
-function validate63(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate64(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")){
-validate63.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate64.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -10290,12 +10451,12 @@ if(errors === _errs1){
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!(formats0.test(data0))){
-validate63.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate64.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate63.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate64.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -10310,18 +10471,18 @@ if(data["x-x402-balance"] !== undefined){
 let data1 = data["x-x402-balance"];
 const _errs3 = errors;
 if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
-validate63.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate64.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs3){
 if((typeof data1 == "number") && (isFinite(data1))){
 if(data1 < 0 || isNaN(data1)){
-validate63.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate64.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 else {
 if(!(formats42.validate(data1))){
-validate63.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+validate64.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
 return false;
 }
 }
@@ -10337,18 +10498,18 @@ if(data["x-x402-charged"] !== undefined){
 let data2 = data["x-x402-charged"];
 const _errs5 = errors;
 if(!(((typeof data2 == "number") && (!(data2 % 1) && !isNaN(data2))) && (isFinite(data2)))){
-validate63.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate64.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs5){
 if((typeof data2 == "number") && (isFinite(data2))){
 if(data2 < 0 || isNaN(data2)){
-validate63.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate64.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 else {
 if(!(formats42.validate(data2))){
-validate63.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+validate64.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
 return false;
 }
 }
@@ -10364,25 +10525,25 @@ var valid0 = true;
 }
 }
 else {
-validate63.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate64.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
-validate63.errors = vErrors;
+validate64.errors = vErrors;
 return errors === 0;
 }
 
-export const getX402Speech503Headers = validate64;
-const schema65 = {"type":"object","coerce":{"retry-after":"number","x-x402-balance":"number","x-x402-charged":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"retry-after":{"type":"integer","minimum":1},"x-x402-balance":{"type":"integer","format":"int64","minimum":0},"x-x402-charged":{"type":"integer","format":"int64","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+export const getX402Speech503Headers = validate65;
+const schema66 = {"type":"object","coerce":{"retry-after":"number","x-x402-balance":"number","x-x402-charged":"number","x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"retry-after":{"type":"integer","minimum":1},"x-x402-balance":{"type":"integer","format":"int64","minimum":0},"x-x402-charged":{"type":"integer","format":"int64","minimum":0},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
 
-function validate64(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate65(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")){
-validate64.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate65.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -10411,12 +10572,12 @@ if(errors === _errs1){
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!(formats0.test(data0))){
-validate64.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate65.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate64.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate65.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -10431,13 +10592,13 @@ if(data["retry-after"] !== undefined){
 let data1 = data["retry-after"];
 const _errs3 = errors;
 if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
-validate64.errors = [{instancePath:instancePath+"/retry-after",schemaPath:"#/properties/retry-after/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate65.errors = [{instancePath:instancePath+"/retry-after",schemaPath:"#/properties/retry-after/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs3){
 if((typeof data1 == "number") && (isFinite(data1))){
 if(data1 < 1 || isNaN(data1)){
-validate64.errors = [{instancePath:instancePath+"/retry-after",schemaPath:"#/properties/retry-after/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+validate65.errors = [{instancePath:instancePath+"/retry-after",schemaPath:"#/properties/retry-after/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
 }
@@ -10452,18 +10613,18 @@ if(data["x-x402-balance"] !== undefined){
 let data2 = data["x-x402-balance"];
 const _errs5 = errors;
 if(!(((typeof data2 == "number") && (!(data2 % 1) && !isNaN(data2))) && (isFinite(data2)))){
-validate64.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate65.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs5){
 if((typeof data2 == "number") && (isFinite(data2))){
 if(data2 < 0 || isNaN(data2)){
-validate64.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate65.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 else {
 if(!(formats42.validate(data2))){
-validate64.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+validate65.errors = [{instancePath:instancePath+"/x-x402-balance",schemaPath:"#/properties/x-x402-balance/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
 return false;
 }
 }
@@ -10479,18 +10640,18 @@ if(data["x-x402-charged"] !== undefined){
 let data3 = data["x-x402-charged"];
 const _errs7 = errors;
 if(!(((typeof data3 == "number") && (!(data3 % 1) && !isNaN(data3))) && (isFinite(data3)))){
-validate64.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate65.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs7){
 if((typeof data3 == "number") && (isFinite(data3))){
 if(data3 < 0 || isNaN(data3)){
-validate64.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate65.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 else {
 if(!(formats42.validate(data3))){
-validate64.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+validate65.errors = [{instancePath:instancePath+"/x-x402-charged",schemaPath:"#/properties/x-x402-charged/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
 return false;
 }
 }
@@ -10506,13 +10667,13 @@ if(data["x-ratelimit-limit"] !== undefined){
 let data4 = data["x-ratelimit-limit"];
 const _errs9 = errors;
 if(!(((typeof data4 == "number") && (!(data4 % 1) && !isNaN(data4))) && (isFinite(data4)))){
-validate64.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate65.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs9){
 if((typeof data4 == "number") && (isFinite(data4))){
 if(data4 < 1 || isNaN(data4)){
-validate64.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+validate65.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
 }
@@ -10526,7 +10687,7 @@ if(valid0){
 if(data["x-ratelimit-policy"] !== undefined){
 const _errs11 = errors;
 if(typeof data["x-ratelimit-policy"] !== "string"){
-validate64.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate65.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs11 === errors;
@@ -10539,13 +10700,13 @@ if(data["x-ratelimit-remaining"] !== undefined){
 let data6 = data["x-ratelimit-remaining"];
 const _errs13 = errors;
 if(!(((typeof data6 == "number") && (!(data6 % 1) && !isNaN(data6))) && (isFinite(data6)))){
-validate64.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate65.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs13){
 if((typeof data6 == "number") && (isFinite(data6))){
 if(data6 < 0 || isNaN(data6)){
-validate64.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate65.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -10560,13 +10721,13 @@ if(data["x-ratelimit-reset"] !== undefined){
 let data7 = data["x-ratelimit-reset"];
 const _errs15 = errors;
 if(!(((typeof data7 == "number") && (!(data7 % 1) && !isNaN(data7))) && (isFinite(data7)))){
-validate64.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate65.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs15){
 if((typeof data7 == "number") && (isFinite(data7))){
 if(data7 < 0 || isNaN(data7)){
-validate64.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate65.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -10580,7 +10741,7 @@ if(valid0){
 if(data["x-ratelimit-scope"] !== undefined){
 const _errs17 = errors;
 if(typeof data["x-ratelimit-scope"] !== "string"){
-validate64.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate65.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs17 === errors;
@@ -10599,18 +10760,18 @@ var valid0 = true;
 }
 }
 else {
-validate64.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate65.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
-validate64.errors = vErrors;
+validate65.errors = vErrors;
 return errors === 0;
 }
 
-export const getX402Speech503Body0 = validate65;
-const schema66 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["TTS_UNAVAILABLE","TTS_PROVIDER_NOT_CONFIGURED","CONFIG_ERROR","REPLAY_CACHE_UNAVAILABLE"]}}}}}]};
+export const getX402Speech503Body0 = validate66;
+const schema67 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["TTS_UNAVAILABLE","TTS_PROVIDER_NOT_CONFIGURED","CONFIG_ERROR","REPLAY_CACHE_UNAVAILABLE"]}}}}}]};
 
-function validate65(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate66(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 const _errs0 = errors;
@@ -10618,7 +10779,7 @@ if(errors === _errs0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((data.error === undefined) && (missing0 = "error")){
-validate65.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate66.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -10629,7 +10790,7 @@ if(errors === _errs2){
 if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
 let missing1;
 if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate65.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+validate66.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
 return false;
 }
 else {
@@ -10637,11 +10798,11 @@ if(data0.code !== undefined){
 let data1 = data0.code;
 const _errs4 = errors;
 if(typeof data1 !== "string"){
-validate65.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate66.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate65.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema66.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate66.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema67.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid2 = _errs4 === errors;
@@ -10653,7 +10814,7 @@ if(valid2){
 if(data0.message !== undefined){
 const _errs6 = errors;
 if(typeof data0.message !== "string"){
-validate65.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate66.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid2 = _errs6 === errors;
@@ -10666,7 +10827,7 @@ if(data0.details !== undefined){
 let data3 = data0.details;
 const _errs8 = errors;
 if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate65.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema66.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+validate66.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema67.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
 return false;
 }
 var valid2 = _errs8 === errors;
@@ -10679,7 +10840,7 @@ var valid2 = true;
 }
 }
 else {
-validate65.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate66.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -10687,7 +10848,7 @@ return false;
 }
 }
 else {
-validate65.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate66.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
@@ -10704,44 +10865,44 @@ if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
 if(data4.code !== undefined){
 let data5 = data4.code;
 if(typeof data5 !== "string"){
-validate65.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate66.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!((((data5 === "TTS_UNAVAILABLE") || (data5 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data5 === "CONFIG_ERROR")) || (data5 === "REPLAY_CACHE_UNAVAILABLE"))){
-validate65.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema66.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+validate66.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema67.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 }
 }
 else {
-validate65.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate66.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 }
 }
 else {
-validate65.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate66.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
 var valid0 = _errs11 === errors;
 }
-validate65.errors = vErrors;
+validate66.errors = vErrors;
 return errors === 0;
 }
 
-export const createDeposit200Headers = validate66;
-const schema67 = {"type":"object","coerce":{"x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control","payment-response"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string"},"payment-response":{"type":"string"},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
+export const createDeposit200Headers = validate67;
+const schema68 = {"type":"object","coerce":{"x-ratelimit-limit":"number","x-ratelimit-remaining":"number","x-ratelimit-reset":"number"},"required":["x-trace-id","cache-control","payment-response"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"cache-control":{"type":"string"},"payment-response":{"type":"string"},"x-ratelimit-limit":{"type":"integer","minimum":1},"x-ratelimit-policy":{"type":"string"},"x-ratelimit-remaining":{"type":"integer","minimum":0},"x-ratelimit-reset":{"type":"integer","minimum":0},"x-ratelimit-scope":{"type":"string"}}};
 
-function validate66(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate67(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data["cache-control"] === undefined) && (missing0 = "cache-control"))) || ((data["payment-response"] === undefined) && (missing0 = "payment-response"))){
-validate66.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate67.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -10761,12 +10922,12 @@ if(errors === _errs1){
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!(formats0.test(data0))){
-validate66.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate67.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate66.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate67.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -10780,7 +10941,7 @@ if(valid0){
 if(data["cache-control"] !== undefined){
 const _errs3 = errors;
 if(typeof data["cache-control"] !== "string"){
-validate66.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate67.errors = [{instancePath:instancePath+"/cache-control",schemaPath:"#/properties/cache-control/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs3 === errors;
@@ -10792,7 +10953,7 @@ if(valid0){
 if(data["payment-response"] !== undefined){
 const _errs5 = errors;
 if(typeof data["payment-response"] !== "string"){
-validate66.errors = [{instancePath:instancePath+"/payment-response",schemaPath:"#/properties/payment-response/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate67.errors = [{instancePath:instancePath+"/payment-response",schemaPath:"#/properties/payment-response/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs5 === errors;
@@ -10805,13 +10966,13 @@ if(data["x-ratelimit-limit"] !== undefined){
 let data3 = data["x-ratelimit-limit"];
 const _errs7 = errors;
 if(!(((typeof data3 == "number") && (!(data3 % 1) && !isNaN(data3))) && (isFinite(data3)))){
-validate66.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate67.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs7){
 if((typeof data3 == "number") && (isFinite(data3))){
 if(data3 < 1 || isNaN(data3)){
-validate66.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
+validate67.errors = [{instancePath:instancePath+"/x-ratelimit-limit",schemaPath:"#/properties/x-ratelimit-limit/minimum",keyword:"minimum",params:{comparison: ">=", limit: 1},message:"must be >= 1"}];
 return false;
 }
 }
@@ -10825,7 +10986,7 @@ if(valid0){
 if(data["x-ratelimit-policy"] !== undefined){
 const _errs9 = errors;
 if(typeof data["x-ratelimit-policy"] !== "string"){
-validate66.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate67.errors = [{instancePath:instancePath+"/x-ratelimit-policy",schemaPath:"#/properties/x-ratelimit-policy/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs9 === errors;
@@ -10838,13 +10999,13 @@ if(data["x-ratelimit-remaining"] !== undefined){
 let data5 = data["x-ratelimit-remaining"];
 const _errs11 = errors;
 if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
-validate66.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate67.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs11){
 if((typeof data5 == "number") && (isFinite(data5))){
 if(data5 < 0 || isNaN(data5)){
-validate66.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate67.errors = [{instancePath:instancePath+"/x-ratelimit-remaining",schemaPath:"#/properties/x-ratelimit-remaining/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -10859,13 +11020,13 @@ if(data["x-ratelimit-reset"] !== undefined){
 let data6 = data["x-ratelimit-reset"];
 const _errs13 = errors;
 if(!(((typeof data6 == "number") && (!(data6 % 1) && !isNaN(data6))) && (isFinite(data6)))){
-validate66.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate67.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs13){
 if((typeof data6 == "number") && (isFinite(data6))){
 if(data6 < 0 || isNaN(data6)){
-validate66.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate67.errors = [{instancePath:instancePath+"/x-ratelimit-reset",schemaPath:"#/properties/x-ratelimit-reset/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 }
@@ -10879,7 +11040,7 @@ if(valid0){
 if(data["x-ratelimit-scope"] !== undefined){
 const _errs15 = errors;
 if(typeof data["x-ratelimit-scope"] !== "string"){
-validate66.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate67.errors = [{instancePath:instancePath+"/x-ratelimit-scope",schemaPath:"#/properties/x-ratelimit-scope/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs15 === errors;
@@ -10887,179 +11048,6 @@ var valid0 = _errs15 === errors;
 else {
 var valid0 = true;
 }
-}
-}
-}
-}
-}
-}
-}
-}
-}
-else {
-validate66.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
-}
-}
-validate66.errors = vErrors;
-return errors === 0;
-}
-
-export const createDeposit200Body0 = validate67;
-const schema68 = {"type":"object","required":["address","balanceMicroUsd","balanceUsd","currency","refundable","creditedMicroUsd","alreadyCredited"],"properties":{"address":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"balanceMicroUsd":{"type":"integer","format":"int64","minimum":0},"balanceUsd":{"type":"string","pattern":"^\\d+\\.\\d{6}$"},"currency":{"type":"string","enum":["USD"]},"refundable":{"type":"boolean","enum":[false]},"creditedMicroUsd":{"allOf":[{"type":"integer","format":"int64","minimum":0}]},"alreadyCredited":{"type":"boolean"}}};
-
-function validate67(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
-let vErrors = null;
-let errors = 0;
-if(errors === 0){
-if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((((((((data.address === undefined) && (missing0 = "address")) || ((data.balanceMicroUsd === undefined) && (missing0 = "balanceMicroUsd"))) || ((data.balanceUsd === undefined) && (missing0 = "balanceUsd"))) || ((data.currency === undefined) && (missing0 = "currency"))) || ((data.refundable === undefined) && (missing0 = "refundable"))) || ((data.creditedMicroUsd === undefined) && (missing0 = "creditedMicroUsd"))) || ((data.alreadyCredited === undefined) && (missing0 = "alreadyCredited"))){
-validate67.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
-return false;
-}
-else {
-if(data.address !== undefined){
-let data0 = data.address;
-const _errs1 = errors;
-if(errors === _errs1){
-if(typeof data0 === "string"){
-if(!pattern1.test(data0)){
-validate67.errors = [{instancePath:instancePath+"/address",schemaPath:"#/properties/address/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\""}];
-return false;
-}
-}
-else {
-validate67.errors = [{instancePath:instancePath+"/address",schemaPath:"#/properties/address/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-}
-var valid0 = _errs1 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.balanceMicroUsd !== undefined){
-let data1 = data.balanceMicroUsd;
-const _errs3 = errors;
-if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
-validate67.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs3){
-if((typeof data1 == "number") && (isFinite(data1))){
-if(data1 < 0 || isNaN(data1)){
-validate67.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-else {
-if(!(formats42.validate(data1))){
-validate67.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
-return false;
-}
-}
-}
-}
-var valid0 = _errs3 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.balanceUsd !== undefined){
-let data2 = data.balanceUsd;
-const _errs5 = errors;
-if(errors === _errs5){
-if(typeof data2 === "string"){
-if(!pattern4.test(data2)){
-validate67.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/pattern",keyword:"pattern",params:{pattern: "^\\d+\\.\\d{6}$"},message:"must match pattern \""+"^\\d+\\.\\d{6}$"+"\""}];
-return false;
-}
-}
-else {
-validate67.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-}
-var valid0 = _errs5 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.currency !== undefined){
-let data3 = data.currency;
-const _errs7 = errors;
-if(typeof data3 !== "string"){
-validate67.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(data3 === "USD")){
-validate67.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/enum",keyword:"enum",params:{allowedValues: schema68.properties.currency.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid0 = _errs7 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.refundable !== undefined){
-let data4 = data.refundable;
-const _errs9 = errors;
-if(typeof data4 !== "boolean"){
-validate67.errors = [{instancePath:instancePath+"/refundable",schemaPath:"#/properties/refundable/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
-return false;
-}
-if(!(data4 === false)){
-validate67.errors = [{instancePath:instancePath+"/refundable",schemaPath:"#/properties/refundable/enum",keyword:"enum",params:{allowedValues: schema68.properties.refundable.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid0 = _errs9 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.creditedMicroUsd !== undefined){
-let data5 = data.creditedMicroUsd;
-const _errs11 = errors;
-const _errs12 = errors;
-if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
-validate67.errors = [{instancePath:instancePath+"/creditedMicroUsd",schemaPath:"#/properties/creditedMicroUsd/allOf/0/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
-return false;
-}
-if(errors === _errs12){
-if((typeof data5 == "number") && (isFinite(data5))){
-if(data5 < 0 || isNaN(data5)){
-validate67.errors = [{instancePath:instancePath+"/creditedMicroUsd",schemaPath:"#/properties/creditedMicroUsd/allOf/0/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
-return false;
-}
-else {
-if(!(formats42.validate(data5))){
-validate67.errors = [{instancePath:instancePath+"/creditedMicroUsd",schemaPath:"#/properties/creditedMicroUsd/allOf/0/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
-return false;
-}
-}
-}
-}
-var valid0 = _errs11 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data.alreadyCredited !== undefined){
-const _errs14 = errors;
-if(typeof data.alreadyCredited !== "boolean"){
-validate67.errors = [{instancePath:instancePath+"/alreadyCredited",schemaPath:"#/properties/alreadyCredited/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
-return false;
-}
-var valid0 = _errs14 === errors;
-}
-else {
-var valid0 = true;
 }
 }
 }
@@ -11078,132 +11066,181 @@ validate67.errors = vErrors;
 return errors === 0;
 }
 
-export const createDeposit400Body0 = validate68;
-const schema69 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_JSON","INVALID_REQUEST","INVALID_PAYMENT_PAYLOAD"]}}}}}]};
+export const createDeposit200Body0 = validate68;
+const schema69 = {"type":"object","required":["address","balanceMicroUsd","balanceUsd","currency","refundable","creditedMicroUsd","alreadyCredited"],"properties":{"address":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"balanceMicroUsd":{"type":"integer","format":"int64","minimum":0},"balanceUsd":{"type":"string","pattern":"^\\d+\\.\\d{6}$"},"currency":{"type":"string","enum":["USD"]},"refundable":{"type":"boolean","enum":[false]},"creditedMicroUsd":{"allOf":[{"type":"integer","format":"int64","minimum":0}]},"alreadyCredited":{"type":"boolean"}}};
 
 function validate68(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
-const _errs0 = errors;
-if(errors === _errs0){
+if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if((data.error === undefined) && (missing0 = "error")){
-validate68.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+if((((((((data.address === undefined) && (missing0 = "address")) || ((data.balanceMicroUsd === undefined) && (missing0 = "balanceMicroUsd"))) || ((data.balanceUsd === undefined) && (missing0 = "balanceUsd"))) || ((data.currency === undefined) && (missing0 = "currency"))) || ((data.refundable === undefined) && (missing0 = "refundable"))) || ((data.creditedMicroUsd === undefined) && (missing0 = "creditedMicroUsd"))) || ((data.alreadyCredited === undefined) && (missing0 = "alreadyCredited"))){
+validate68.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
-if(data.error !== undefined){
-let data0 = data.error;
-const _errs2 = errors;
-if(errors === _errs2){
-if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
-let missing1;
-if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
-validate68.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+if(data.address !== undefined){
+let data0 = data.address;
+const _errs1 = errors;
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!pattern1.test(data0)){
+validate68.errors = [{instancePath:instancePath+"/address",schemaPath:"#/properties/address/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\""}];
 return false;
-}
-else {
-if(data0.code !== undefined){
-let data1 = data0.code;
-const _errs4 = errors;
-if(typeof data1 !== "string"){
-validate68.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
-validate68.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema69.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
-return false;
-}
-var valid2 = _errs4 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.message !== undefined){
-const _errs6 = errors;
-if(typeof data0.message !== "string"){
-validate68.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
-return false;
-}
-var valid2 = _errs6 === errors;
-}
-else {
-var valid2 = true;
-}
-if(valid2){
-if(data0.details !== undefined){
-let data3 = data0.details;
-const _errs8 = errors;
-if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
-validate68.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema69.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
-return false;
-}
-var valid2 = _errs8 === errors;
-}
-else {
-var valid2 = true;
-}
-}
-}
 }
 }
 else {
-validate68.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate68.errors = [{instancePath:instancePath+"/address",schemaPath:"#/properties/address/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
-}
-}
+var valid0 = _errs1 === errors;
 }
 else {
-validate68.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
+var valid0 = true;
 }
-}
-var valid0 = _errs0 === errors;
 if(valid0){
+if(data.balanceMicroUsd !== undefined){
+let data1 = data.balanceMicroUsd;
+const _errs3 = errors;
+if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
+validate68.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+return false;
+}
+if(errors === _errs3){
+if((typeof data1 == "number") && (isFinite(data1))){
+if(data1 < 0 || isNaN(data1)){
+validate68.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+return false;
+}
+else {
+if(!(formats42.validate(data1))){
+validate68.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+return false;
+}
+}
+}
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.balanceUsd !== undefined){
+let data2 = data.balanceUsd;
+const _errs5 = errors;
+if(errors === _errs5){
+if(typeof data2 === "string"){
+if(!pattern4.test(data2)){
+validate68.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/pattern",keyword:"pattern",params:{pattern: "^\\d+\\.\\d{6}$"},message:"must match pattern \""+"^\\d+\\.\\d{6}$"+"\""}];
+return false;
+}
+}
+else {
+validate68.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.currency !== undefined){
+let data3 = data.currency;
+const _errs7 = errors;
+if(typeof data3 !== "string"){
+validate68.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(data3 === "USD")){
+validate68.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/enum",keyword:"enum",params:{allowedValues: schema69.properties.currency.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.refundable !== undefined){
+let data4 = data.refundable;
+const _errs9 = errors;
+if(typeof data4 !== "boolean"){
+validate68.errors = [{instancePath:instancePath+"/refundable",schemaPath:"#/properties/refundable/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+return false;
+}
+if(!(data4 === false)){
+validate68.errors = [{instancePath:instancePath+"/refundable",schemaPath:"#/properties/refundable/enum",keyword:"enum",params:{allowedValues: schema69.properties.refundable.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.creditedMicroUsd !== undefined){
+let data5 = data.creditedMicroUsd;
 const _errs11 = errors;
-if(errors === _errs11){
-if(data && typeof data == "object" && !Array.isArray(data)){
-if(data.error !== undefined){
-let data4 = data.error;
-const _errs13 = errors;
-if(errors === _errs13){
-if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
-if(data4.code !== undefined){
-let data5 = data4.code;
-if(typeof data5 !== "string"){
-validate68.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+const _errs12 = errors;
+if(!(((typeof data5 == "number") && (!(data5 % 1) && !isNaN(data5))) && (isFinite(data5)))){
+validate68.errors = [{instancePath:instancePath+"/creditedMicroUsd",schemaPath:"#/properties/creditedMicroUsd/allOf/0/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
-if(!(((data5 === "INVALID_JSON") || (data5 === "INVALID_REQUEST")) || (data5 === "INVALID_PAYMENT_PAYLOAD"))){
-validate68.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema69.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+if(errors === _errs12){
+if((typeof data5 == "number") && (isFinite(data5))){
+if(data5 < 0 || isNaN(data5)){
+validate68.errors = [{instancePath:instancePath+"/creditedMicroUsd",schemaPath:"#/properties/creditedMicroUsd/allOf/0/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
-}
-}
 }
 else {
-validate68.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+if(!(formats42.validate(data5))){
+validate68.errors = [{instancePath:instancePath+"/creditedMicroUsd",schemaPath:"#/properties/creditedMicroUsd/allOf/0/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
 return false;
 }
 }
-}
-}
-else {
-validate68.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
-return false;
 }
 }
 var valid0 = _errs11 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data.alreadyCredited !== undefined){
+const _errs14 = errors;
+if(typeof data.alreadyCredited !== "boolean"){
+validate68.errors = [{instancePath:instancePath+"/alreadyCredited",schemaPath:"#/properties/alreadyCredited/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+return false;
+}
+var valid0 = _errs14 === errors;
+}
+else {
+var valid0 = true;
+}
+}
+}
+}
+}
+}
+}
+}
+}
+else {
+validate68.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
 }
 validate68.errors = vErrors;
 return errors === 0;
 }
 
-export const createDeposit409Body0 = validate69;
-const schema70 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN"]}}}}}]};
+export const createDeposit400Body0 = validate69;
+const schema70 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["INVALID_JSON","INVALID_REQUEST","INVALID_PAYMENT_PAYLOAD"]}}}}}]};
 
 function validate69(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -11302,7 +11339,7 @@ if(typeof data5 !== "string"){
 validate69.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
-if(!(((data5 === "PAYMENT_IDENTIFIER_CONFLICT") || (data5 === "PAYMENT_REPLAY_PENDING")) || (data5 === "PAYMENT_OUTCOME_UNKNOWN"))){
+if(!(((data5 === "INVALID_JSON") || (data5 === "INVALID_REQUEST")) || (data5 === "INVALID_PAYMENT_PAYLOAD"))){
 validate69.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema70.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
@@ -11326,17 +11363,141 @@ validate69.errors = vErrors;
 return errors === 0;
 }
 
-export const getPrepaidAccount200Body0 = validate70;
-const schema71 = {"type":"object","required":["address","balanceMicroUsd","balanceUsd","currency","refundable"],"properties":{"address":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"balanceMicroUsd":{"type":"integer","format":"int64","minimum":0},"balanceUsd":{"type":"string","pattern":"^\\d+\\.\\d{6}$"},"currency":{"type":"string","enum":["USD"]},"refundable":{"type":"boolean","enum":[false]}}};
+export const createDeposit409Body0 = validate70;
+const schema71 = {"allOf":[{"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["code","message","details"],"properties":{"code":{"type":"string","enum":["CONFIG_ERROR","INVALID_JSON","INVALID_REQUEST","UNKNOWN_TTS_MODEL","INVALID_VOICE","INVALID_SPEED","TEXT_TOO_LONG","TTS_PROVIDER_NOT_CONFIGURED","INVALID_PAYMENT_PAYLOAD","INVALID_QUOTE","QUOTE_EXPIRED","QUOTE_BODY_MISMATCH","UNSUPPORTED_CONTENT_TYPE","PAYMENT_REQUIRED","PAYMENT_ERROR","PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN","REPLAY_CACHE_UNAVAILABLE","RATE_LIMITED","FEEDBACK_CHALLENGE_INVALID","FEEDBACK_CHALLENGE_EXPIRED","FEEDBACK_PAYLOAD_MISMATCH","FEEDBACK_SIGNATURE_INVALID","FEEDBACK_CHALLENGE_REPLAYED","FEEDBACK_RATE_LIMITED","REQUEST_TOO_LARGE","NOT_FOUND","UNAUTHORIZED","JOB_NOT_READY","AUDIO_NOT_STORED","TTS_UPSTREAM_ERROR","TTS_UNAVAILABLE","INTERNAL_ERROR","PREPAID_NONCE_REPLAYED"]},"message":{"type":"string"},"details":{"type":["object","null"],"additionalProperties":true}}}}},{"type":"object","properties":{"error":{"type":"object","properties":{"code":{"type":"string","enum":["PAYMENT_IDENTIFIER_CONFLICT","PAYMENT_REPLAY_PENDING","PAYMENT_OUTCOME_UNKNOWN"]}}}}}]};
 
 function validate70(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+const _errs0 = errors;
+if(errors === _errs0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.error === undefined) && (missing0 = "error")){
+validate70.errors = [{instancePath,schemaPath:"#/allOf/0/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+return false;
+}
+else {
+if(data.error !== undefined){
+let data0 = data.error;
+const _errs2 = errors;
+if(errors === _errs2){
+if(data0 && typeof data0 == "object" && !Array.isArray(data0)){
+let missing1;
+if((((data0.code === undefined) && (missing1 = "code")) || ((data0.message === undefined) && (missing1 = "message"))) || ((data0.details === undefined) && (missing1 = "details"))){
+validate70.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/required",keyword:"required",params:{missingProperty: missing1},message:"must have required property '"+missing1+"'"}];
+return false;
+}
+else {
+if(data0.code !== undefined){
+let data1 = data0.code;
+const _errs4 = errors;
+if(typeof data1 !== "string"){
+validate70.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((((((((((((((((((((((((((((((((((data1 === "CONFIG_ERROR") || (data1 === "INVALID_JSON")) || (data1 === "INVALID_REQUEST")) || (data1 === "UNKNOWN_TTS_MODEL")) || (data1 === "INVALID_VOICE")) || (data1 === "INVALID_SPEED")) || (data1 === "TEXT_TOO_LONG")) || (data1 === "TTS_PROVIDER_NOT_CONFIGURED")) || (data1 === "INVALID_PAYMENT_PAYLOAD")) || (data1 === "INVALID_QUOTE")) || (data1 === "QUOTE_EXPIRED")) || (data1 === "QUOTE_BODY_MISMATCH")) || (data1 === "UNSUPPORTED_CONTENT_TYPE")) || (data1 === "PAYMENT_REQUIRED")) || (data1 === "PAYMENT_ERROR")) || (data1 === "PAYMENT_IDENTIFIER_CONFLICT")) || (data1 === "PAYMENT_REPLAY_PENDING")) || (data1 === "PAYMENT_OUTCOME_UNKNOWN")) || (data1 === "REPLAY_CACHE_UNAVAILABLE")) || (data1 === "RATE_LIMITED")) || (data1 === "FEEDBACK_CHALLENGE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_EXPIRED")) || (data1 === "FEEDBACK_PAYLOAD_MISMATCH")) || (data1 === "FEEDBACK_SIGNATURE_INVALID")) || (data1 === "FEEDBACK_CHALLENGE_REPLAYED")) || (data1 === "FEEDBACK_RATE_LIMITED")) || (data1 === "REQUEST_TOO_LARGE")) || (data1 === "NOT_FOUND")) || (data1 === "UNAUTHORIZED")) || (data1 === "JOB_NOT_READY")) || (data1 === "AUDIO_NOT_STORED")) || (data1 === "TTS_UPSTREAM_ERROR")) || (data1 === "TTS_UNAVAILABLE")) || (data1 === "INTERNAL_ERROR")) || (data1 === "PREPAID_NONCE_REPLAYED"))){
+validate70.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/0/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema71.allOf[0].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+var valid2 = _errs4 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.message !== undefined){
+const _errs6 = errors;
+if(typeof data0.message !== "string"){
+validate70.errors = [{instancePath:instancePath+"/error/message",schemaPath:"#/allOf/0/properties/error/properties/message/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+var valid2 = _errs6 === errors;
+}
+else {
+var valid2 = true;
+}
+if(valid2){
+if(data0.details !== undefined){
+let data3 = data0.details;
+const _errs8 = errors;
+if((!(data3 && typeof data3 == "object" && !Array.isArray(data3))) && (data3 !== null)){
+validate70.errors = [{instancePath:instancePath+"/error/details",schemaPath:"#/allOf/0/properties/error/properties/details/type",keyword:"type",params:{type: schema71.allOf[0].properties.error.properties.details.type},message:"must be object,null"}];
+return false;
+}
+var valid2 = _errs8 === errors;
+}
+else {
+var valid2 = true;
+}
+}
+}
+}
+}
+else {
+validate70.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/0/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate70.errors = [{instancePath,schemaPath:"#/allOf/0/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs0 === errors;
+if(valid0){
+const _errs11 = errors;
+if(errors === _errs11){
+if(data && typeof data == "object" && !Array.isArray(data)){
+if(data.error !== undefined){
+let data4 = data.error;
+const _errs13 = errors;
+if(errors === _errs13){
+if(data4 && typeof data4 == "object" && !Array.isArray(data4)){
+if(data4.code !== undefined){
+let data5 = data4.code;
+if(typeof data5 !== "string"){
+validate70.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+return false;
+}
+if(!(((data5 === "PAYMENT_IDENTIFIER_CONFLICT") || (data5 === "PAYMENT_REPLAY_PENDING")) || (data5 === "PAYMENT_OUTCOME_UNKNOWN"))){
+validate70.errors = [{instancePath:instancePath+"/error/code",schemaPath:"#/allOf/1/properties/error/properties/code/enum",keyword:"enum",params:{allowedValues: schema71.allOf[1].properties.error.properties.code.enum},message:"must be equal to one of the allowed values"}];
+return false;
+}
+}
+}
+else {
+validate70.errors = [{instancePath:instancePath+"/error",schemaPath:"#/allOf/1/properties/error/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+}
+}
+else {
+validate70.errors = [{instancePath,schemaPath:"#/allOf/1/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+return false;
+}
+}
+var valid0 = _errs11 === errors;
+}
+validate70.errors = vErrors;
+return errors === 0;
+}
+
+export const getPrepaidAccount200Body0 = validate71;
+const schema72 = {"type":"object","required":["address","balanceMicroUsd","balanceUsd","currency","refundable"],"properties":{"address":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"balanceMicroUsd":{"type":"integer","format":"int64","minimum":0},"balanceUsd":{"type":"string","pattern":"^\\d+\\.\\d{6}$"},"currency":{"type":"string","enum":["USD"]},"refundable":{"type":"boolean","enum":[false]}}};
+
+function validate71(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if((((((data.address === undefined) && (missing0 = "address")) || ((data.balanceMicroUsd === undefined) && (missing0 = "balanceMicroUsd"))) || ((data.balanceUsd === undefined) && (missing0 = "balanceUsd"))) || ((data.currency === undefined) && (missing0 = "currency"))) || ((data.refundable === undefined) && (missing0 = "refundable"))){
-validate70.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate71.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -11346,12 +11507,12 @@ const _errs1 = errors;
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!pattern1.test(data0)){
-validate70.errors = [{instancePath:instancePath+"/address",schemaPath:"#/properties/address/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\""}];
+validate71.errors = [{instancePath:instancePath+"/address",schemaPath:"#/properties/address/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\""}];
 return false;
 }
 }
 else {
-validate70.errors = [{instancePath:instancePath+"/address",schemaPath:"#/properties/address/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate71.errors = [{instancePath:instancePath+"/address",schemaPath:"#/properties/address/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -11365,18 +11526,18 @@ if(data.balanceMicroUsd !== undefined){
 let data1 = data.balanceMicroUsd;
 const _errs3 = errors;
 if(!(((typeof data1 == "number") && (!(data1 % 1) && !isNaN(data1))) && (isFinite(data1)))){
-validate70.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
+validate71.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer"}];
 return false;
 }
 if(errors === _errs3){
 if((typeof data1 == "number") && (isFinite(data1))){
 if(data1 < 0 || isNaN(data1)){
-validate70.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
+validate71.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 0},message:"must be >= 0"}];
 return false;
 }
 else {
 if(!(formats42.validate(data1))){
-validate70.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
+validate71.errors = [{instancePath:instancePath+"/balanceMicroUsd",schemaPath:"#/properties/balanceMicroUsd/format",keyword:"format",params:{format: "int64"},message:"must match format \""+"int64"+"\""}];
 return false;
 }
 }
@@ -11394,12 +11555,12 @@ const _errs5 = errors;
 if(errors === _errs5){
 if(typeof data2 === "string"){
 if(!pattern4.test(data2)){
-validate70.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/pattern",keyword:"pattern",params:{pattern: "^\\d+\\.\\d{6}$"},message:"must match pattern \""+"^\\d+\\.\\d{6}$"+"\""}];
+validate71.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/pattern",keyword:"pattern",params:{pattern: "^\\d+\\.\\d{6}$"},message:"must match pattern \""+"^\\d+\\.\\d{6}$"+"\""}];
 return false;
 }
 }
 else {
-validate70.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate71.errors = [{instancePath:instancePath+"/balanceUsd",schemaPath:"#/properties/balanceUsd/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -11413,11 +11574,11 @@ if(data.currency !== undefined){
 let data3 = data.currency;
 const _errs7 = errors;
 if(typeof data3 !== "string"){
-validate70.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate71.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 if(!(data3 === "USD")){
-validate70.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/enum",keyword:"enum",params:{allowedValues: schema71.properties.currency.enum},message:"must be equal to one of the allowed values"}];
+validate71.errors = [{instancePath:instancePath+"/currency",schemaPath:"#/properties/currency/enum",keyword:"enum",params:{allowedValues: schema72.properties.currency.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid0 = _errs7 === errors;
@@ -11430,11 +11591,11 @@ if(data.refundable !== undefined){
 let data4 = data.refundable;
 const _errs9 = errors;
 if(typeof data4 !== "boolean"){
-validate70.errors = [{instancePath:instancePath+"/refundable",schemaPath:"#/properties/refundable/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
+validate71.errors = [{instancePath:instancePath+"/refundable",schemaPath:"#/properties/refundable/type",keyword:"type",params:{type: "boolean"},message:"must be boolean"}];
 return false;
 }
 if(!(data4 === false)){
-validate70.errors = [{instancePath:instancePath+"/refundable",schemaPath:"#/properties/refundable/enum",keyword:"enum",params:{allowedValues: schema71.properties.refundable.enum},message:"must be equal to one of the allowed values"}];
+validate71.errors = [{instancePath:instancePath+"/refundable",schemaPath:"#/properties/refundable/enum",keyword:"enum",params:{allowedValues: schema72.properties.refundable.enum},message:"must be equal to one of the allowed values"}];
 return false;
 }
 var valid0 = _errs9 === errors;
@@ -11449,25 +11610,25 @@ var valid0 = true;
 }
 }
 else {
-validate70.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate71.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
-validate70.errors = vErrors;
+validate71.errors = vErrors;
 return errors === 0;
 }
 
-export const edge405Headers = validate71;
-const schema72 = {"type":"object","required":["x-trace-id","allow"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"allow":{"type":"string"}}};
+export const edge405Headers = validate72;
+const schema73 = {"type":"object","required":["x-trace-id","allow"],"properties":{"x-trace-id":{"type":"string","format":"uuid"},"allow":{"type":"string"}}};
 
-function validate71(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+function validate72(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
 if(((data["x-trace-id"] === undefined) && (missing0 = "x-trace-id")) || ((data.allow === undefined) && (missing0 = "allow"))){
-validate71.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
+validate72.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'"}];
 return false;
 }
 else {
@@ -11478,12 +11639,12 @@ if(errors === _errs1){
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!(formats0.test(data0))){
-validate71.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
+validate72.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/format",keyword:"format",params:{format: "uuid"},message:"must match format \""+"uuid"+"\""}];
 return false;
 }
 }
 else {
-validate71.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate72.errors = [{instancePath:instancePath+"/x-trace-id",schemaPath:"#/properties/x-trace-id/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 }
@@ -11497,7 +11658,7 @@ if(valid0){
 if(data.allow !== undefined){
 const _errs3 = errors;
 if(typeof data.allow !== "string"){
-validate71.errors = [{instancePath:instancePath+"/allow",schemaPath:"#/properties/allow/type",keyword:"type",params:{type: "string"},message:"must be string"}];
+validate72.errors = [{instancePath:instancePath+"/allow",schemaPath:"#/properties/allow/type",keyword:"type",params:{type: "string"},message:"must be string"}];
 return false;
 }
 var valid0 = _errs3 === errors;
@@ -11509,11 +11670,11 @@ var valid0 = true;
 }
 }
 else {
-validate71.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
+validate72.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object"}];
 return false;
 }
 }
-validate71.errors = vErrors;
+validate72.errors = vErrors;
 return errors === 0;
 }
 
@@ -11713,7 +11874,6 @@ export const showTopUp431Headers = getHealth200Headers;
 export const showTopUp431Body0 = getHealth431Body0;
 export const showTopUp500Headers = getHealth200Headers;
 export const showTopUp500Body0 = showTopUp200Body0;
-export const startTopUp400Headers = createFeedbackChallenge200Headers;
 export const startTopUp400Body0 = getHealth400Body0;
 export const startTopUp400Body1 = showTopUp200Body0;
 export const startTopUp408Headers = getHealth200Headers;

@@ -620,7 +620,7 @@ export const routes: readonly Route[] = [
     path: '/top-up',
     openapiPath: '/top-up',
     listed: 15,
-    query: ['amount', 'account', 'challenge'],
+    query: ['amount', 'account', 'challenge', 'canceled'],
     headers: [],
     consumes: [],
     bodyRequired: false,

@@ -2500,10 +2500,12 @@ export interface operations {
             query?: {
                 /** @description Whole cents. Anything else, or less than 500, counts as 500; more than the deployment's maximum counts as that maximum. The page shows the amount before anything is paid. */
                 amount?: string;
-                /** @description Existing account to top up; a new one is created when omitted or blank. */
+                /** @description Existing account to top up; a new one is created when omitted or blank. When there is no such account, the page says so and offers to correct the id or to buy for a new account. */
                 account?: string;
                 /** @description Id of the payment challenge that led here, at most 100 characters after trimming; it is carried through the checkout. */
                 challenge?: string;
+                /** @description Not blank when the checkout was left without paying, as its way back says. The page then tells that nothing was charged. */
+                canceled?: string;
             };
             header?: never;
             path?: never;
@@ -2511,7 +2513,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The launcher. */
+            /** @description The launcher, or the page for an account that does not exist. */
             200: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
@@ -2559,10 +2561,15 @@ export interface operations {
             content: {
                 "application/x-www-form-urlencoded": {
                     /**
-                     * @description Whole cents, with the rules of GET /top-up.
+                     * @description Whole cents, with the rules of GET /top-up; or `own`, together with `ownAmount`.
                      * @example 500
                      */
                     amount?: string;
+                    /**
+                     * @description Read only when `amount` is `own`: US dollars as a person types them into the launcher, with at most two decimal places. Anything else, or an amount outside the deployment's range, is refused rather than changed.
+                     * @example 12.50
+                     */
+                    ownAmount?: string;
                     /** @description Existing account to top up; a new one is created when omitted or blank. */
                     accountId?: string;
                     /** @description Id of the payment challenge that led here, at most 100 characters after trimming. */
@@ -2586,10 +2593,12 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description A field is invalid, or the account does not exist. A page for browsers, structured otherwise. */
+            /** @description A field is invalid, `ownAmount` is no amount that can be bought, or the account does not exist. A page for browsers, on which it can be corrected where possible; structured otherwise. */
             400: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
+                    /** @description Pages that show an account id are never stored. */
+                    "cache-control"?: string;
                     "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
                     "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
                     "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];

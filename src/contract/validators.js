@@ -1304,7 +1304,7 @@ return errors === 0;
 }
 
 export const showTopUpQuery = validate21;
-const schema22 = {"type":"object","required":[],"properties":{"amount":{"type":"string"},"account":{"type":"string","maxLength":100},"challenge":{"type":"string","x-text":{"minLength":0,"maxLength":100}}}};
+const schema22 = {"type":"object","required":[],"properties":{"amount":{"type":"string"},"account":{"type":"string","maxLength":100},"challenge":{"type":"string","x-text":{"minLength":0,"maxLength":100}},"canceled":{"type":"string"}}};
 
 function validate21(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -1378,6 +1378,20 @@ var valid0 = _errs5 === errors;
 else {
 var valid0 = true;
 }
+if(valid0){
+if(data.canceled !== undefined){
+let data3 = data.canceled;
+const _errs7 = errors;
+if(typeof data3 !== "string"){
+validate21.errors = [{instancePath:instancePath+"/canceled",schemaPath:"#/properties/canceled/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema22.properties.canceled.type,parentSchema:schema22.properties.canceled,data:data3}];
+return false;
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+}
 }
 }
 }
@@ -1391,7 +1405,7 @@ return errors === 0;
 }
 
 export const startTopUpFormBody = validate22;
-const schema23 = {"type":"object","required":[],"properties":{"amount":{"type":"string"},"accountId":{"type":"string","maxLength":100},"challengeId":{"type":"string","x-text":{"minLength":0,"maxLength":100}}}};
+const schema23 = {"type":"object","required":[],"properties":{"amount":{"type":"string"},"ownAmount":{"type":"string","maxLength":100},"accountId":{"type":"string","maxLength":100},"challengeId":{"type":"string","x-text":{"minLength":0,"maxLength":100}}}};
 
 function validate22(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -1411,18 +1425,18 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.accountId !== undefined){
-let data1 = data.accountId;
+if(data.ownAmount !== undefined){
+let data1 = data.ownAmount;
 const _errs3 = errors;
 if(errors === _errs3){
 if(typeof data1 === "string"){
 if(func2(data1) > 100){
-validate22.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema23.properties.accountId,data:data1}];
+validate22.errors = [{instancePath:instancePath+"/ownAmount",schemaPath:"#/properties/ownAmount/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema23.properties.ownAmount,data:data1}];
 return false;
 }
 }
 else {
-validate22.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema23.properties.accountId.type,parentSchema:schema23.properties.accountId,data:data1}];
+validate22.errors = [{instancePath:instancePath+"/ownAmount",schemaPath:"#/properties/ownAmount/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema23.properties.ownAmount.type,parentSchema:schema23.properties.ownAmount,data:data1}];
 return false;
 }
 }
@@ -1432,31 +1446,18 @@ else {
 var valid0 = true;
 }
 if(valid0){
-if(data.challengeId !== undefined){
-let data2 = data.challengeId;
+if(data.accountId !== undefined){
+let data2 = data.accountId;
 const _errs5 = errors;
 if(errors === _errs5){
 if(typeof data2 === "string"){
-const length0 = data2.trim().length;
-if(!data2.isWellFormed() || data2.includes("\0")){
-validate22.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema23.properties.challengeId["x-text"],parentSchema:schema23.properties.challengeId,data:data2}];
-return false;
-}
-else {
-if(length0 < 0){
-validate22.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/x-text",keyword:"x-text",params:{rule: "minLength", limit: 0},message:"is not acceptable as speech text",schema:schema23.properties.challengeId["x-text"],parentSchema:schema23.properties.challengeId,data:data2}];
-return false;
-}
-else {
-if(length0 > 100){
-validate22.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 100},message:"is not acceptable as speech text",schema:schema23.properties.challengeId["x-text"],parentSchema:schema23.properties.challengeId,data:data2}];
+if(func2(data2) > 100){
+validate22.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/maxLength",keyword:"maxLength",params:{limit: 100},message:"must NOT have more than 100 characters",schema:100,parentSchema:schema23.properties.accountId,data:data2}];
 return false;
 }
 }
-}
-}
 else {
-validate22.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema23.properties.challengeId.type,parentSchema:schema23.properties.challengeId,data:data2}];
+validate22.errors = [{instancePath:instancePath+"/accountId",schemaPath:"#/properties/accountId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema23.properties.accountId.type,parentSchema:schema23.properties.accountId,data:data2}];
 return false;
 }
 }
@@ -1464,6 +1465,41 @@ var valid0 = _errs5 === errors;
 }
 else {
 var valid0 = true;
+}
+if(valid0){
+if(data.challengeId !== undefined){
+let data3 = data.challengeId;
+const _errs7 = errors;
+if(errors === _errs7){
+if(typeof data3 === "string"){
+const length0 = data3.trim().length;
+if(!data3.isWellFormed() || data3.includes("\0")){
+validate22.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/x-text",keyword:"x-text",params:{rule: "wellFormed", limit: null},message:"is not acceptable as speech text",schema:schema23.properties.challengeId["x-text"],parentSchema:schema23.properties.challengeId,data:data3}];
+return false;
+}
+else {
+if(length0 < 0){
+validate22.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/x-text",keyword:"x-text",params:{rule: "minLength", limit: 0},message:"is not acceptable as speech text",schema:schema23.properties.challengeId["x-text"],parentSchema:schema23.properties.challengeId,data:data3}];
+return false;
+}
+else {
+if(length0 > 100){
+validate22.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/x-text",keyword:"x-text",params:{rule: "maxLength", limit: 100},message:"is not acceptable as speech text",schema:schema23.properties.challengeId["x-text"],parentSchema:schema23.properties.challengeId,data:data3}];
+return false;
+}
+}
+}
+}
+else {
+validate22.errors = [{instancePath:instancePath+"/challengeId",schemaPath:"#/properties/challengeId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema23.properties.challengeId.type,parentSchema:schema23.properties.challengeId,data:data3}];
+return false;
+}
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
 }
 }
 }

@@ -1,13 +1,15 @@
 import type { TopUpOperations } from '../contract/operations.ts';
 import type { Database } from '../db/database.ts';
 import { isNotSetUp, isUnavailable } from '../db/errors.ts';
+import type { OperationContext } from '../http/context.ts';
 import { failure } from '../http/errors.ts';
 import { PRIVATE } from '../http/headers.ts';
 import { pageContentSecurityPolicy, renderErrorPage } from '../http/page.ts';
 import { findCardAccount } from '../ledger/accounts.ts';
 import { addressKey } from '../limits/address-key.ts';
 import type { RollingWindow } from '../limits/rolling-window.ts';
-import { topUpAmount } from '../top-up/amount.ts';
+import { OWN_AMOUNT, topUpAmount, typedAmount } from '../top-up/amount.ts';
+import { launcherPage, unknownAccountPage } from '../top-up/launcher.ts';
 import * as pages from '../top-up/pages.ts';
 import type { Purchases } from '../top-up/purchase.ts';
 import { creditAccountBody } from './credit-account.ts';
@@ -38,40 +40,75 @@ const OFF = 'Payment by card is not set up here.';
 /** Buying credit: the launcher, the way to the hosted checkout and back. */
 export function topUpOperations(db: Database, { baseUrl, serviceName, card, livemode }: TopUpOptions): TopUpOperations {
   const headers = { 'content-security-policy': pageContentSecurityPolicy(card ? [card.checkoutOrigin] : []) };
+  const privatePage = { ...headers, 'cache-control': PRIVATE };
+
+  /** Whether it is certain that there is no such account; while the database is away, paying finds out. */
+  const isUnknown = async (account: string, log: OperationContext['log']): Promise<boolean> => {
+    try {
+      return (await findCardAccount(db, account, { livemode })) === undefined;
+    } catch (err) {
+      if (!isUnavailable(err) && !isNotSetUp(err)) throw err;
+      log.warn({ err }, 'an account could not be looked up for the launcher');
+      return false;
+    }
+  };
+
   return {
-    showTopUp: async ({ query }) => {
+    showTopUp: async ({ query }, { log }) => {
       if (!card) return { status: 200, headers, body: pages.cardPaymentOffPage() };
-      const fields = {
-        amountCents: topUpAmount(query.amount, card.maxCents),
+      const { maxCents } = card;
+      const purchase = {
+        amountCents: topUpAmount(query.amount, maxCents),
         account: query.account?.trim() || undefined,
         challenge: query.challenge?.trim() || undefined,
       };
+      if (purchase.account !== undefined && (await isUnknown(purchase.account, log))) {
+        return { status: 200, headers: privatePage, body: unknownAccountPage(purchase) };
+      }
+      const isCanceled = Boolean(query.canceled?.trim());
       return {
         status: 200,
-        headers: { ...headers, 'cache-control': PRIVATE },
-        body: pages.launcherPage(serviceName, fields),
+        headers: privatePage,
+        body: launcherPage(purchase, { serviceName, maxCents, isCanceled }),
       };
     },
 
     startTopUp: async ({ body = {} }, context) => {
       if (!card) return failure('CONFIG_ERROR', OFF, { setting: 'STRIPE_SECRET_KEY' });
+      const { maxCents } = card;
+      const asked = {
+        amountCents: topUpAmount(body.amount, maxCents),
+        account: body.accountId?.trim() || undefined,
+        challenge: body.challengeId?.trim() || undefined,
+      };
+      const typed = body.amount === OWN_AMOUNT ? body.ownAmount : undefined;
+      const own = typed === undefined ? { cents: asked.amountCents } : typedAmount(typed, maxCents);
+      if ('rule' in own) {
+        const { rule, message } = own;
+        if (!context.prefersHtml) return failure('INVALID_REQUEST', message, { field: 'ownAmount', rule });
+        const page = launcherPage(asked, { serviceName, maxCents, refused: { typed: typed ?? '', message } });
+        return { status: 400, headers: privatePage, type: 'text/html', body: page };
+      }
       const limited = await meter(context, card.limits.take({ scope: 'top-up', key: addressKey(context.ip) }));
       if (limited && context.prefersHtml) {
-        const { status, headers, body } = limited;
-        return { status, headers, type: 'text/html', body: renderErrorPage(body.error.message) };
+        const { status, headers } = limited;
+        return { status, headers, type: 'text/html', body: pages.tooManyPage(headers['retry-after']) };
       }
       if (limited) return limited;
+      const purchase = { ...asked, amountCents: own.cents };
       const result = await card.purchases.start({
-        amountCents: topUpAmount(body.amount, card.maxCents),
-        accountId: body.accountId?.trim() || undefined,
-        challengeId: body.challengeId?.trim() || undefined,
+        amountCents: purchase.amountCents,
+        accountId: purchase.account,
+        challengeId: purchase.challenge,
       });
       switch (result.outcome) {
         case 'open':
           return { status: 303, headers: { location: result.checkoutUrl } };
         case 'unknown_account': {
+          if (context.prefersHtml) {
+            return { status: 400, headers: privatePage, type: 'text/html', body: unknownAccountPage(purchase) };
+          }
           const message = 'accountId names no existing account. Leave it empty to make a new one.';
-          if (context.prefersHtml) return { status: 400, type: 'text/html', body: renderErrorPage(message) };
           return failure('INVALID_REQUEST', message, { field: 'accountId', rule: 'exists' });
         }
         case 'processor_failed':

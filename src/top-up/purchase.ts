@@ -71,6 +71,7 @@ export class Purchases {
           amount: String(amountCents),
           ...(account && { account: account.id }),
           ...(challengeId !== null && { challenge: challengeId }),
+          canceled: '1',
         })}`,
       });
       await this.#db

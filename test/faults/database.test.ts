@@ -53,6 +53,23 @@ test('database down: 503, and served again as soon as it is back', async (t) => 
   assert.equal((await gateway.app.admin.inject('/readyz')).statusCode, 200);
 });
 
+test('who tops up an account that can not be looked up gets the launcher all the same', async (t) => {
+  const { url } = await testDatabase(t);
+  const proxy = await startTcpProxy(t, url);
+  const gateway = await startGateway(t, {}, { databaseUrl: proxy.url });
+  const path = '/top-up?account=6b1f0f9e-0000-4000-8000-000000000000';
+  assert.match((await gateway.call(path)).text, /There is no account/);
+  proxy.cut();
+  const down = await gateway.call(path);
+  assert.equal(down.status, 200);
+  assert.match(down.text, /method="post"/);
+  proxy.restore();
+  await sql`drop schema public cascade`.execute(gateway.db);
+  const notSetUp = await gateway.call(path);
+  assert.equal(notSetUp.status, 200);
+  assert.match(notSetUp.text, /method="post"/);
+});
+
 test('database lost between debit and capture: delivered once it is back, charged once', async (t) => {
   const { url } = await testDatabase(t);
   const proxy = await startTcpProxy(t, url);

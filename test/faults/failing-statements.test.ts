@@ -60,7 +60,7 @@ for (const [state, status] of [
     await failing.mend();
     const later = await gateway.call(pathname + search);
     assert.equal(later.status, 200);
-    assert.match(later.text, /7\.000000 USD/);
+    assert.match(later.text, /\$7\.00 was added/);
     assert.deepEqual(await audit(gateway.db), []);
   });
 }

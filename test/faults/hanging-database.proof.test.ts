@@ -10,6 +10,7 @@ test('a database that accepts and never answers is 503, never a hang', async (t)
   const gateway = await startGateway(t, {}, { databaseUrl: proxy.url });
   const account = await gateway.fund(500);
   proxy.freeze();
+  const launcher = gateway.call(`/top-up?account=${account}`);
   const replies = await Promise.all([
     gateway.call(`/credits/${account}`),
     gateway.call('/tts?text=hello', { headers: { 'x-credit-account': account } }),
@@ -19,6 +20,7 @@ test('a database that accepts and never answers is 503, never a hang', async (t)
     assert.equal(reply.status, 503);
     assert.equal(reply.json.error.code, 'CONFIG_ERROR');
   }
+  assert.equal((await launcher).status, 200, 'the launcher needs no database');
   proxy.restore();
   assert.equal((await gateway.call(`/credits/${account}`)).status, 200);
 });

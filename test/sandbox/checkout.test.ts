@@ -128,6 +128,20 @@ test('a declined card pays nothing, and the buyer may try again or go back', asy
   assert.equal((await choose(urlOf(session), 'accepted')).status, 303);
 });
 
+test('who sends something else than the buttons do can go back to the payment', async (t) => {
+  const { stripe } = await setUp(t);
+  const url = urlOf(await stripe.checkout.sessions.create(order));
+  const wrong = await fetch(url, { method: 'POST', headers: FORM, body: 'card=stolen' });
+  const unread = await fetch(url, { method: 'POST', headers: { 'content-type': 'text/plain' }, body: 'card' });
+  for (const [answer, status] of [
+    [wrong, 400],
+    [unread, 415],
+  ] as const) {
+    assert.equal(answer.status, status);
+    assert.match(await answer.text(), /<a class="back" href="">Back to the payment<\/a>/);
+  }
+});
+
 test('a session expires when it is told to or when its time has come, and can no longer be paid', async (t) => {
   const { stripe } = await setUp(t);
   const told = await stripe.checkout.sessions.create(order);

@@ -1,6 +1,11 @@
 import { accessSync } from 'node:fs';
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import type { TestContext } from 'node:test';
-import { type Browser, chromium } from 'playwright-core';
+import { type Browser, chromium, type Page } from 'playwright-core';
+
+/** Where screenshots go, for a person to look at; none are taken without it. */
+const SCREENSHOTS = process.env.SCREENSHOTS;
 
 const CANDIDATES = [
   process.env.CHROMIUM_PATH,
@@ -39,4 +44,11 @@ export async function openBrowser(t: TestContext): Promise<Browser> {
   });
   t.after(() => browser.close());
   return browser;
+}
+
+/** Keeps a picture of the whole page, when a person wants to look at it. */
+export async function shot(page: Page, name: string): Promise<void> {
+  if (!SCREENSHOTS) return;
+  await mkdir(SCREENSHOTS, { recursive: true });
+  await page.screenshot({ path: join(SCREENSHOTS, `${name}.png`), fullPage: true });
 }

@@ -16,8 +16,8 @@ li { display: flex; justify-content: space-between; gap: 1rem; overflow-wrap: an
 li span:last-child { white-space: nowrap; }
 .declined { margin: 0 0 1rem; padding: .75rem; border: 1px solid var(--warn); border-radius: .5rem; color: var(--warn); }
 button, .button { display: block; width: 100%; min-height: 3rem; margin-top: .75rem; padding: .75rem 1rem; border: 1px solid var(--pay); border-radius: .6rem; background: var(--pay); color: var(--pay-ink); font: inherit; font-weight: 600; text-align: center; text-decoration: none; cursor: pointer; }
-button.plain { background: transparent; color: var(--ink); border-color: var(--line); }
-.back { display: block; margin-top: 1.25rem; padding: .5rem; color: var(--muted); text-align: center; }
+button.plain { background: transparent; color: var(--ink); border-color: var(--muted); }
+.back { display: block; margin-top: 1.25rem; padding: .75rem; color: var(--muted); text-align: center; }
 :focus-visible { outline: 3px solid var(--pay); outline-offset: 2px; }
 `;
 
@@ -83,6 +83,12 @@ export function messagePage(title: string, message: string): string {
   return page(title, html`<h1>${title}</h1>\n<p>${message}</p>`);
 }
 
+/** For what was sent to a payment's own address, to which an empty one leads. */
+export function refusedPage(message: string): string {
+  const title = 'That did not work';
+  return page(title, html`<h1>${title}</h1>\n<p>${message}</p>\n<a class="back" href="">Back to the payment</a>`);
+}
+
 function lineItem(item: Session['lineItems'][number], currency: string): Html {
   const count = item.quantity > 1 ? ` × ${item.quantity}` : '';
   return html`<li><span>${item.name}${count}</span> <span>${money(item.unitAmount * item.quantity, currency)}</span></li>`;
@@ -108,7 +114,7 @@ function page(title: string, content: Html): string {
 <style>${raw(STYLE)}</style>
 </head>
 <body>
-<p class="sandbox">Sandbox: no card is asked for and no real money moves.</p>
+<header class="sandbox">Sandbox: no card is asked for and no real money moves.</header>
 <main>
 ${content}
 </main>

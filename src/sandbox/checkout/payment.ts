@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import { withSession } from './api.ts';
-import { expiredPage, messagePage, pageHeaders, paidPage, paymentPage } from './pages.ts';
+import { expiredPage, messagePage, pageHeaders, paidPage, paymentPage, refusedPage } from './pages.ts';
 import { pay, payPath, type Session, statusOf, successUrlOf } from './session.ts';
 import type { Store } from './store.ts';
 
@@ -19,7 +19,7 @@ export function sendPage(reply: FastifyReply, status: number, body: string, sess
 /** The hosted page: shows what is to be paid, and takes the buyer's decision. */
 export function servePaymentPage(app: FastifyInstance, store: Store, merchant: string): void {
   const unknown = (reply: FastifyReply) =>
-    sendPage(reply, 404, messagePage('No such payment', 'This address belongs to no payment of this sandbox.'));
+    sendPage(reply, 404, messagePage('No such payment', 'Nothing was paid. Start again where you wanted to pay.'));
   const show = (reply: FastifyReply, session: Session, declined = false) => {
     const status = statusOf(session);
     if (status === 'complete') return sendPage(reply, 200, paidPage(session, merchant), session);
@@ -29,7 +29,7 @@ export function servePaymentPage(app: FastifyInstance, store: Store, merchant: s
   app.setNotFoundHandler((_request, reply) => unknown(reply));
   app.setErrorHandler((error, _request, reply) => {
     const status = error instanceof Error && 'statusCode' in error ? Number(error.statusCode) : 500;
-    const body = messagePage('That did not work', 'Nothing was paid. Go back and try again.');
+    const body = refusedPage('Nothing was paid. Go back and try again.');
     return sendPage(reply, status >= 400 && status < 500 ? status : 500, body);
   });
 
@@ -43,8 +43,7 @@ export function servePaymentPage(app: FastifyInstance, store: Store, merchant: s
     if (!session) return unknown(reply);
     const card = new URLSearchParams(typeof request.body === 'string' ? request.body : '').get('card');
     if (card === 'declined') return show(reply, session, true);
-    if (card !== 'accepted')
-      return sendPage(reply, 400, messagePage('That did not work', 'Choose one of the buttons.'));
+    if (card !== 'accepted') return sendPage(reply, 400, refusedPage('Choose one of the buttons.'));
     const paid = await store.update((state) => {
       const current = store.findSession(session.id) ?? session;
       const next = pay(current);
