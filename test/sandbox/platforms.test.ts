@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { test } from 'node:test';
 import { packagedBinary } from '../../src/sandbox/chain/anvil.ts';
+import { nobody } from '../../src/sandbox/postgres/account.ts';
 import { packageName } from '../../src/sandbox/postgres/binaries.ts';
 
 const PLATFORMS = [
@@ -31,3 +32,11 @@ for (const [platform, arch] of PLATFORMS) {
     assert.deepEqual([database?.os, database?.cpu], [[platform], [arch]]);
   });
 }
+
+test('the account nobody is found in /etc/passwd of Linux and of macOS, where its id is negative', () => {
+  const linux = 'root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n';
+  assert.deepEqual(nobody(linux), { uid: 65534, gid: 65534, identity: { uid: 65534, gid: 65534 } });
+  const macOs = '# User Database\nnobody:*:-2:-2:Unprivileged User:/var/empty:/usr/bin/false\n';
+  assert.deepEqual(nobody(macOs), { uid: 4294967294, gid: 4294967294, identity: { uid: -2, gid: -2 } });
+  assert.equal(nobody('root:x:0:0:root:/root:/bin/sh\n'), undefined);
+});

@@ -20,14 +20,21 @@ export async function serverAccount(): Promise<Account> {
   const { getuid, getgid } = process;
   if (!getuid || !getgid) return WITHOUT_IDS;
   if (getuid() !== 0) return { uid: getuid(), gid: getgid(), identity: {} };
-  const entry = (await readFile('/etc/passwd', 'utf8')).split('\n').find((line) => line.startsWith('nobody:'));
-  const [, , uid, gid] = (entry ?? '').split(':').map(Number);
-  if (!uid || !gid) {
+  const account = nobody(await readFile('/etc/passwd', 'utf8'));
+  if (!account) {
     throw new Error(
       'PostgreSQL refuses to run as root and /etc/passwd has no account `nobody`: run as an ordinary user, or set SANDBOX_DATABASE_URL.',
     );
   }
-  return { uid, gid, identity: { uid, gid } };
+  return account;
+}
+
+/** The account `nobody` of this text of /etc/passwd; undefined when there is none. */
+export function nobody(passwd: string): Account | undefined {
+  const entry = passwd.split('\n').find((line) => line.startsWith('nobody:'));
+  const [, , uid, gid] = (entry ?? '').split(':').map(Number);
+  // On macOS the ids are -2: so a process takes them, and a file shows them without a sign.
+  return uid && gid ? { uid: uid >>> 0, gid: gid >>> 0, identity: { uid, gid } } : undefined;
 }
 
 const SEARCH = 1;
