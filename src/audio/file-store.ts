@@ -2,6 +2,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import { constants } from 'node:fs';
 import { chmod, type FileHandle, lstat, mkdir, open, readdir, realpath, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
+import { syncFolder } from '../private-files.ts';
 import { type AudioStore, type ByteRange, checkKey, checkRange, type StoredAudio, StoreError } from './store.ts';
 
 const PARTIAL_SUFFIX = '.partial';
@@ -41,7 +42,7 @@ export class FileAudioStore implements AudioStore {
         await rm(partial, { force: true }).catch(() => undefined);
         throw error;
       }
-      await sync(directory);
+      await syncFolder(directory);
     });
   }
 
@@ -65,7 +66,7 @@ export class FileAudioStore implements AudioStore {
       const directory = join(await this.#openRoot(), name);
       if (!(await isOwnDirectory(directory))) return;
       await rm(join(directory, file), { force: true });
-      await sync(directory);
+      await syncFolder(directory);
     });
   }
 
@@ -86,7 +87,7 @@ export class FileAudioStore implements AudioStore {
     if (made) await chmod(directory, 0o700);
     if (!(await isOwnDirectory(directory))) throw new Error('The directory has gone.');
     if (made || !this.#syncedDirectories.has(name)) {
-      await sync(root);
+      await syncFolder(root);
       this.#syncedDirectories.add(name);
     }
     return directory;
@@ -122,10 +123,10 @@ async function makeRoot(path: string): Promise<string> {
   if (made) {
     await chmod(path, 0o700);
     let directory = dirname(made);
-    await sync(directory);
+    await syncFolder(directory);
     for (const name of relative(directory, dirname(path)).split(sep).filter(Boolean)) {
       directory = join(directory, name);
-      await sync(directory);
+      await syncFolder(directory);
     }
   }
   return realpath(path);
@@ -161,15 +162,6 @@ async function writeDurably(path: string, content: Buffer): Promise<void> {
   try {
     await handle.chmod(0o600);
     await handle.writeFile(content);
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-}
-
-async function sync(directory: string): Promise<void> {
-  const handle = await open(directory, constants.O_RDONLY);
-  try {
     await handle.sync();
   } finally {
     await handle.close();

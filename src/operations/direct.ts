@@ -13,7 +13,7 @@ import { addressBucket, meter } from './rate-limit.ts';
 import type { Speaking } from './speaking.ts';
 import { speechFailure } from './speech-failure.ts';
 
-const NOT_SETTLED = 'Nothing was settled.';
+export const NOT_SETTLED = 'Nothing was settled.';
 
 export interface DirectParts {
   readonly direct: DirectPayment;

@@ -1,9 +1,14 @@
 import { failure } from '../http/errors.ts';
 import type { SpeechError } from '../speech/provider.ts';
 
+/** The rules of the text that only a provider can tell. */
+const TEXT_RULES = { TEXT_TOO_LONG: 'duration', INVALID_REQUEST: 'script' } as const;
+
 /** A failed synthesis as the caller sees it. @param money what became of the payment by then */
 export function speechFailure({ code, message, transient, retryAfterSeconds }: SpeechError, money: string) {
-  if (code === 'TEXT_TOO_LONG') return failure(code, `${message} ${money}`, { field: 'text', rule: 'duration' });
+  if (code === 'TEXT_TOO_LONG' || code === 'INVALID_REQUEST') {
+    return failure(code, `${message} ${money}`, { field: 'text', rule: TEXT_RULES[code] });
+  }
   const answer = failure(code, `${message} ${money}`, { transient });
   if (answer.status !== 503 || retryAfterSeconds === undefined) return answer;
   return { ...answer, headers: { 'retry-after': retryAfterSeconds } };

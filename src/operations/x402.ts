@@ -19,12 +19,13 @@ import { currentPayee, type Payee } from '../x402/payees.ts';
 import { invalidQuote, placeQuotedOrder, type QuotedRequest, type QuoteRefusal } from '../x402/quoted-order.ts';
 import { isExpired, type Quote, type Quotes } from '../x402/quotes.ts';
 import { makeDeposit } from './deposit.ts';
-import { speakDirect } from './direct.ts';
+import { NOT_SETTLED, speakDirect } from './direct.ts';
 import { refuseForeignHeaders, x402FlowOf } from './flows.ts';
 import { askForPayment, offersFor, showExample } from './payment-required.ts';
 import { readPrepaidAccount, speakPrepaid } from './prepaid.ts';
-import { type Purchase, quoteExpired } from './purchase.ts';
+import { type Purchase, quoteExpired, utteranceOf } from './purchase.ts';
 import type { Speaking } from './speaking.ts';
+import { speechFailure } from './speech-failure.ts';
 
 export interface X402Options {
   readonly baseUrl: string;
@@ -83,8 +84,16 @@ export function x402Operations(options: X402Options): X402Operations {
       case 'none':
         if (!direct) return chainMissing();
         if (purchase.hasExpired) return quoteExpired();
-        return (context.isBare ? showExample : askForPayment)(resource, purchase.offers[0]);
+        return (
+          refuseText(purchase, speech) ?? (context.isBare ? showExample : askForPayment)(resource, purchase.offers[0])
+        );
     }
+  }
+
+  /** Nobody is asked to pay for what would not be spoken. The text of a quote may be shown with its payment only. */
+  function refuseText({ order }: Purchase, { admission }: Speaking) {
+    const refusal = order.text === undefined ? undefined : admission.refuse(utteranceOf(order, order.text));
+    return refusal && speechFailure(refusal, NOT_SETTLED);
   }
 
   /** Money is moved only once the database has told that it is of these terms; for anything else, what is known counts. */

@@ -63,7 +63,9 @@ export async function startChain(options: ChainOptions): Promise<ChainStart> {
     const platform = `${process.platform}-${process.arch}`;
     return {
       available: false,
-      reason: `The local chain is not available on this platform (${platform}): anvil comes for linux-x64, as an optional npm package.`,
+      reason:
+        `The local chain is not available on this platform (${platform}): anvil is an optional npm package for Linux and ` +
+        'macOS (x64, arm64) and Windows (x64). Install without --omit=optional.',
     };
   }
   const obstacle = await whyUnrunnable(binary);

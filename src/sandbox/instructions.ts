@@ -1,4 +1,4 @@
-import { resolve } from 'node:path';
+import { resolve, sep } from 'node:path';
 import type { Offered } from './offered.ts';
 import type { SandboxFile } from './sandbox-file.ts';
 
@@ -51,7 +51,7 @@ ${whereDataIs({ dataDir, databaseHome })} Ctrl-C stops the sandbox.
 function whereDataIs({ dataDir, databaseHome }: Places): string {
   if (databaseHome === undefined)
     return `The database is that of SANDBOX_DATABASE_URL; all else is kept in ${dataDir}.`;
-  if (databaseHome.startsWith(`${dataDir}/`)) return `Everything is kept in ${dataDir}.`;
+  if (databaseHome.startsWith(`${dataDir}${sep}`)) return `Everything is kept in ${dataDir}.`;
   return `The database is kept in ${databaseHome}, all else in ${dataDir}: who deletes one deletes both.`;
 }
 

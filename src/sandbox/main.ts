@@ -101,6 +101,9 @@ if ('faults' in result) {
   process.exit(EXIT_CONFIG);
 }
 const { config } = result;
+if (config.speech?.baseUrl === 'embedded:') {
+  progress('The embedded voice reads English only; SPEECH_BASE_URL names a speech server for other languages');
+}
 const app = await createApp(config, createLogger(config.logLevel));
 started.push(app);
 await app.server.listen({ host: config.host, port: config.port });

@@ -57,10 +57,8 @@ export async function startPostgres(options: PostgresOptions): Promise<RunningPo
   const binaries = await serverBinaries(home, account, onProgress);
   const cluster = await openCluster(home, binaries, account, options.durable !== false, onProgress);
 
-  const { client, port } = await attach(
-    { account, binaries, cluster, home, logFile: join(home, 'server.log') },
-    options,
-  );
+  const place = { account, binaries, cluster, home, logFile: join(home, 'server.log') };
+  const { client, port } = await attach(place, options);
   await ensureDatabase(client, DATABASE);
   keepsProcessAlive(client, false);
   await replaceOwnFile(join(home, 'port'), String(port));
@@ -72,7 +70,7 @@ export async function startPostgres(options: PostgresOptions): Promise<RunningPo
     adminUrl: url('postgres'),
     home,
     stop: () => {
-      stopped ??= leave(cluster, client, port);
+      stopped ??= leave(place, client, port);
       return stopped;
     },
   };
@@ -84,7 +82,7 @@ async function attach(place: Place, options: PostgresOptions): Promise<{ client:
   while (performance.now() < deadline) {
     const running = await findPostmaster(place.cluster.data);
     if (running) {
-      const client = await joinServer(place.cluster, running, options);
+      const client = await joinServer(place, running, options);
       if (client) return { client, port: running.port };
       await sleep(POLL_MS);
     } else {
@@ -99,12 +97,8 @@ async function attach(place: Place, options: PostgresOptions): Promise<{ client:
 }
 
 /** Undefined when the server is not ready, is just being stopped, or was stopped here because its settings don't fit. */
-async function joinServer(
-  cluster: Cluster,
-  running: Postmaster,
-  options: PostgresOptions,
-): Promise<pg.Client | undefined> {
-  const client = await connect(cluster, running.port);
+async function joinServer(place: Place, running: Postmaster, options: PostgresOptions): Promise<pg.Client | undefined> {
+  const client = await connect(place.cluster, running.port);
   if (!client) return undefined;
   try {
     if (!(await register(client))) {
@@ -114,7 +108,7 @@ async function joinServer(
     const misfit = await whyUnsuitable(client, running, options);
     if (!misfit) return client;
     const alone = await unregister(client);
-    if (alone) await shutDown(cluster.data, PATIENCE_MS);
+    if (alone) await stopServer(place);
     await client.end();
     if (!alone)
       throw new Error(`Another process uses the embedded PostgreSQL of ${options.dataDir}, ${misfit}: stop it first.`);
@@ -166,16 +160,19 @@ function keepsProcessAlive(client: pg.Client, alive: boolean): void {
   else handle.unref();
 }
 
-async function leave(cluster: Cluster, client: pg.Client, port: number): Promise<void> {
+async function leave(place: Place, client: pg.Client, port: number): Promise<void> {
   let connection: pg.Client | undefined = client;
   keepsProcessAlive(client, true);
   try {
     await client.query('select');
   } catch {
     // The server has restarted after a crash of its own, or is gone.
-    connection = await connect(cluster, port);
+    connection = await connect(place.cluster, port);
   }
   if (!connection) return;
-  if (await unregister(connection)) await shutDown(cluster.data, PATIENCE_MS);
+  if (await unregister(connection)) await stopServer(place);
   await connection.end();
 }
+
+const stopServer = ({ account, binaries: { pgCtl }, cluster: { data } }: Place) =>
+  shutDown({ pgCtl, data }, account, PATIENCE_MS);

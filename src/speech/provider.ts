@@ -47,7 +47,9 @@ export type SpeechErrorCode =
   | 'TTS_UNAVAILABLE'
   | 'TTS_PROVIDER_NOT_CONFIGURED'
   /** Too long to be heard, though not in characters. */
-  | 'TEXT_TOO_LONG';
+  | 'TEXT_TOO_LONG'
+  /** In a script that the voice can't read. */
+  | 'INVALID_REQUEST';
 
 /**
  * A synthesis that did not succeed (R9). The message is safe to show to a caller: it holds neither the text nor

@@ -9,7 +9,7 @@ import { ASSET_DECIMALS, ASSET_SYMBOL, type Asset } from './network.ts';
 import type { Payee } from './payees.ts';
 import { REPLAY_WINDOW_SECONDS } from './payment.ts';
 import { PREPAID, prepaidDomainName } from './prepaid.ts';
-import type { SigningKey } from './signing-keys.ts';
+import { publicKeyJwk, type SigningKey } from './signing-keys.ts';
 
 /** How long signed metadata is valid, unless its key ends before. */
 const VALIDITY_MS = 600_000;
@@ -109,21 +109,13 @@ export class ServiceMetadata {
         validUntil: new Date(now.getTime() + validMs).toISOString(),
       },
       trust: {
-        keys: keys.map(({ keyId, status, publicJwk, validFrom, validUntil }) => ({
-          keyId,
+        keys: keys.map((key) => ({
+          keyId: key.keyId,
           algorithm: 'ES256',
-          status,
-          publicKeyJwk: {
-            kty: 'EC',
-            crv: 'P-256',
-            ...publicJwk,
-            alg: 'ES256',
-            key_ops: ['verify'],
-            ext: true,
-            kid: keyId,
-          },
-          validFrom: validFrom.toISOString(),
-          validUntil: validUntil?.toISOString() ?? null,
+          status: key.status,
+          publicKeyJwk: publicKeyJwk(key),
+          validFrom: key.validFrom.toISOString(),
+          validUntil: key.validUntil?.toISOString() ?? null,
         })),
         rotationRule:
           'Accept a new key or payee only from metadata that verifies under a key which is trusted already and has ' +

@@ -1,4 +1,5 @@
 import { createPrivateKey, generateKeyPairSync, type JsonWebKey, type KeyObject, randomBytes } from 'node:crypto';
+import { calculateJwkThumbprint } from 'jose';
 import { ROTATION_STATUSES, type RotationStatus } from './payees.ts';
 
 export interface SigningKey {
@@ -73,6 +74,20 @@ function readKey(stored: StoredKey, index: number): SigningKey {
   }
   return { keyId: kid, status, validFrom, validUntil, privateKey, publicJwk: { x, y } };
 }
+
+/** The public key as the metadata shows it. */
+export const publicKeyJwk = ({ keyId, publicJwk }: SigningKey) => ({
+  kty: 'EC' as const,
+  crv: 'P-256' as const,
+  ...publicJwk,
+  alg: 'ES256' as const,
+  key_ops: ['verify' as const],
+  ext: true as const,
+  kid: keyId,
+});
+
+/** The fingerprint of the public key: its SHA-256 thumbprint of RFC 7638, in base64url. */
+export const fingerprint = (key: SigningKey): Promise<string> => calculateJwkThumbprint(publicKeyJwk(key));
 
 function readDate(text: unknown): Date | undefined {
   const date = typeof text === 'string' && /^\d{4}-\d{2}-\d{2}(T[\d:.]+Z)?$/.test(text) ? new Date(text) : undefined;

@@ -38,6 +38,7 @@ test('the sandbox: its printed commands work as they stand, and it survives Ctrl
 
   const first = startChild(t, PROGRAM, env);
   await first.printed(/Ctrl-C stops the sandbox/);
+  assert.match(first.output(), /The embedded voice reads English only/);
   const sandbox = await sandboxFile();
   assert.equal(sandbox.baseUrl, `http://127.0.0.1:${port}`);
   const funded = await balance(sandbox);

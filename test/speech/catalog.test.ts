@@ -3,8 +3,10 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { CatalogError, loadCatalog } from '../../src/speech/catalog.ts';
 import { startGateway } from '../support/gateway.ts';
+import { startStubUpstream } from '../support/stub-upstream.ts';
 
 const VOICES = ['alloy', 'ash', 'coral', 'echo', 'fable', 'onyx', 'nova', 'sage', 'shimmer'];
 
@@ -84,6 +86,40 @@ test('R42: nothing in the code knows a provider: another catalog is served, pric
   assert.equal(over.json.error.details.maximum, 10);
   const { error } = (await gateway.call('/tts', { method: 'POST', json: { text: 'abc' } })).json;
   assert.equal(error.details.priceMicroUsd, 5, '3 characters at 1.500003 micro-USD, rounded up');
+});
+
+test('catalogs/openai.json, as shipped: sold under ids without a hyphen in the provider', async (t) => {
+  const upstream = await startStubUpstream();
+  t.after(() => upstream.close());
+  const file = fileURLToPath(new URL('../../catalogs/openai.json', import.meta.url));
+  const gateway = await startGateway(t, { CATALOG_FILE: file, SPEECH_BASE_URL: upstream.url });
+  const { json } = await gateway.call('/tts/models');
+  assert.deepEqual([json.defaultModel, json.models.length], ['openai/tts-1', 2]);
+
+  const account = await gateway.fund(500);
+  let spent = 0n;
+  for (const { id, pricing, voices } of json.models) {
+    assert.match(id, /^[a-z0-9]+\//);
+    assert.deepEqual(
+      voices.map((voice: { id: string }) => voice.id),
+      VOICES.map((slug) => `openai_${slug}`),
+    );
+    for (const voice of voices) {
+      assert.match(voice.id, /^[a-z0-9]+_[a-z0-9]+$/);
+      const call = { model: id, voice: voice.id, text: 'Hello world' };
+      const reply = await gateway.call('/tts', {
+        method: 'POST',
+        headers: { 'x-credit-account': account },
+        json: call,
+      });
+      assert.equal(reply.status, 200, reply.text.slice(0, 300));
+      const { model, voice: spoken } = upstream.requests.at(-1)?.body ?? {};
+      assert.deepEqual([`openai/${model}`, `openai_${spoken}`], [id, voice.id]);
+      spent += BigInt(11 * pricing.ratePerMillionCharsUsd);
+    }
+  }
+  assert.equal(spent, 9n * 11n * (18n + 36n), "OpenAI's 15 and 30 USD per million characters, and a fifth");
+  assert.equal(await gateway.balance(account), 5_000_000n - spent);
 });
 
 test('a catalog that can not be used is refused with every fault named', async (t) => {

@@ -61,10 +61,10 @@ test('npm run keys makes the file with mode 0600, and rotates it', async (t) => 
   t.after(() => rm(directory, { recursive: true, force: true }));
   const file = join(directory, 'keys.json');
   const run = () => startChild(t, 'src/cli/keys.ts', { SIGNING_KEYS_FILE: file });
-  await run().printed(/Made .*\n.*current.*\n.*next/);
+  await run().printed(/Made .*\n +current .*\n.*\n.*\n +next /);
   assert.equal((await stat(file)).mode & 0o777, 0o600);
   const before = parseSigningKeys(await readFile(file, 'utf8'), new Date());
-  await run().printed(/Rotated .*\n.*retiring.*\n.*current.*\n.*next/);
+  await run().printed(/Rotated .*\n +retiring .*\n.*\n.*\n +current .*\n.*\n.*\n +next /);
   assert.equal((await stat(file)).mode & 0o777, 0o600);
   const after = parseSigningKeys(await readFile(file, 'utf8'), new Date());
   assert.equal(after.find(({ status }) => status === 'current')?.keyId, before[1]?.keyId);

@@ -1,25 +1,28 @@
 import { execFile, spawn } from 'node:child_process';
-import { readdir, readFile } from 'node:fs/promises';
+import { readFile, truncate } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { openOwnLog } from '../../private-files.ts';
-import { hasArgument } from '../postgres/process.ts';
 import { hasCode } from '../postgres/system-error.ts';
+import { hasArgument, listProcesses } from '../processes.ts';
 import { CHAIN_ID } from './network.ts';
 
 const POLL_MS = 10;
 /** A block is finalized once two are on top of it: few blocks come here. */
 const FINALITY = ['--slots-in-an-epoch', '1'];
 
-/** The anvil of the npm package, which exists for Linux on x64 only; undefined when it is not installed. */
+/** Where the npm package of a platform has anvil. There are packages for Linux, macOS and Windows. */
+export function packagedBinary(platform: NodeJS.Platform, arch: NodeJS.Architecture): string {
+  const machine = arch === 'x64' ? 'amd64' : arch;
+  return `@foundry-rs/anvil-${platform}-${machine}/bin/${platform === 'win32' ? 'anvil.exe' : 'anvil'}`;
+}
+
+/** The anvil that npm has installed for this platform; undefined when it has not. */
 export function findBinary(): string | undefined {
   try {
-    const manifest = createRequire(import.meta.url).resolve(
-      `@foundry-rs/anvil-${process.platform}-${process.arch === 'x64' ? 'amd64' : process.arch}/package.json`,
-    );
-    return join(dirname(manifest), 'bin/anvil');
+    return createRequire(import.meta.url).resolve(packagedBinary(process.platform, process.arch));
   } catch {
     return undefined;
   }
@@ -40,19 +43,14 @@ export interface AnvilProcess {
   readonly port: number;
 }
 
-/** Every anvil of this directory is started with this path, and no other one is: that is how it is found again. */
 const cachePath = (directory: string) => join(directory, 'cache');
+/** Every anvil of this directory is started with this, and no other one is: that is how it is found again. */
+const ownArguments = (directory: string) => ` --cache-path ${cachePath(directory)} --`;
 
-/** The anvil that runs on this directory, whoever started it; the arguments that Linux shows tell its port. */
+/** The anvil that runs on this directory, whoever started it; its arguments tell its port. */
 export async function findAnvil(directory: string): Promise<AnvilProcess | undefined> {
-  for (const entry of await readdir('/proc')) {
-    const pid = Number(entry);
-    if (!Number.isSafeInteger(pid)) continue;
-    const commandLine = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
-    const words = commandLine.split('\0');
-    if (words.includes(cachePath(directory))) return { pid, port: Number(words[words.indexOf('--port') + 1]) };
-  }
-  return undefined;
+  const found = (await listProcesses()).find(({ commandLine }) => commandLine.includes(ownArguments(directory)));
+  return found && { pid: found.pid, port: Number(/ --port (\d+) /.exec(found.commandLine)?.[1]) };
 }
 
 /**
@@ -68,7 +66,8 @@ export async function launch(
   const logFile = join(directory, 'anvil.log');
   const log = await openOwnLog(logFile);
   try {
-    await log.truncate();
+    // Windows lets no handle that appends do this.
+    await truncate(logFile);
     const network = ['--host', '127.0.0.1', '--port', String(port), '--no-cors'];
     const settings = [...network, '--chain-id', String(CHAIN_ID), ...FINALITY];
     const files = ['--cache-path', cachePath(directory), ...(stateFile ? ['--load-state', stateFile] : [])];
@@ -77,6 +76,7 @@ export async function launch(
       env: { HOME: directory },
       stdio: ['ignore', log.fd, log.fd],
       detached,
+      windowsHide: true,
     });
     child.unref();
     let ended = false;
@@ -95,7 +95,7 @@ export async function launch(
 
 /** Ends the process and waits until it has gone; one that doesn't listen to the signal within that time is killed. */
 export async function shutDown(directory: string, { pid }: AnvilProcess, timeoutMs: number): Promise<void> {
-  const alive = () => hasArgument(pid, cachePath(directory));
+  const alive = () => hasArgument(pid, ownArguments(directory));
   const deadline = performance.now() + timeoutMs;
   if (await alive()) send(pid, 'SIGTERM');
   while (await alive()) {

@@ -1,8 +1,8 @@
-import { open, readFile, rename, rm } from 'node:fs/promises';
+import { readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
-import { createOwnFile } from '../../private-files.ts';
+import { createOwnFile, syncFolder } from '../../private-files.ts';
 import { hasCode } from '../postgres/system-error.ts';
 
 /**
@@ -40,8 +40,7 @@ export function stateFile(directory: string, onProgress: (message: string) => vo
       await createOwnFile(fresh, json);
       await replace(current, previous);
       await rename(fresh, current);
-      const handle = await open(directory);
-      await handle.sync().finally(() => handle.close());
+      await syncFolder(directory);
     },
   };
 }

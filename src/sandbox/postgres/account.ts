@@ -9,22 +9,32 @@ export interface Account {
   readonly identity: { readonly uid?: number; readonly gid?: number };
 }
 
+/** On Windows users have no ids, and every file says that its owner's is 0. */
+const WITHOUT_IDS: Account = { uid: 0, gid: 0, identity: {} };
+
 /**
  * PostgreSQL refuses to run as root, so root hands it to `nobody`, which exists everywhere; anybody else runs it
  * under their own name.
  */
 export async function serverAccount(): Promise<Account> {
   const { getuid, getgid } = process;
-  if (!getuid || !getgid) throw new Error('No embedded PostgreSQL on this platform: set SANDBOX_DATABASE_URL.');
+  if (!getuid || !getgid) return WITHOUT_IDS;
   if (getuid() !== 0) return { uid: getuid(), gid: getgid(), identity: {} };
-  const entry = (await readFile('/etc/passwd', 'utf8')).split('\n').find((line) => line.startsWith('nobody:'));
-  const [, , uid, gid] = (entry ?? '').split(':').map(Number);
-  if (!uid || !gid) {
+  const account = nobody(await readFile('/etc/passwd', 'utf8'));
+  if (!account) {
     throw new Error(
       'PostgreSQL refuses to run as root and /etc/passwd has no account `nobody`: run as an ordinary user, or set SANDBOX_DATABASE_URL.',
     );
   }
-  return { uid, gid, identity: { uid, gid } };
+  return account;
+}
+
+/** The account `nobody` of this text of /etc/passwd; undefined when there is none. */
+export function nobody(passwd: string): Account | undefined {
+  const entry = passwd.split('\n').find((line) => line.startsWith('nobody:'));
+  const [, , uid, gid] = (entry ?? '').split(':').map(Number);
+  // On macOS the ids are -2: so a process takes them, and a file shows them without a sign.
+  return uid && gid ? { uid: uid >>> 0, gid: gid >>> 0, identity: { uid, gid } } : undefined;
 }
 
 const SEARCH = 1;

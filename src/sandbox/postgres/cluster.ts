@@ -80,14 +80,17 @@ async function fillCluster(directory: string, binaries: Binaries, account: Accou
   );
 }
 
-/** An environment without the PG* variables and the secrets of this process. */
-export const SERVER_ENVIRONMENT = { LC_ALL: 'C', PATH: process.env.PATH ?? '' };
+/** How PostgreSQL's programs are run: as the account, without the PG* variables and the secrets of this process. */
+export const surroundings = (account: Account) => ({
+  ...account.identity,
+  cwd: '/',
+  env: { LC_ALL: 'C', PATH: process.env.PATH ?? '' },
+  windowsHide: true,
+});
 
 async function run(program: string, parameters: string[], account: Account): Promise<void> {
   const child = spawn(program, parameters, {
-    ...account.identity,
-    cwd: '/',
-    env: SERVER_ENVIRONMENT,
+    ...surroundings(account),
     stdio: ['ignore', 'ignore', 'pipe'],
   });
   const ended = new Promise<number | null>((resolve, reject) => {

@@ -1,11 +1,12 @@
-import { spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import { openOwnLog } from '../../private-files.ts';
+import { hasArgument, processExists } from '../processes.ts';
 import type { Account } from './account.ts';
-import { cannotRun, SERVER_ENVIRONMENT } from './cluster.ts';
-import { hasArgument, processExists } from './process.ts';
+import { cannotRun, surroundings } from './cluster.ts';
 import { hasCode } from './system-error.ts';
 
 /** What PostgreSQL writes of itself into postmaster.pid. */
@@ -83,7 +84,7 @@ export async function launch(
     const child = spawn(
       options.postgres,
       ['-D', options.data, ...Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])],
-      { ...account.identity, cwd: '/', env: SERVER_ENVIRONMENT, stdio: ['ignore', log.fd, log.fd], detached: true },
+      { ...surroundings(account), stdio: ['ignore', log.fd, log.fd], detached: true },
     );
     child.unref();
     let ended = false;
@@ -107,10 +108,14 @@ export async function launch(
 }
 
 /** Ends the server as `pg_ctl stop -m fast` does, and waits until it has gone. */
-export async function shutDown(data: string, timeoutMs: number): Promise<void> {
+export async function shutDown(
+  { pgCtl, data }: { pgCtl: string; data: string },
+  account: Account,
+  timeoutMs: number,
+): Promise<void> {
   const running = await findPostmaster(data);
   if (!running) return;
-  process.kill(running.pid, 'SIGINT');
+  await promisify(execFile)(pgCtl, ['kill', 'INT', String(running.pid)], surroundings(account));
   const deadline = performance.now() + timeoutMs;
   while ((await readPidFile(data))?.pid === running.pid && (await hasArgument(running.pid, data))) {
     if (performance.now() > deadline) {

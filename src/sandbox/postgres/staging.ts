@@ -1,6 +1,6 @@
-import { mkdtemp, readdir, rename, rm } from 'node:fs/promises';
+import { access, mkdtemp, readdir, rename, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { processExists } from './process.ts';
+import { processExists } from '../processes.ts';
 import { hasCode } from './system-error.ts';
 
 /**
@@ -16,7 +16,9 @@ export async function createWhole(target: string, fill: (directory: string) => P
     await rename(fresh, target);
   } catch (error) {
     await rm(fresh, { recursive: true, force: true });
-    if (!hasCode(error, 'EEXIST', 'ENOTEMPTY', 'ENOTDIR')) throw error;
+    // Windows says EPERM when there is something in the place, and when this user may not write there.
+    if (hasCode(error, 'EPERM')) await access(target).catch(() => Promise.reject(error));
+    else if (!hasCode(error, 'EEXIST', 'ENOTEMPTY', 'ENOTDIR')) throw error;
   }
 }
 

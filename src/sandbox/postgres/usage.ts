@@ -1,3 +1,4 @@
+import { resolve } from 'node:path';
 import pg from 'pg';
 import { type Cluster, ROLE } from './cluster.ts';
 import { hasCode } from './system-error.ts';
@@ -22,7 +23,8 @@ export async function connect(cluster: Cluster, port: number): Promise<pg.Client
   try {
     await client.connect();
     const { rows } = await client.query("select current_setting('data_directory') as data");
-    if (rows[0].data === cluster.data) return client;
+    // On Windows PostgreSQL writes slashes.
+    if (resolve(rows[0].data) === cluster.data) return client;
   } catch {}
   await client.end();
   return undefined;

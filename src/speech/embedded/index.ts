@@ -3,6 +3,7 @@ import { SpeechError, type SpeechProvider, type Utterance } from '../provider.ts
 import { Backlog, type Text } from './backlog.ts';
 import { longestSeconds, maxAudioSeconds } from './duration.ts';
 import { loadEngine } from './engine.ts';
+import { firstForeignLetter } from './legible.ts';
 import { Narration } from './narration.ts';
 import { ThreadPool } from './pool.ts';
 import { SpeechThread, unavailable } from './thread.ts';
@@ -12,8 +13,8 @@ const MAX_WAIT_MS = 15_000;
 
 /**
  * A speech provider that needs nothing from outside: flite's voices in worker threads, spoken as constant bit rate MP3 (mono,
- * 16 kHz; 48 kbit/s, `tts-1-hd` 96). Any text is spoken to its end, transliterated where it is not Latin; one that might be
- * spoken for longer than is accepted is refused.
+ * 16 kHz; 48 kbit/s, `tts-1-hd` 96). They read English. A text with letters that are not Latin is refused, and so is one that
+ * might be spoken for longer than is accepted; any other one is spoken to its end.
  *
  * It starts to load at once. `workers` is how many utterances are spoken at a time, by default one per processor and at least
  * two; sixteen times as many may wait, and more are refused with TTS_UNAVAILABLE (R9). A place is promised only while the wait
@@ -55,6 +56,8 @@ export function embeddedVoice({
   return {
     synthesize: (utterance, signal) => speak(utterance, signal, backlog.add(longestSeconds(utterance)), false),
     refuse: (utterance) => {
+      const foreign = firstForeignLetter(utterance.text);
+      if (foreign !== undefined) return illegible(foreign + 1);
       const maximum = maxAudioSeconds(utterance);
       if (longestSeconds(utterance) <= maximum) return undefined;
       const minutes = Math.floor(maximum / 60);
@@ -83,3 +86,11 @@ export function embeddedVoice({
     },
   };
 }
+
+const illegible = (position: number) =>
+  new SpeechError(
+    'INVALID_REQUEST',
+    `text has a letter that is not Latin at character ${position}. The embedded voice reads English only; with another ` +
+      'speech server (SPEECH_BASE_URL) its operator can offer other languages.',
+    false,
+  );

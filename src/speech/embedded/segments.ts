@@ -5,7 +5,7 @@ const MAX_DIGIT_RUN = 6;
 const MAX_SEGMENT_COST = 200;
 
 /**
- * Cuts a text of any script into pieces of printable ASCII that flite can speak, in order; none if nothing is left to speak.
+ * Cuts a text into pieces of printable ASCII that flite can speak, in order; none if nothing is left to speak.
  * Flite's time and memory grow faster than its input, so the cost of a piece, its words and its digit runs are bounded.
  */
 export function* segmentsOf(text: string): Generator<string> {
@@ -33,8 +33,7 @@ export function wordsOf(text: string): string[] {
 }
 
 function toSpeakableAscii(text: string): string {
-  const ascii = anyAscii(text.replace(/\p{Script=Han}/gu, ' $&'));
-  return ascii
+  return anyAscii(text)
     .replace(/:([a-z][a-z0-9_]*):/g, ' $1 ')
     .replace(/(?<=[^.!?,;:\s])\s*[\r\n]\s*/g, '. ')
     .replace(/[^!-~]|_/g, ' ')

