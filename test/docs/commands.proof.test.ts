@@ -107,6 +107,15 @@ test('README: what it tells to type works as it stands, and shows what it says',
       await run(t, folder, command);
     });
   }
+  await t.test('docs/operations.md: a caller comes to the fingerprints that the operator sees', async (t) => {
+    const [program] = (await blocksOf('docs/operations.md')).filter(({ language }) => language === 'js');
+    await writeFile(join(folder, 'fingerprints.mjs'), program?.code ?? '');
+    const compared = await run(t, folder, 'node fingerprints.mjs', { BASE_URL: baseUrl });
+    const shown = await run(t, folder, 'SIGNING_KEYS_FILE=data/signing-keys.json npm run keys -- --show');
+    const printed = fingerprintsIn(shown);
+    assert.equal(printed.length, 2);
+    for (const fingerprint of printed) assert.ok(compared.includes(fingerprint));
+  });
   await t.test('docs/prepaid.md: its program speaks', async () => {
     const [program] = (await blocksOf('docs/prepaid.md')).filter(({ language }) => language === 'js');
     const file = join(folder, 'prepaid-program.mjs');
@@ -161,15 +170,16 @@ test('docs/operations.md: its commands lead from a broken stream to the line, th
           await ensureRole(transaction, 'speechgate');
           await sql.raw(code).execute(transaction);
         });
-      } else assert.equal(language, 'text');
+      } else if (language !== 'js') assert.equal(language, 'text');
     });
   }
-  const [line = '', books = ''] = outputs;
+  const [line = '', books = '', made = '', kept = ''] = outputs;
   const { end, flow, chargedMicroUsd } = JSON.parse(
     line.split('\n').find((text) => text.includes('"request"')) ?? '{}',
   );
   assert.deepEqual({ end, flow, chargedMicroUsd }, { end: 'broken_off', flow: 'card', chargedMicroUsd: 0 });
   assert.match(books, /\scharge\s.*\svoided\s+198\s/);
+  assert.deepEqual(fingerprintsIn(kept), fingerprintsIn(made));
   await service.stop();
 });
 
@@ -187,26 +197,34 @@ test('docs/audio-store.md: the service starts on a bucket as it says', async (t)
   }
 });
 
-test('docs/catalog.md: a sandbox sells what its catalog offers, by every command that it prints', async (t) => {
-  const folder = await installedCopy(t);
-  const [catalog] = (await blocksOf('docs/catalog.md')).filter(({ language }) => language === 'json');
-  await writeFile(join(folder, 'acme.json'), catalog?.code ?? '');
-  const port = String(await freePort(undefined));
-  const sandbox = shell(t, folder, 'npm run sandbox', { CATALOG_FILE: 'acme.json', PORT: port });
-  await sandbox.printed(READY);
-  const { baseUrl } = await readSandbox(folder);
-  const { models } = (await (await fetch(`${baseUrl}/tts/models`)).json()) as TtsModelsResponse;
-  assert.deepEqual(
-    models.map(({ id }) => id),
-    ['acme/tts-1'],
-  );
-  for (const command of printedCommands(sandbox.output())) {
-    await t.test(command, async (t) => {
-      await run(t, folder, command);
-    });
-  }
-  await sandbox.stop('SIGINT');
-});
+for (const [which, models] of [
+  ['its example', ['acme/tts-1']],
+  ['its command', ['openai/tts-1', 'openai/tts-1-hd']],
+] as const) {
+  test(`docs/catalog.md: with the catalog of ${which} every command that the sandbox prints works`, async (t) => {
+    const folder = await installedCopy(t);
+    const blocks = await blocksOf('docs/catalog.md');
+    const [example, command] = ['json', 'sh'].map(
+      (language) => blocks.find((block) => block.language === language)?.code,
+    );
+    await writeFile(join(folder, 'acme.json'), example ?? '');
+    const line = which === 'its command' ? (command ?? '') : 'CATALOG_FILE=acme.json npm run sandbox';
+    const sandbox = shell(t, folder, line, { PORT: String(await freePort(undefined)) });
+    await sandbox.printed(READY);
+    const { baseUrl } = await readSandbox(folder);
+    const offered = (await (await fetch(`${baseUrl}/tts/models`)).json()) as TtsModelsResponse;
+    assert.deepEqual(
+      offered.models.map(({ id }) => id),
+      models,
+    );
+    for (const printed of printedCommands(sandbox.output())) {
+      await t.test(printed, async (t) => {
+        await run(t, folder, printed);
+      });
+    }
+    await sandbox.stop('SIGINT');
+  });
+}
 
 /** A copy with the packages that are installed here. */
 async function installedCopy(t: TestContext): Promise<string> {
@@ -230,6 +248,9 @@ async function areSettings(code: string): Promise<void> {
     assert.deepEqual(misspelt, []);
   }
 }
+
+const fingerprintsIn = (output: string): string[] =>
+  [...output.matchAll(/^ +fingerprint +(\S+)$/gm)].map(([, fingerprint]) => fingerprint as string);
 
 /** A payment for Hello world without an identifier. */
 async function unnamedPayment(baseUrl: string, key: string): Promise<object> {
