@@ -1,4 +1,5 @@
 import { type Database, openDatabase } from '../db/database.ts';
+import { isNotSetUp, isUnavailable } from '../db/errors.ts';
 import { databaseUrlOf } from './settings.ts';
 
 export interface Look {
@@ -19,6 +20,7 @@ export async function look(
   try {
     await read(db);
   } catch (error) {
+    if (!isUnavailable(error) && !isNotSetUp(error)) throw error;
     const { message, code } = error as { message?: string; code?: string };
     const wayOut = process.env.DATABASE_URL?.trim()
       ? 'Is DATABASE_URL right, and npm run migrate done?'

@@ -1,4 +1,4 @@
-import { isNotSetUp, isUnavailable } from '../db/errors.ts';
+import { isAway, isRefused } from '../db/errors.ts';
 import { APPLICATION_ROLE, migrate } from '../db/migrate.ts';
 import { databaseUrlOf } from './settings.ts';
 
@@ -8,7 +8,7 @@ const ASK = 'Nothing was changed by the migration that failed: mend what the mes
 const role = process.env.DATABASE_APP_ROLE?.trim() || APPLICATION_ROLE;
 const { applied, notValid, hasGranted } = await migrate(databaseUrlOf(process.env), role).catch((error) => {
   console.error(`The schema can't be brought up to date: ${error.message || error.code}`);
-  console.error(isUnavailable(error) || isNotSetUp(error) ? CHECK_URL : ASK);
+  console.error(isAway(error) || isRefused(error) ? CHECK_URL : ASK);
   process.exit(1);
 });
 console.log(applied.length > 0 ? `Applied ${applied.join(', ')}.` : 'The schema is current.');

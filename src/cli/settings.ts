@@ -11,7 +11,10 @@ export async function commandSettings(): Promise<NodeJS.ProcessEnv> {
   if (process.env.DATABASE_URL?.trim()) return process.env;
   const dataDir = resolve(process.env.DATA_DIR ?? './data');
   const sandbox = await readSandboxSettings(dataDir);
-  if (!sandbox) return process.env;
+  if (!sandbox) {
+    console.error(`No sandbox runs in ${dataDir}.`);
+    return process.env;
+  }
   console.error(`DATABASE_URL is not set: this is the sandbox in ${dataDir}.`);
   return { ...process.env, ...sandbox };
 }

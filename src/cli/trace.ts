@@ -35,7 +35,10 @@ if (traceId === undefined || more.length > 0 || !isUuid(traceId)) {
 await look({ settings: await commandSettings(), subject: 'The books' }, async (db) => {
   const entries = await findTrace(db, traceId);
   if (entries.length === 0) {
-    console.error('No charge, job or payment has this trace id: the request was not paid, or never came to that.');
+    console.error(
+      'No charge, job or payment has this trace id: the request was not paid, or never came to that, or it repeated ' +
+        'an earlier one. Then its lines in the log name that one: first.',
+    );
     process.exitCode = 1;
   } else if (values.json) {
     console.log(printableJson(entries.map((entry) => ({ ...entry, amountMicroUsd: amountOf(entry) }))));

@@ -3238,7 +3238,7 @@ export const document: OpenApiDocument = {
         }
       },
       "X402Unavailable": {
-        "description": "A part that the request needs is not set up, too slow or not reachable, or the audio of a paid request can't be stored or read now, or too much speech waits (then `Retry-After` says when to try again), or the speech provider is overloaded (it answered 429 or 503; its `Retry-After` is passed on). Nothing was settled by this request. Nothing is charged in the end: when the database was lost, x-x402-charged is left out, and a debit that may have been made is given back once that is known.",
+        "description": "A part that the request needs is not set up, too slow or not reachable, or the audio of a paid request can't be stored or read now, or too much speech waits (then `Retry-After` says when to try again), or the speech provider is overloaded (it answered 429 or 503; its `Retry-After` is passed on). This request settled nothing, and is not charged in the end: when the database was lost, x-x402-charged is left out, and a debit that may have been made is given back once that is known. What an earlier request with the same payment has settled is told by repeating the identical one.",
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"
@@ -3505,7 +3505,7 @@ export const document: OpenApiDocument = {
         }
       },
       "InternalError": {
-        "description": "Something failed inside the service. A debit that had been made is refunded.",
+        "description": "Something failed inside the service.",
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"
@@ -3520,7 +3520,7 @@ export const document: OpenApiDocument = {
         }
       },
       "X402InternalError": {
-        "description": "Something failed inside the service. A debit that had been made is refunded.",
+        "description": "Something failed inside the service. What became of a payment or a signed request is told by repeating the identical one.",
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"
@@ -3571,7 +3571,7 @@ export const document: OpenApiDocument = {
         }
       },
       "SpeechInternalError": {
-        "description": "Something failed inside the service. A debit that had been made is refunded.",
+        "description": "Something failed inside the service. The balance of the account tells what it came to.",
         "headers": {
           "x-trace-id": {
             "$ref": "#/components/headers/TraceId"

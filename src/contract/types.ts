@@ -1339,7 +1339,7 @@ export interface components {
                 "application/json": components["schemas"]["SpeechFailedError"];
             };
         };
-        /** @description A part that the request needs is not set up, too slow or not reachable, or the audio of a paid request can't be stored or read now, or too much speech waits (then `Retry-After` says when to try again), or the speech provider is overloaded (it answered 429 or 503; its `Retry-After` is passed on). Nothing was settled by this request. Nothing is charged in the end: when the database was lost, x-x402-charged is left out, and a debit that may have been made is given back once that is known. */
+        /** @description A part that the request needs is not set up, too slow or not reachable, or the audio of a paid request can't be stored or read now, or too much speech waits (then `Retry-After` says when to try again), or the speech provider is overloaded (it answered 429 or 503; its `Retry-After` is passed on). This request settled nothing, and is not charged in the end: when the database was lost, x-x402-charged is left out, and a debit that may have been made is given back once that is known. What an earlier request with the same payment has settled is told by repeating the identical one. */
         X402Unavailable: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1488,7 +1488,7 @@ export interface components {
                 "application/json": components["schemas"]["RateLimitedError"];
             };
         };
-        /** @description Something failed inside the service. A debit that had been made is refunded. */
+        /** @description Something failed inside the service. */
         InternalError: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1498,7 +1498,7 @@ export interface components {
                 "application/json": components["schemas"]["InternalError"];
             };
         };
-        /** @description Something failed inside the service. A debit that had been made is refunded. */
+        /** @description Something failed inside the service. What became of a payment or a signed request is told by repeating the identical one. */
         X402InternalError: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1525,7 +1525,7 @@ export interface components {
                 "application/json": components["schemas"]["InternalError"];
             };
         };
-        /** @description Something failed inside the service. A debit that had been made is refunded. */
+        /** @description Something failed inside the service. The balance of the account tells what it came to. */
         SpeechInternalError: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];

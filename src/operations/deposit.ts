@@ -59,8 +59,8 @@ export async function makeDeposit(
       const message = 'The payment must be signed by the key of the payer: smart accounts could not spend a deposit.';
       return failure('INVALID_PAYMENT_PAYLOAD', message, { field: 'payload.signature', rule: 'payer' });
     }
-    const result = await deposits.deposit({ method, url, bytes, envelope, offers, resource, traceId }, onAdmitted);
     context.note({ flow: 'deposit' });
+    const result = await deposits.deposit({ method, url, bytes, envelope, offers, resource, traceId }, onAdmitted);
     if (result.outcome !== 'credited') return refusePayment(result.refusal, resource, offers[0], result.transaction);
     const { receipt, address, balanceMicroUsd, creditedMicroUsd } = result;
     context.note({ chargedMicroUsd: creditedMicroUsd });

@@ -11,9 +11,7 @@ import { readPayment, refusePayment } from './payment-required.ts';
 import { type Purchase, quoteExpired, textMissing, utteranceOf } from './purchase.ts';
 import { addressBucket, meter } from './rate-limit.ts';
 import type { Speaking } from './speaking.ts';
-import { speechFailure } from './speech-failure.ts';
-
-export const NOT_SETTLED = 'Nothing was settled.';
+import { NOT_SETTLED, speechFailure } from './speech-failure.ts';
 
 export interface DirectParts {
   readonly direct: DirectPayment;
@@ -39,6 +37,7 @@ export async function speakDirect(
   const address = addressKey(context.ip);
   const request = { method, url, bytes, envelope: read.envelope, offers, resource, timeoutMs, address, traceId };
   const utterance = utteranceOf(order, order.text);
+  context.note({ flow: 'direct', characters: order.text.length });
   // What was paid before is answered however much is being spoken.
   const refusal = speech.admission.check(utterance);
   const outcome = hasExpired || refusal ? await direct.replay(request) : await direct.authorize(request);
@@ -49,7 +48,6 @@ export async function speakDirect(
     'x-payment-identifier': read.envelope.identifier,
     'x-idempotent-replay': isReplay,
   });
-  context.note({ flow: 'direct', characters: order.text.length });
   if (outcome.outcome === 'refused') return refusePayment(outcome.refusal, resource, offers[0]);
   if (outcome.outcome === 'replay') {
     context.note({ chargedMicroUsd: 0n });
@@ -66,7 +64,8 @@ export async function speakDirect(
   try {
     const { audio, receipt } = await speakBuffered(hold, place, utterance, hold.timeoutMs);
     if (receipt.outcome === 'settled') context.note({ chargedMicroUsd: order.priceMicroUsd });
-    else if (receipt.refusal.code !== 'PAYMENT_OUTCOME_UNKNOWN') context.note({ chargedMicroUsd: 0n });
+    // After any other refusal a settle may have been sent, and only the chain can tell.
+    else if (receipt.refusal.code === 'REPLAY_CACHE_UNAVAILABLE') context.note({ chargedMicroUsd: 0n });
     return receipt.outcome === 'settled'
       ? { status: 200, headers: paid(receipt.receipt, false), body: audio }
       : refusePayment(receipt.refusal, resource, offers[0]);

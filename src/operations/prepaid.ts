@@ -60,6 +60,7 @@ export async function speakPrepaid(
   if (!credential) return MAX_AMOUNT;
   if (hasExpired) return quoteExpired();
   if (order.text === undefined) return textMissing();
+  context.note({ flow: 'prepaid', characters: order.text.length });
   const utterance = utteranceOf(order, order.text);
   const place = speech.admission.admitBuffered(utterance);
   if (place instanceof SpeechError) return speechFailure(place, NOT_CHARGED);
@@ -122,7 +123,6 @@ async function speakAt(
   }
   context.exemptFromEdgeLimit();
   const { hold } = authorization;
-  context.note({ flow: 'prepaid', characters: bought.characters });
   try {
     const { audio, receipt } = await speakBuffered(hold, place, utterance, timeoutMs);
     const chargedMicroUsd = receipt.isCharged ? priceMicroUsd : 0n;

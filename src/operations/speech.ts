@@ -75,6 +75,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations {
       return failure('TTS_PROVIDER_NOT_CONFIGURED', 'No speech provider is set up here.', details);
     }
 
+    context.note({ flow: 'card', characters: order.characters });
     const { accountId } = wishes;
     const limited = await meter(context, limits.takeForAccount(accountId, addressBucket(context)));
     if (limited) return limited;
@@ -105,8 +106,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations {
       return creditChallenge(baseUrl, serviceName, order.priceMicroUsd, authorization.refusal);
     }
     const { hold } = authorization;
-    const { characters, priceMicroUsd } = order;
-    context.note({ flow: 'card', characters });
+    const { priceMicroUsd } = order;
     try {
       const { mimeType, audio, ended } = await streamSpeech(hold, place, utterance, streaming);
       const noted = ended.then((isCharged) => context.note({ chargedMicroUsd: isCharged ? priceMicroUsd : 0n }));
@@ -148,10 +148,13 @@ export function speechOperations(options: SpeechOptions): SpeechOperations {
           rule: 'same request',
         });
       case 'accepted':
-        context.note({ flow: 'card', characters: order.characters });
         metrics.holdMoved('card', 'placed', priceMicroUsd);
         return jobAccepted(accepted);
       case 'repeated':
+        context.log.info(
+          { job: accepted.job.id, first: accepted.job.traceId },
+          'the job of an earlier request is shown',
+        );
         return jobAccepted(accepted);
     }
 

@@ -19,13 +19,13 @@ import { currentPayee, type Payee } from '../x402/payees.ts';
 import { invalidQuote, placeQuotedOrder, type QuotedRequest, type QuoteRefusal } from '../x402/quoted-order.ts';
 import { isExpired, type Quote, type Quotes } from '../x402/quotes.ts';
 import { makeDeposit } from './deposit.ts';
-import { NOT_SETTLED, speakDirect } from './direct.ts';
+import { speakDirect } from './direct.ts';
 import { refuseForeignHeaders, x402FlowOf } from './flows.ts';
 import { askForPayment, offersFor, showExample } from './payment-required.ts';
 import { readPrepaidAccount, speakPrepaid } from './prepaid.ts';
 import { type Purchase, quoteExpired, utteranceOf } from './purchase.ts';
 import type { Speaking } from './speaking.ts';
-import { speechFailure } from './speech-failure.ts';
+import { NOT_SETTLED, speechFailure } from './speech-failure.ts';
 
 export interface X402Options {
   readonly baseUrl: string;

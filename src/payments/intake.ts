@@ -94,7 +94,7 @@ export class PaymentIntake {
   /** The payment that an earlier request made under this identifier; undefined when there is none that counts. */
   async find(request: PaymentRequest): Promise<{ readonly payment: Payment; readonly standing: Standing } | undefined> {
     const payment = await this.#payments.find(request.envelope.identifier);
-    const standing = payment && (await this.#standing(payment, requestHash(request)));
+    const standing = payment && (await this.#standing(payment, requestHash(request), request.traceId));
     return payment && standing && { payment, standing };
   }
 
@@ -116,7 +116,7 @@ export class PaymentIntake {
     const { identifier } = envelope;
     const hash = requestHash(request);
     const known = await this.#payments.find(identifier);
-    const standing = known && (await this.#standing(known, hash));
+    const standing = known && (await this.#standing(known, hash, traceId));
     if (known && standing) return { outcome: 'known', payment: known, standing };
 
     const offer = findOffer(offers, envelope.accepted);
@@ -139,7 +139,8 @@ export class PaymentIntake {
     if (!winner) payment ??= await reserve();
     if (payment) return { outcome: 'reserved', payment, verifiable, isVerified: proof.isVerified };
     if (!winner) return AUTHORIZATION_TAKEN;
-    const first = (await this.#standing(winner, hash)) ?? refused('PAYMENT_REPLAY_PENDING', 'first_request_running');
+    const first =
+      (await this.#standing(winner, hash, traceId)) ?? refused('PAYMENT_REPLAY_PENDING', 'first_request_running');
     return { outcome: 'known', payment: winner, standing: first };
   }
 
@@ -205,8 +206,9 @@ export class PaymentIntake {
   }
 
   /** Undefined for an abandoned reservation of the same request, which may be taken over (R26). */
-  async #standing(known: Payment, hash: Buffer): Promise<Standing | undefined> {
+  async #standing(known: Payment, hash: Buffer, traceId: string): Promise<Standing | undefined> {
     if (!known.requestHash.equals(hash)) return refused('PAYMENT_IDENTIFIER_CONFLICT', 'identifier_of_another_request');
+    this.#log.info({ traceId, payment: known.id, first: known.traceId }, 'the payment of an earlier request is shown');
     switch (known.state) {
       case 'reserved':
         return known.isLeased ? refused('PAYMENT_REPLAY_PENDING', 'first_request_running') : undefined;
@@ -267,13 +269,15 @@ export class PaymentIntake {
     }
   }
 
-  /** A node that gives no answer leaves the payment as doubtful as it was. */
+  /** Whatever keeps the answer away leaves the payment as doubtful as it was (R25, R62). */
   async #resolve(payment: Payment): Promise<Resolution> {
     try {
       return await this.#resolver.resolve(payment);
     } catch (error) {
-      if (!(error instanceof RpcError)) throw error;
-      this.#log.warn({ err: error, payment: payment.id }, 'the chain could not be asked about a payment');
+      this.#log.warn(
+        { err: error, payment: payment.id },
+        'what became of a payment could not be found out or recorded',
+      );
       return { outcome: 'open' };
     }
   }

@@ -1,4 +1,4 @@
-import { isUnavailable } from '../db/errors.ts';
+import { isAway } from '../db/errors.ts';
 
 const MOST = 3;
 
@@ -12,7 +12,7 @@ export class Failures {
   /** Notes a failure, or throws it when the turn has to end. */
   add(error: unknown): void {
     this.#errors.push(error);
-    if (isUnavailable(error) || this.#errors.length === MOST) throw error;
+    if (isAway(error) || this.#errors.length === MOST) throw error;
   }
 
   /** At a turn's end: throws the last failure, if there was one. */

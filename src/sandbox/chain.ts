@@ -6,11 +6,11 @@ import { ownFolder, ownSubfolder, replaceOwnFile } from '../private-files.ts';
 import { type AnvilProcess, findAnvil, findBinary, launch, shutDown, whyUnrunnable } from './chain/anvil.ts';
 import { startBlockClock } from './chain/block-clock.ts';
 import { multicallCode, usdCoinCode } from './chain/contracts/generated.ts';
-import { lockDirectory } from './chain/lock.ts';
 import { ASSET, CHAIN_ID, type ChainClient, chainClient, MULTICALL } from './chain/network.ts';
 import { shared } from './chain/persistence.ts';
 import { type StateFile, stateFile } from './chain/state-file.ts';
 import { freePort, isFree } from './free-port.ts';
+import { lockDirectory } from './lock.ts';
 
 export interface ChainOptions {
   /** The chain lives in its subdirectory `chain`. */

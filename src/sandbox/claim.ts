@@ -1,4 +1,8 @@
+import { realpath } from 'node:fs/promises';
+import { join } from 'node:path';
 import pg from 'pg';
+import { readOwnFile, replaceOwnFile } from '../private-files.ts';
+import { lockDirectory } from './lock.ts';
 
 /** Any number that nothing else in this database locks. */
 const SANDBOX_LOCK = 7_300_121;
@@ -6,14 +10,20 @@ const NAME = 'speechgate-sandbox-';
 
 export type Claim =
   | { readonly outcome: 'claimed'; close(): Promise<void> }
-  /** `pid` of the process whose sandbox runs on this database; undefined when it has just ended. */
+  /** `pid` of the process that has it; undefined when it has just begun, or ended. */
   | { readonly outcome: 'taken'; readonly pid: number | undefined };
 
-/**
- * Makes this process the only sandbox on the database, until it closes the claim or ends, however that comes: the lock
- * is that of a connection.
- */
-export async function claimSandbox(databaseUrl: string): Promise<Claim> {
+/** Makes this process the only sandbox in the folder, until it closes the claim or ends, however that comes. */
+export async function claimFolder(dataDir: string): Promise<Claim> {
+  const pidFile = join(dataDir, 'sandbox.pid');
+  const lock = await lockDirectory(await realpath(dataDir));
+  if (!lock) return { outcome: 'taken', pid: Number(await readOwnFile(pidFile)) || undefined };
+  await replaceOwnFile(pidFile, `${process.pid}\n`);
+  return { outcome: 'claimed', close: () => lock.release() };
+}
+
+/** Likewise, on the database: the lock is that of a connection. */
+export async function claimDatabase(databaseUrl: string): Promise<Claim> {
   const client = new pg.Client({ connectionString: databaseUrl, application_name: `${NAME}${process.pid}` });
   // Losing it is noticed by whoever uses the database next.
   client.on('error', () => {});

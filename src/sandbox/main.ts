@@ -8,8 +8,9 @@ import { findCardAccount } from '../ledger/accounts.ts';
 import { createLogger } from '../logger.ts';
 import { ForeignFileError, ownFolder } from '../private-files.ts';
 import { startCheckout } from './checkout/server.ts';
-import { claimSandbox } from './claim.ts';
+import { claimDatabase, claimFolder } from './claim.ts';
 import { buyDemoCredit } from './demo-account.ts';
+import { sandboxSettings } from './environment.ts';
 import { freePort } from './free-port.ts';
 import { instructions } from './instructions.ts';
 import { sandboxKeys } from './keys.ts';
@@ -17,7 +18,7 @@ import { startMailSink } from './mail.ts';
 import { readOffered } from './offered.ts';
 import { startPostgres } from './postgres.ts';
 import { readSandboxFile, removeSandboxFile, type SandboxFile, writeSandboxFile } from './sandbox-file.ts';
-import { writeSandboxSettings } from './settings-file.ts';
+import { removeSandboxSettings, writeSandboxSettings } from './settings-file.ts';
 import { startUsdc } from './usdc.ts';
 
 /** The demo account is topped up by a new purchase when it holds less. */
@@ -45,6 +46,17 @@ await ownFolder(dataDir).catch(async (error) => {
   await stopBecause(error.message);
   process.exit(EXIT_CONFIG);
 });
+const before = await readSandboxFile(dataDir);
+const folder = await claimFolder(dataDir);
+if (folder.outcome === 'taken') {
+  const where = before ? `, on ${before.baseUrl}` : '';
+  await stopBecause(describeOther(folder.pid, `in ${dataDir} already${where}`, 'DATA_DIR'));
+  process.exit(EXIT_CONFIG);
+}
+started.push(folder);
+await removeSandboxFile(dataDir);
+await removeSandboxSettings(dataDir);
+started.push({ close: () => removeSandboxSettings(dataDir) });
 let databaseUrl = process.env.SANDBOX_DATABASE_URL?.trim();
 let databaseHome: string | undefined;
 if (!databaseUrl) {
@@ -54,14 +66,12 @@ if (!databaseUrl) {
   databaseUrl = postgres.url;
   databaseHome = postgres.home;
 }
-const before = await readSandboxFile(dataDir);
-const claim = await claimSandbox(databaseUrl);
-if (claim.outcome === 'taken') {
-  await stopBecause(describeOther(claim.pid, before?.baseUrl));
+const database = await claimDatabase(databaseUrl);
+if (database.outcome === 'taken') {
+  await stopBecause(describeOther(database.pid, 'on the database of SANDBOX_DATABASE_URL already', 'database'));
   process.exit(EXIT_CONFIG);
 }
-started.push(claim);
-await removeSandboxFile(dataDir);
+started.push(database);
 progress('Bringing the schema up to date');
 await migrate(databaseUrl);
 
@@ -81,7 +91,7 @@ started.push(usdc);
 progress('Starting the gateway and its voice');
 const port = await freePort(Number(process.env.PORT ?? 8080));
 if (String(port) !== (process.env.PORT ?? '8080')) progress(`Port ${process.env.PORT ?? 8080} is taken, using ${port}`);
-const settings = {
+const settings = sandboxSettings(process.env, {
   PORT: String(port),
   DATA_DIR: dataDir,
   DATABASE_URL: databaseUrl,
@@ -94,7 +104,7 @@ const settings = {
   SMTP_URL: mail.url,
   FEEDBACK_FROM: 'feedback@sandbox.test',
   FEEDBACK_TO: 'operator@sandbox.test',
-};
+});
 const result = readConfig({ LOG_LEVEL: 'warn', SPEECH_BASE_URL: 'embedded:', ...process.env, ...settings });
 if ('faults' in result) {
   await stopBecause(describeFaults(result.faults));
@@ -107,7 +117,7 @@ if (config.speech?.baseUrl === 'embedded:') {
 const app = await createApp(config, createLogger(config.logLevel));
 started.push(app);
 await app.server.listen({ host: config.host, port: config.port });
-if (config.adminPort !== undefined) await app.admin.listen({ host: '127.0.0.1', port: config.adminPort });
+if (config.adminPort !== undefined) await app.admin.listen({ host: config.admin.host, port: config.adminPort });
 app.worker?.start();
 app.mailer?.start();
 
@@ -143,11 +153,10 @@ async function stopBecause(reason: string): Promise<void> {
   await stopParts();
 }
 
-function describeOther(pid: number | undefined, baseUrl: string | undefined): string {
+function describeOther(pid: number | undefined, where: string, choice: string): string {
   const process = pid === undefined ? 'Another process' : `Process ${pid}`;
-  const where = baseUrl === undefined ? '' : `, on ${baseUrl}`;
   const stop = pid === undefined ? 'stop it' : `stop it with kill ${pid}`;
-  return `${process} runs a sandbox in ${dataDir} already${where}. Use that one, ${stop}, or choose another DATA_DIR.`;
+  return `${process} runs a sandbox ${where}. Use that one, ${stop}, or choose another ${choice}.`;
 }
 
 /** npm, when it is killed, leaves its child behind; the child then stops by itself. */

@@ -2,8 +2,6 @@
  * `npm run -s prepaid -- POST /x402/tts '{"text":"Hello"}'`: signs a request of the prepaid flow with the demo wallet of
  * the running sandbox, and prints it as a command for curl. Nothing is sent, but for the challenge of a deposit.
  */
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import { x402HTTPClient } from '@x402/fetch';
 import { type PrepaidCall, readMetadata, signPrepaid } from './prepaid-signature.ts';
 import { runningSandbox, type UsdcSandbox, usdcParts } from './running-sandbox.ts';
@@ -35,22 +33,15 @@ async function depositPayment({ baseUrl, chain, payer }: UsdcSandbox, { body = '
 }
 
 function curl(baseUrl: string, { method, target, body }: PrepaidCall, proof: Record<string, string>): string {
-  const file = target.split('?', 1)[0] === '/x402/tts' ? freeName('prepaid', '.mp3') : undefined;
+  const isSpeech = target.split('?', 1)[0] === '/x402/tts';
+  // No two requests have the same nonce, so none overwrites the file of another.
+  const file = isSpeech ? `prepaid-${proof['x-x402-nonce']?.slice(0, 8)}.mp3` : undefined;
   const options = [
     `curl -fsSg${file ? ` -o ${file} -D -` : ''}${method === 'POST' ? ' -X POST' : ''} ${quote(`${baseUrl}${target}`)}`,
     ...Object.entries(proof).map(([name, value]) => `-H ${quote(`${name.toLowerCase()}: ${value}`)}`),
     ...(body === undefined ? [] : ["-H 'content-type: application/json'", `--data-raw ${quote(body)}`]),
   ];
   return `${options.join(' \\\n  ')}${file ? ` \\\n  && echo 'The speech is in ${file}'` : ''}`;
-}
-
-/** The first of name.mp3, name-2.mp3, … that is not there yet, in the folder that npm was called in. */
-function freeName(name: string, extension: string): string {
-  const folder = process.env.INIT_CWD ?? '.';
-  for (let number = 1; ; number++) {
-    const file = `${name}${number === 1 ? '' : `-${number}`}${extension}`;
-    if (!existsSync(join(folder, file))) return file;
-  }
 }
 
 /** One word for a POSIX shell, whatever it holds. */

@@ -1,3 +1,4 @@
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readOwnFile, replaceOwnFile } from '../private-files.ts';
 
@@ -11,7 +12,10 @@ export async function writeSandboxSettings(dataDir: string, settings: SandboxSet
   await replaceOwnFile(file(dataDir), `${JSON.stringify(settings, null, 2)}\n`);
 }
 
-/** Those of the last sandbox on this directory; undefined when there was none. */
+/** A sandbox that does not run has none. */
+export const removeSandboxSettings = (dataDir: string): Promise<void> => rm(file(dataDir), { force: true });
+
+/** Those of the sandbox that runs on this directory; undefined when none does. */
 export async function readSandboxSettings(dataDir: string): Promise<SandboxSettings | undefined> {
   const text = await readOwnFile(file(dataDir)).catch(() => undefined);
   return text === undefined ? undefined : JSON.parse(text);

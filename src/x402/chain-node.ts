@@ -72,7 +72,7 @@ export class ChainNode {
 
   /** The number of its newest block. */
   async head(): Promise<bigint> {
-    return this.#ask('quantity', 'eth_blockNumber', []);
+    return this.#ask('blockNumber', 'eth_blockNumber', []);
   }
 
   /** The asset's balance of the address, in atomic units. */

@@ -32,22 +32,26 @@ const object = (properties: Record<string, object>) => ({
 });
 
 const QUANTITY = hex('{1,64}');
+/** Of blocks and seconds: none comes near what a bigint of the database holds. */
+const NUMBER = hex('{1,13}');
+/** Of the logs of a block: an integer of the database. */
+const INDEX = hex('{1,7}');
 const HASH = hex('{64}');
 const LOG = object({
   address: hex('{40}'),
   topics: { type: 'array', items: HASH },
   data: hex('*'),
-  logIndex: QUANTITY,
-  blockNumber: QUANTITY,
+  logIndex: INDEX,
+  blockNumber: NUMBER,
   transactionHash: HASH,
 });
 const RECEIPT = object({
   status: QUANTITY,
-  blockNumber: QUANTITY,
+  blockNumber: NUMBER,
   transactionHash: HASH,
   logs: { type: 'array', items: LOG },
 });
-const BLOCK = object({ number: QUANTITY, timestamp: QUANTITY });
+const BLOCK = object({ number: NUMBER, timestamp: NUMBER });
 
 const ajv = new Ajv();
 const orNull = (schema: object) => ({ anyOf: [{ type: 'null' }, schema] });
@@ -55,6 +59,7 @@ const orNull = (schema: object) => ({ anyOf: [{ type: 'null' }, schema] });
 /** What a node answers to a call, as the Ethereum JSON-RPC specification has it; anything else throws RpcError. */
 export const readAnswer = {
   quantity: reader<string, bigint>(QUANTITY, BigInt),
+  blockNumber: reader<string, bigint>(NUMBER, BigInt),
   code: reader<string>(hex('*')),
   logs: reader<readonly Log[]>({ type: 'array', items: LOG }),
   /** Null while the transaction is in no block. */

@@ -16,6 +16,8 @@ export interface Payment {
   readonly state: PaymentState;
   readonly purpose: PaymentPurpose;
   readonly requestHash: Buffer;
+  /** Of the request that made it; null of releases that kept none. */
+  readonly traceId: string | null;
   readonly fence: number;
   readonly claim: TransferClaim;
   readonly headBlock: bigint;
@@ -70,6 +72,7 @@ interface Row {
   id: bigint;
   state: PaymentState;
   request_hash: Buffer;
+  trace_id: string | null;
   fence: number;
   payer: Address;
   nonce: Hex;
@@ -86,7 +89,7 @@ interface Row {
 }
 
 const COLUMNS = sql`
-  id, state, request_hash, fence, payer, nonce, pay_to, amount_micro_usd, valid_before, head_block, refusal, receipt,
+  id, state, request_hash, trace_id, fence, payer, nonce, pay_to, amount_micro_usd, valid_before, head_block, refusal, receipt,
   purpose, awaited_transaction,
   coalesce(lease_until >= now(), false) as is_leased,
   coalesce(settled_at > now() - make_interval(secs => ${sql.lit(REPLAY_WINDOW_SECONDS)}), false) as is_replayable`;
@@ -95,6 +98,7 @@ const toPayment = (row: Row): Payment => ({
   id: row.id,
   state: row.state,
   requestHash: row.request_hash,
+  traceId: row.trace_id,
   fence: row.fence,
   claim: {
     payer: row.payer,

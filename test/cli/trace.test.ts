@@ -58,9 +58,12 @@ test('from the x-trace-id of a stream that broke off one comes to its line, its 
 
 test('a job, its charge and a reversal are told; as JSON too', async (t) => {
   const { gateway, account } = await start(t, { worker: true });
-  const accepted = await later(gateway, account);
+  const accepted = await later(gateway, account, { key: 'order 7' });
   await untilJob(gateway, accepted.json.jobId, 'completed');
-  const { out } = await trace(gateway.databaseUrl, traceIdOf(accepted).toUpperCase());
+  const repeated = await later(gateway, account, { key: 'order 7' });
+  const line = gateway.log.find(({ traceId, first }) => traceId === traceIdOf(repeated) && first !== undefined);
+  assert.equal(line?.first, traceIdOf(accepted), 'the line of a repeated request leads to the one that made the job');
+  const { out } = await trace(gateway.databaseUrl, String(line?.first).toUpperCase());
   assert.match(out, new RegExp(`job +${accepted.json.jobId} +completed`));
   assert.match(out, /charge +\d+ +posted +198 /);
 

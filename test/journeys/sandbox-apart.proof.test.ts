@@ -3,11 +3,13 @@ import { chmod, mkdir, readFile, realpath, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import pg from 'pg';
+import type { SignedServiceMetadata, TtsJob } from '../../src/contract/types.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import type { SandboxFile } from '../../src/sandbox/sandbox-file.ts';
 import { type Child, startChild } from '../support/child.ts';
 import { testDatabase } from '../support/database.ts';
 import { sandboxFolder } from '../support/sandbox-folder.ts';
+import { until } from '../support/until.ts';
 
 const READY = /Ctrl-C stops the sandbox/;
 
@@ -49,8 +51,52 @@ test('R63: the sandbox leaves the database of DATABASE_URL as it is, and shows i
   assert.equal(await sandbox.stop(), 0);
 
   const late = startChild(t, 'src/cli/audit.ts', { DATA_DIR: dataDir });
-  assert.equal(await late.ended(), 2, 'nothing is known to be broken');
-  assert.match(late.output(), /The books can't be read: .* Does the sandbox run\?\n$/);
+  assert.equal(await late.ended(), 78, 'it has stopped');
+  assert.match(late.output(), /^No sandbox runs in .*\.\nDATABASE_URL is not set\. /);
+});
+
+/** What an operator's shell may hold. Nobody listens there. */
+const PRODUCTION = {
+  BASE_URL: 'https://speech.invalid',
+  AUDIO_STORE: 's3://production',
+  X402_PAY_TO: `0x${'ab'.repeat(20)}`,
+  X402_FACILITATOR_URL: 'https://facilitator.invalid',
+  X402_FACILITATOR_AUTH: 'secret',
+  X402_RPC_URL: 'https://node.invalid',
+  X402_NETWORK: 'eip155:84532',
+  X402_ASSET: `0x${'cd'.repeat(20)}`,
+  X402_ASSET_NAME: 'USDC',
+  X402_ASSET_VERSION: '1',
+  STRIPE_SECRET_KEY: 'sk_live_production',
+  STRIPE_API_BASE: 'https://processor.invalid',
+  CHECKOUT_ORIGIN: 'https://checkout.invalid',
+  SIGNING_KEYS_FILE: '/nowhere/keys.json',
+  SMTP_URL: 'smtp://mail.invalid:587',
+  FEEDBACK_FROM: 'a@b.invalid',
+  FEEDBACK_TO: 'c@d.invalid',
+};
+
+test('R63: in the shell of production the sandbox uses nothing of it', async (t) => {
+  const dataDir = await sandboxFolder(t);
+  const sandbox = await startSandbox(t, { DATA_DIR: dataDir, ...PRODUCTION });
+  await sandbox.printed(READY);
+  const { baseUrl, chain, creditAccount } = await fileOf(dataDir);
+  assert.equal(new URL(baseUrl).hostname, '127.0.0.1');
+  assert.doesNotMatch(sandbox.output(), /invalid/);
+  const asJob = async (answer: Promise<Response>) => (await (await answer).json()) as TtsJob;
+  const headers = { 'x-credit-account': creditAccount };
+  let job = await asJob(fetch(`${baseUrl}/tts?async=true&text=Hello`, { headers }));
+  await until(async () => {
+    job = await asJob(fetch(job.links.status));
+    return job.status === 'completed';
+  });
+  assert.equal((await fetch(job.links.audio ?? '')).status, 200);
+  const { payload } = (await (
+    await fetch(`${baseUrl}/.well-known/x402-service-metadata`)
+  ).json()) as SignedServiceMetadata;
+  assert.deepEqual([payload.payment.asset.address, payload.service.origin], [chain?.asset, baseUrl]);
+  assert.notEqual(payload.payment.payees[0]?.address.toLowerCase(), PRODUCTION.X402_PAY_TO);
+  assert.equal(await sandbox.stop(), 0);
 });
 
 test('a second sandbox in the same folder says which process runs where, and leaves everything as it is', async (t) => {
@@ -67,6 +113,22 @@ test('a second sandbox in the same folder says which process runs where, and lea
   assert.doesNotMatch(second.output(), /^\s+at /m, 'no stack');
   assert.deepEqual(await fileOf(dataDir), before);
   assert.equal(await isServed(before), true);
+
+  const { url } = await testDatabase(t);
+  const third = await startSandbox(t, { DATA_DIR: dataDir, SANDBOX_DATABASE_URL: url });
+  assert.equal(await third.ended(), 78, third.output());
+  assert.ok(third.output().includes(`Process ${first.process.pid} runs a sandbox in ${dataDir}`), third.output());
+  assert.deepEqual(await fileOf(dataDir), before, 'also with another database');
+  assert.equal(await first.stop(), 0);
+});
+
+test('a sandbox in another folder on the same database says which process has it', async (t) => {
+  const { url } = await testDatabase(t);
+  const first = await startSandbox(t, { DATA_DIR: await sandboxFolder(t), SANDBOX_DATABASE_URL: url });
+  await first.printed(READY);
+  const second = await startSandbox(t, { DATA_DIR: await sandboxFolder(t), SANDBOX_DATABASE_URL: url });
+  assert.equal(await second.ended(), 78, second.output());
+  assert.match(second.output(), new RegExp(`Process ${first.process.pid} runs a sandbox on the database`));
   assert.equal(await first.stop(), 0);
 });
 

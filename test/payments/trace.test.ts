@@ -48,7 +48,7 @@ for (const [flow, amount] of [
 test('a settlement that is refused, one of unknown end, and what the chain tells of it then, are counted', {
   skip,
 }, async (t) => {
-  const gateway = await startX402Gateway(t, chain);
+  const gateway = await startX402Gateway(t, chain, { LOG_LEVEL: 'info' });
   const { faults } = gateway.facilitator;
   const counts = () =>
     Promise.all(
@@ -59,11 +59,24 @@ test('a settlement that is refused, one of unknown end, and what the chain tells
   faults.settle(refused('insufficient_funds'));
   await payFor(gateway, await wallet(chain.client, 1_000_000n));
   assert.deepEqual(await counts(), [1, 0, 0]);
+  const line = gateway.log.find(({ msg, flow, status }) => msg === 'request' && flow === 'direct' && status === 402);
+  assert.deepEqual(
+    [line?.characters, line?.chargedMicroUsd],
+    [11, undefined],
+    'the authorization may still land (R23)',
+  );
   faults.settle({ broadcast: true, answer: 'error' });
   const { reply, paid } = await payFor(gateway, await wallet(chain.client, 1_000_000n));
   assert.equal(reply.status, 409);
   assert.deepEqual(await counts(), [1, 1, 0]);
   await chain.client.mine({ blocks: 2 });
-  assert.equal((await gateway.call('/x402/tts', paid)).status, 200);
+  const again = await gateway.call('/x402/tts', paid);
+  assert.equal(again.status, 200);
+  const repeated = gateway.log.find(({ first }) => first !== undefined);
+  assert.deepEqual(
+    [repeated?.traceId, repeated?.first],
+    [again, reply].map(({ headers }) => headers.get('x-trace-id')),
+    'the line leads to the request that made the payment',
+  );
   assert.deepEqual(await counts(), [1, 1, 1]);
 });

@@ -6,6 +6,7 @@ import { pino } from 'pino';
 import type Stripe from 'stripe';
 import { audit } from '../../src/ledger/audit.ts';
 import type { TurnResult } from '../../src/reconcile/reconciler.ts';
+import { failStatements } from '../support/failing-statements.ts';
 import { type Fault, type FaultyCheckout, faults, startFaultyCheckout } from '../support/faulty-checkout.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
 import { runTurn, testRunner } from '../support/reconcile.ts';
@@ -288,6 +289,16 @@ test('a session that the processor always fails at keeps no other waiting', asyn
   for (const session of good) await checkout.pay(session);
   const fault = faults['500 without a body'] as Fault;
   checkout.fault = (method, path, response) => path.endsWith(bad as string) && fault(method, path, response);
+  const { outcome, count } = await runTurn(gateway, 'top_ups');
+  assert.deepEqual([outcome, count], ['failed', 2]);
+});
+
+test('a purchase at whose row the database always fails inside keeps no other waiting', async (t) => {
+  const { checkout, gateway } = await setUp(t);
+  const sessions = [await open(gateway, { amount: '999' }), await open(gateway), await open(gateway)];
+  for (const session of sessions) await checkout.pay(session);
+  const damaged = { table: 'transfer', on: 'insert', when: sql`new.amount_micro_usd = 9990000` } as const;
+  await failStatements(gateway.db, { ...damaged, state: 'XX001' });
   const { outcome, count } = await runTurn(gateway, 'top_ups');
   assert.deepEqual([outcome, count], ['failed', 2]);
 });

@@ -3,7 +3,7 @@ import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { hasCode } from '../postgres/system-error.ts';
+import { hasCode } from './postgres/system-error.ts';
 
 export interface Lock {
   release(): Promise<void>;
@@ -17,7 +17,7 @@ const O_EXLOCK = 0x20;
  * is one that the system takes back itself. Undefined when another process holds it.
  */
 export async function lockDirectory(directory: string): Promise<Lock | undefined> {
-  const name = `speechgate-chain-${createHash('sha256').update(directory).digest('hex')}`;
+  const name = `speechgate-${createHash('sha256').update(directory).digest('hex')}`;
   if (process.platform === 'linux') return listenAlone(`\0${name}`);
   if (process.platform === 'win32') return listenAlone(`\\\\.\\pipe\\${name}`);
   return openAlone(join(directory, 'lock'));

@@ -1,0 +1,28 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { document } from '../../src/contract/document.ts';
+
+interface Response {
+  readonly $ref?: string;
+  readonly description?: string;
+}
+interface Contract {
+  readonly paths: Record<string, Record<string, { operationId?: string; responses?: Record<string, Response> }>>;
+  readonly components: { readonly responses: Record<string, Response> };
+}
+
+test('R62: no generic error promises anything about money', () => {
+  const { paths, components } = document as unknown as Contract;
+  const described = Object.values(paths)
+    .flatMap((path) => Object.values(path))
+    .flatMap(({ operationId, responses = {} }) => {
+      const { $ref, description } = responses['500'] ?? {};
+      const shared = $ref && components.responses[$ref.split('/').at(-1) as string];
+      return operationId ? [`${operationId}: ${(shared || { description }).description}`] : [];
+    });
+  assert.equal(described.length, 22);
+  assert.deepEqual(
+    described.filter((text) => /refund|charge|debit|pa(id|y)\b/i.test(text)),
+    [],
+  );
+});
