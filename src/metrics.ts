@@ -1,7 +1,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 import type { Scope } from './limits/slot.ts';
 import type { SpeechErrorCode } from './speech/provider.ts';
-import type { PaymentPurpose } from './x402/payment.ts';
+import type { Payment } from './x402/payment.ts';
 
 /** Payment flows, as labels. */
 export type Flow = 'card' | 'prepaid' | 'direct' | 'deposit';
@@ -101,10 +101,10 @@ export class Metrics {
     this.#heldMicroUsd.inc({ flow, event }, Number(amountMicroUsd));
   }
 
-  paymentMoved(purpose: PaymentPurpose, event: PaymentEvent, amountMicroUsd: bigint): void {
+  paymentMoved({ purpose, claim }: Pick<Payment, 'purpose' | 'claim'>, event: PaymentEvent): void {
     const flow: Flow = purpose === 'speech' ? 'direct' : 'deposit';
     this.#payments.inc({ flow, event });
-    this.#paymentsMicroUsd.inc({ flow, event }, Number(amountMicroUsd));
+    this.#paymentsMicroUsd.inc({ flow, event }, Number(claim.amount));
   }
 
   /** @param reconciler its name in the code */

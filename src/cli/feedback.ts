@@ -3,6 +3,7 @@ import { type FeedbackRecord, listFeedback } from '../feedback/list.ts';
 import { look } from './look.ts';
 import { printable, printableJson } from './printable.ts';
 import { commandSettings } from './settings.ts';
+import { tableLine } from './table-line.ts';
 
 /** `npm run feedback` prints a line for each piece of feedback; with `--json` all of every record, as one JSON array. */
 const { values } = parseArgs({ options: { json: { type: 'boolean', default: false } } });
@@ -18,18 +19,19 @@ function excerpt(message: string): string {
   return text.length > MESSAGE_WIDTH ? `${text.slice(0, MESSAGE_WIDTH - 1).replace(/[\ud800-\udbff]$/, '')}…` : text;
 }
 
-const line = (cells: string[]): string => cells.map((cell, index) => cell.padEnd(COLUMNS[index] ?? 0)).join('  ');
-
 // Whoever reads may stop reading, as head does.
 process.stdout.on('error', () => process.exit());
 
 await look({ settings: await commandSettings(), subject: 'The feedback' }, async (db) => {
   let count = 0;
-  if (!values.json) console.log(line(['received', 'id', 'category', 'wallet', 'mailed', 'message']));
+  if (!values.json) console.log(tableLine(COLUMNS, ['received', 'id', 'category', 'wallet', 'mailed', 'message']));
   for await (const record of listFeedback(db)) {
     const { receivedAt, feedbackId, category, wallet, message } = record;
     if (values.json) console.log(`${count === 0 ? '[' : ','}${printableJson(record)}`);
-    else console.log(line([receivedAt.toISOString(), feedbackId, category, wallet, mail(record), excerpt(message)]));
+    else
+      console.log(
+        tableLine(COLUMNS, [receivedAt.toISOString(), feedbackId, category, wallet, mail(record), excerpt(message)]),
+      );
     count += 1;
   }
   if (values.json) console.log(count === 0 ? '[]' : ']');

@@ -1,5 +1,5 @@
 import { type Database, openDatabase } from '../db/database.ts';
-import { isNotSetUp, isUnavailable } from '../db/errors.ts';
+import { faultOf, isDatabaseFault } from '../db/errors.ts';
 import { databaseUrlOf } from './settings.ts';
 
 export interface Look {
@@ -20,12 +20,11 @@ export async function look(
   try {
     await read(db);
   } catch (error) {
-    if (!isUnavailable(error) && !isNotSetUp(error)) throw error;
-    const { message, code } = error as { message?: string; code?: string };
+    if (!isDatabaseFault(error)) throw error;
     const wayOut = process.env.DATABASE_URL?.trim()
       ? 'Is DATABASE_URL right, and npm run migrate done?'
       : 'Does the sandbox run?';
-    console.error(`${subject} can't be read: ${message || code}. ${wayOut}`);
+    console.error(`${subject} can't be read: ${faultOf(error as Error)}. ${wayOut}`);
     process.exitCode = exitCode;
   } finally {
     await db.destroy();

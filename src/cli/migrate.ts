@@ -1,4 +1,4 @@
-import { isAway, isRefused } from '../db/errors.ts';
+import { faultOf, isAway, isRefused } from '../db/errors.ts';
 import { APPLICATION_ROLE, migrate } from '../db/migrate.ts';
 import { databaseUrlOf } from './settings.ts';
 
@@ -7,7 +7,7 @@ const ASK = 'Nothing was changed by the migration that failed: mend what the mes
 
 const role = process.env.DATABASE_APP_ROLE?.trim() || APPLICATION_ROLE;
 const { applied, notValid, hasGranted } = await migrate(databaseUrlOf(process.env), role).catch((error) => {
-  console.error(`The schema can't be brought up to date: ${error.message || error.code}`);
+  console.error(`The schema can't be brought up to date: ${faultOf(error)}`);
   console.error(isAway(error) || isRefused(error) ? CHECK_URL : ASK);
   process.exit(1);
 });

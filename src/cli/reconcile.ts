@@ -3,6 +3,7 @@ import { openAudioStore } from '../audio/open-store.ts';
 import { Belonging, describeMismatch } from '../belonging.ts';
 import { describeFaults, readConfig } from '../config.ts';
 import { openDatabase } from '../db/database.ts';
+import { faultOf } from '../db/errors.ts';
 import type { TurnResult } from '../reconcile/reconciler.ts';
 import { createReconcilers } from '../reconcile/reconcilers.ts';
 import { ReconcilerRunner } from '../reconcile/runner.ts';
@@ -42,6 +43,5 @@ process.exitCode = results.some((result) => result.outcome === 'failed') ? 1 : 0
 function describe({ outcome, count, error }: TurnResult): string {
   if (outcome === 'skipped') return 'skipped: another process is at it';
   if (outcome === 'done') return `${count} done`;
-  const { message, code } = error as { message?: string; code?: string };
-  return `FAILED after ${count} done: ${message || code}`;
+  return `FAILED after ${count} done: ${faultOf(error as Error)}`;
 }

@@ -1,4 +1,4 @@
-import { resolve } from 'node:path';
+import { dataDir } from '../sandbox/sandbox-file.ts';
 import { readSandboxSettings } from '../sandbox/settings-file.ts';
 
 const EXIT_CONFIG = 78;
@@ -9,7 +9,6 @@ const EXIT_CONFIG = 78;
  */
 export async function commandSettings(): Promise<NodeJS.ProcessEnv> {
   if (process.env.DATABASE_URL?.trim()) return process.env;
-  const dataDir = resolve(process.env.DATA_DIR ?? './data');
   const sandbox = await readSandboxSettings(dataDir);
   if (!sandbox) {
     console.error(`No sandbox runs in ${dataDir}.`);

@@ -4,6 +4,7 @@ import { isUuid } from '../uuid.ts';
 import { look } from './look.ts';
 import { printable, printableJson } from './printable.ts';
 import { commandSettings } from './settings.ts';
+import { tableLine } from './table-line.ts';
 
 /**
  * `npm run trace -- ID` prints what the books know of the request with this x-trace-id, a line for each entry; with
@@ -17,11 +18,7 @@ const { values, positionals } = parseArgs({
 const EXIT_USAGE = 78;
 const COLUMNS = [24, 10, 36, 9, 12, 42];
 
-const line = (cells: readonly string[]): string =>
-  cells
-    .map((cell, index) => cell.padEnd(COLUMNS[index] ?? 0))
-    .join('  ')
-    .trimEnd();
+const line = (cells: readonly string[]): string => tableLine(COLUMNS, cells).trimEnd();
 
 const lineOf = ({ at, what, id, state, amountMicroUsd, payer, detail }: TraceEntry): string =>
   line([at.toISOString(), what, id, state, String(amountMicroUsd ?? ''), payer ?? '', printable(detail)]);

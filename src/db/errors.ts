@@ -27,4 +27,10 @@ export const isRefused = (error: unknown): boolean => error instanceof Error && 
 export const isNotSetUp = (error: unknown): boolean =>
   isRefused(error) || (error instanceof Error && NOT_SET_UP_STATES.test(codeOf(error)));
 
+/** True when it is the database that fails, and not what it was asked to do. */
+export const isDatabaseFault = (error: unknown): boolean => isUnavailable(error) || isNotSetUp(error);
+
+/** What an error says. Node's, of several addresses that can't be reached, has a code and no message. */
+export const faultOf = ({ message, code }: { message?: string; code?: string }): string | undefined => message || code;
+
 const codeOf = (error: Error): string => String((error as { code?: unknown }).code ?? '');

@@ -68,9 +68,11 @@ async function runAttempt(claim: Claim, options: JobRunnerOptions, signal: Abort
       'an attempt at a job has ended',
     );
   }
-  if (isOwner === false) log.warn('a job had been taken over: what this worker made is discarded');
-  if (isOwner === false && outcome.kind === 'completed' && claim.storeAudio) {
-    await options.store.delete(audioKey(claim.jobId, claim.fence));
+  if (isOwner === false) {
+    log.warn('a job had been taken over: what this worker made is discarded');
+    if (outcome.kind === 'completed' && claim.storeAudio) {
+      await options.store.delete(audioKey(claim.jobId, claim.fence));
+    }
   }
 }
 

@@ -1,6 +1,6 @@
 import type { TopUpOperations } from '../contract/operations.ts';
 import type { Database } from '../db/database.ts';
-import { isNotSetUp, isUnavailable } from '../db/errors.ts';
+import { isDatabaseFault } from '../db/errors.ts';
 import type { OperationContext } from '../http/context.ts';
 import { failure } from '../http/errors.ts';
 import { PRIVATE } from '../http/headers.ts';
@@ -47,7 +47,7 @@ export function topUpOperations(db: Database, { baseUrl, serviceName, card, live
     try {
       return (await findCardAccount(db, account, { livemode })) === undefined;
     } catch (err) {
-      if (!isUnavailable(err) && !isNotSetUp(err)) throw err;
+      if (!isDatabaseFault(err)) throw err;
       log.warn({ err }, 'an account could not be looked up for the launcher');
       return false;
     }
@@ -127,7 +127,7 @@ export function topUpOperations(db: Database, { baseUrl, serviceName, card, live
       if (!card) return { status: 503, body: renderErrorPage(OFF) };
       const result = await card.purchases.complete(query.session_id).catch((err) => {
         context.log.error({ err }, 'a purchase could not be looked at');
-        return { outcome: 'not_now', isOutage: isUnavailable(err) || isNotSetUp(err) } as const;
+        return { outcome: 'not_now', isOutage: isDatabaseFault(err) } as const;
       });
       switch (result.outcome) {
         case 'credited':

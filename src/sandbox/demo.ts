@@ -8,7 +8,8 @@ import { card } from './demo/card.ts';
 import { direct } from './demo/direct.ts';
 import { prepaid } from './demo/prepaid.ts';
 import { readOffered } from './offered.ts';
-import { dataDir, runningSandbox, usdcParts } from './running-sandbox.ts';
+import { runningSandbox, usdcParts } from './running-sandbox.ts';
+import { dataDir } from './sandbox-file.ts';
 
 const folder = join(dataDir, 'demo');
 const sandbox = await runningSandbox();

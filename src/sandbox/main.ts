@@ -1,4 +1,3 @@
-import { resolve } from 'node:path';
 import closeWithGrace from 'close-with-grace';
 import { createApp } from '../app.ts';
 import { describeFaults, readConfig } from '../config.ts';
@@ -8,7 +7,7 @@ import { findCardAccount } from '../ledger/accounts.ts';
 import { createLogger } from '../logger.ts';
 import { ForeignFileError, ownFolder } from '../private-files.ts';
 import { startCheckout } from './checkout/server.ts';
-import { claimDatabase, claimFolder } from './claim.ts';
+import { type Claim, claimDatabase, claimFolder } from './claim.ts';
 import { buyDemoCredit } from './demo-account.ts';
 import { sandboxSettings } from './environment.ts';
 import { freePort } from './free-port.ts';
@@ -17,7 +16,7 @@ import { sandboxKeys } from './keys.ts';
 import { startMailSink } from './mail.ts';
 import { readOffered } from './offered.ts';
 import { startPostgres } from './postgres.ts';
-import { readSandboxFile, removeSandboxFile, type SandboxFile, writeSandboxFile } from './sandbox-file.ts';
+import { dataDir, readSandboxFile, removeSandboxFile, type SandboxFile, writeSandboxFile } from './sandbox-file.ts';
 import { removeSandboxSettings, writeSandboxSettings } from './settings-file.ts';
 import { startUsdc } from './usdc.ts';
 
@@ -31,7 +30,6 @@ const startedAt = performance.now();
 const seconds = () => ((performance.now() - startedAt) / 1000).toFixed(1);
 const progress = (message: string) => console.log(`${seconds().padStart(5)} s  ${message}`);
 
-const dataDir = resolve(process.env.DATA_DIR ?? './data');
 /** What has been started, in the order of starting; stopping goes backwards. */
 const started: { close(): Promise<void> }[] = [];
 
@@ -47,13 +45,7 @@ await ownFolder(dataDir).catch(async (error) => {
   process.exit(EXIT_CONFIG);
 });
 const before = await readSandboxFile(dataDir);
-const folder = await claimFolder(dataDir);
-if (folder.outcome === 'taken') {
-  const where = before ? `, on ${before.baseUrl}` : '';
-  await stopBecause(describeOther(folder.pid, `in ${dataDir} already${where}`, 'DATA_DIR'));
-  process.exit(EXIT_CONFIG);
-}
-started.push(folder);
+await keep(await claimFolder(dataDir), `in ${dataDir} already${before ? `, on ${before.baseUrl}` : ''}`, 'DATA_DIR');
 await removeSandboxFile(dataDir);
 await removeSandboxSettings(dataDir);
 started.push({ close: () => removeSandboxSettings(dataDir) });
@@ -66,12 +58,7 @@ if (!databaseUrl) {
   databaseUrl = postgres.url;
   databaseHome = postgres.home;
 }
-const database = await claimDatabase(databaseUrl);
-if (database.outcome === 'taken') {
-  await stopBecause(describeOther(database.pid, 'on the database of SANDBOX_DATABASE_URL already', 'database'));
-  process.exit(EXIT_CONFIG);
-}
-started.push(database);
+await keep(await claimDatabase(databaseUrl), 'on the database of SANDBOX_DATABASE_URL already', 'database');
 progress('Bringing the schema up to date');
 await migrate(databaseUrl);
 
@@ -153,10 +140,17 @@ async function stopBecause(reason: string): Promise<void> {
   await stopParts();
 }
 
-function describeOther(pid: number | undefined, where: string, choice: string): string {
-  const process = pid === undefined ? 'Another process' : `Process ${pid}`;
-  const stop = pid === undefined ? 'stop it' : `stop it with kill ${pid}`;
-  return `${process} runs a sandbox ${where}. Use that one, ${stop}, or choose another ${choice}.`;
+/** Keeps what was claimed for as long as the sandbox runs, which ends when another one has it. */
+async function keep(claim: Claim, where: string, choice: string): Promise<void> {
+  if (claim.outcome === 'claimed') {
+    started.push(claim);
+    return;
+  }
+  const { pid } = claim;
+  const [who, stop] =
+    pid === undefined ? ['Another process', 'stop it'] : [`Process ${pid}`, `stop it with kill ${pid}`];
+  await stopBecause(`${who} runs a sandbox ${where}. Use that one, ${stop}, or choose another ${choice}.`);
+  process.exit(EXIT_CONFIG);
 }
 
 /** npm, when it is killed, leaves its child behind; the child then stops by itself. */

@@ -1,10 +1,7 @@
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import type { Hex, LocalAccount } from 'viem';
 import { privateKeyToAccount } from 'viem/accounts';
-import { readSandboxFile, SANDBOX_FILE, type SandboxFile } from './sandbox-file.ts';
-
-/** Where the sandbox that is to be used keeps its files. */
-export const dataDir = resolve(process.env.DATA_DIR ?? './data');
+import { dataDir, readSandboxFile, SANDBOX_FILE, type SandboxFile } from './sandbox-file.ts';
 
 /** The running sandbox; the program ends when there is none. */
 export async function runningSandbox(): Promise<SandboxFile> {

@@ -1,6 +1,9 @@
 import { readFile, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { replaceOwnFile } from '../private-files.ts';
+
+/** Where the sandbox of this shell keeps its files. */
+export const dataDir = resolve(process.env.DATA_DIR ?? './data');
 
 export const SANDBOX_FILE = 'sandbox.json';
 

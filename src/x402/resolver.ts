@@ -2,7 +2,7 @@ import { getAddress } from 'viem';
 import type { Database } from '../db/database.ts';
 import { persistently } from '../db/patience.ts';
 import { type Booking, bookSettlement } from '../ledger/book-settlement.ts';
-import type { Metrics, PaymentEvent } from '../metrics.ts';
+import type { Metrics } from '../metrics.ts';
 import type { Chain, TransferProof } from './chain.ts';
 import { encodeHeader } from './challenge.ts';
 import type { Asset } from './network.ts';
@@ -59,7 +59,7 @@ export class Resolver {
         return booking ? { outcome: 'settled', ...booking } : { outcome: 'open' };
       }
       case 'unused':
-        if (await this.#payments.markFailed(payment)) this.#count(payment, 'failed');
+        if (await this.#payments.markFailed(payment)) this.#metrics?.paymentMoved(payment, 'failed');
         return { outcome: 'failed' };
       case 'open':
         return { outcome: 'open' };
@@ -88,11 +88,7 @@ export class Resolver {
     const booking = await persistently(DATABASE_PATIENCE_MS, () =>
       bookSettlement(this.#db, payment.id, proof, receipt),
     );
-    if (booking?.isNew) this.#count(payment, 'settled');
+    if (booking?.isNew) this.#metrics?.paymentMoved(payment, 'settled');
     return booking;
-  }
-
-  #count({ purpose, claim }: Payment, event: PaymentEvent): void {
-    this.#metrics?.paymentMoved(purpose, event, claim.amount);
   }
 }

@@ -2,7 +2,7 @@ import type { FastifyBaseLogger } from 'fastify';
 import { isUnavailable } from '../db/errors.ts';
 import { persistently } from '../db/patience.ts';
 import type { Booking } from '../ledger/book-settlement.ts';
-import type { Metrics, PaymentEvent } from '../metrics.ts';
+import type { Metrics } from '../metrics.ts';
 import { testPoint } from '../test-point.ts';
 import type { Chain, TransferClaim, TransferProof } from './chain.ts';
 import type { Hex } from './envelope.ts';
@@ -80,7 +80,7 @@ export class Settlement {
       this.#log.error({ err: error, payment: payment.id }, 'the end of a settlement could not be recorded');
       // While the database is away, the payment becomes one in doubt when its lease ends.
       if (!isUnavailable(error)) await this.#payments.markUnknown(payment).catch(() => {});
-      this.#count(payment, 'unknown');
+      this.#metrics.paymentMoved(payment, 'unknown');
       return { outcome: 'unknown' };
     }
   }
@@ -96,7 +96,7 @@ export class Settlement {
       }
       case 'refused':
         await this.#persistently(() => this.#payments.markRefused(payment, answer.reason));
-        this.#count(payment, 'refused');
+        this.#metrics.paymentMoved(payment, 'refused');
         return { outcome: 'refused', reason: answer.reason };
       case 'unknown':
         return this.#unknown(payment, answer.cause);
@@ -106,12 +106,8 @@ export class Settlement {
   async #unknown(payment: Payment, cause: string): Promise<SettlementOutcome> {
     this.#log.warn({ payment: payment.id, cause }, 'a settlement has an unknown end; the chain will tell');
     await this.#persistently(() => this.#payments.markUnknown(payment));
-    this.#count(payment, 'unknown');
+    this.#metrics.paymentMoved(payment, 'unknown');
     return { outcome: 'unknown' };
-  }
-
-  #count({ purpose, claim }: Payment, event: PaymentEvent): void {
-    this.#metrics.paymentMoved(purpose, event, claim.amount);
   }
 
   #persistently<T>(statement: () => Promise<T>): Promise<T> {

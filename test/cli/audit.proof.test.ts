@@ -1,32 +1,13 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
 import { test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { sql } from 'kysely';
 import { testChain, wallet } from '../support/chain.ts';
 import { testCheckout } from '../support/checkout.ts';
+import { npmRun } from '../support/npm-run.ts';
 import { unguarded } from '../support/unguarded.ts';
 import { PRICE, payFor, startX402Gateway } from '../support/x402.ts';
 
 const { chain, skip } = await testChain();
-const PROGRAM = fileURLToPath(new URL('../../src/cli/audit.ts', import.meta.url));
-const RECONCILE = fileURLToPath(new URL('../../src/cli/reconcile.ts', import.meta.url));
-
-function run(
-  program: string,
-  env: Record<string, string>,
-  ...args: string[]
-): Promise<{ code: number; output: string }> {
-  const { PATH = '', HOME = '' } = process.env;
-  return new Promise((resolve) => {
-    execFile(
-      process.execPath,
-      ['--import', 'tsx', program, ...args],
-      { env: { PATH, HOME, ...env } },
-      (error, stdout, stderr) => resolve({ code: error ? Number(error.code) : 0, output: stdout + stderr }),
-    );
-  });
-}
 
 test('audit --external finds what was paid outside and is not credited, and npm run reconcile credits it', {
   skip,
@@ -50,7 +31,7 @@ test('audit --external finds what was paid outside and is not credited, and npm 
     body: 'amount=700',
   });
   await checkout.pay(headers.get('location') ?? '');
-  const sound = await run(PROGRAM, env, '--external');
+  const sound = await npmRun('audit', env, '--external');
   assert.deepEqual([sound.code, sound.output.match(/BROKEN|NOT ASKED/g)], [0, null], sound.output);
 
   // Ended as if nothing had been paid; the sweep's mark has passed by.
@@ -62,8 +43,8 @@ test('audit --external finds what was paid outside and is not credited, and npm 
       update x402_payment set state = 'failed', settled_at = null, transaction_hash = null, log_index = null,
                               receipt = null, failed_at = now()`.execute(trx);
   });
-  assert.equal((await run(PROGRAM, env)).code, 0, 'inside nothing shows');
-  const broken = await run(PROGRAM, env, '--external');
+  assert.equal((await npmRun('audit', env)).code, 0, 'inside nothing shows');
+  const broken = await npmRun('audit', env, '--external');
   assert.equal(broken.code, 1, broken.output);
   assert.match(broken.output, /^BROKEN {2}a paid session of this instance is a credited purchase/m);
   assert.match(broken.output, /^BROKEN {2}a payment that was refused or failed has not used its authorization/m);
@@ -73,22 +54,22 @@ test('audit --external finds what was paid outside and is not credited, and npm 
   // As docs/operations.md says.
   await sql`update checkout_sweep set read_until = now() - interval '1 day'`.execute(db);
   await sql`update x402_payment set state = 'unknown', failed_at = null where state = 'failed'`.execute(db);
-  const mended = await run(RECONCILE, env);
+  const mended = await npmRun('reconcile', env);
   assert.match(mended.output, /^checkout_sweep +1 done$/m);
   assert.match(mended.output, /^doubtful_payments +1 done$/m);
-  assert.equal((await run(PROGRAM, env, '--external')).code, 0);
+  assert.equal((await npmRun('audit', env, '--external')).code, 0);
 });
 
 test('audit --external exits 2 when the outside gives no answer, and nothing else is broken', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   assert.equal((await payFor(gateway, await wallet(chain.client, PRICE))).reply.status, 200);
   await gateway.fund(500);
-  const off = await run(PROGRAM, { DATABASE_URL: gateway.databaseUrl }, '--external');
+  const off = await npmRun('audit', { DATABASE_URL: gateway.databaseUrl }, '--external');
   assert.equal(off.code, 2, off.output);
   assert.match(off.output, /NOT ASKED: there are purchases, and STRIPE_SECRET_KEY is unset/);
   assert.match(off.output, /NOT ASKED: there are payments in USDC/);
-  const away = await run(
-    PROGRAM,
+  const away = await npmRun(
+    'audit',
     {
       DATABASE_URL: gateway.databaseUrl,
       ...{ STRIPE_SECRET_KEY: 'sk_test_x', STRIPE_API_BASE: 'http://127.0.0.1:1' },
@@ -99,27 +80,27 @@ test('audit --external exits 2 when the outside gives no answer, and nothing els
   assert.equal(away.code, 2, away.output);
   assert.match(away.output, /NOT ASKED: the call to the card processor failed/);
   assert.match(away.output, /NOT ASKED: The chain's node gave no answer/);
-  assert.equal((await run(PROGRAM, {}, '--external')).code, 78);
+  assert.equal((await npmRun('audit', {}, '--external')).code, 78);
 });
 
 test('audit --seal prints a seal, which --verify-seal holds the transfers against', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const env = { DATABASE_URL: gateway.databaseUrl };
-  assert.match((await run(PROGRAM, env, '--seal')).output, /^There is no transfer to seal yet\.$/m);
+  assert.match((await npmRun('audit', env, '--seal')).output, /^There is no transfer to seal yet\.$/m);
   await gateway.fund(500);
   const age = (db: typeof gateway.db) =>
     sql`update transfer set created_at = created_at - interval '1 hour', ended_at = ended_at - interval '1 hour'`.execute(
       db,
     );
   await unguarded(gateway.db, age);
-  const { code, output } = await run(PROGRAM, env, '--seal');
+  const { code, output } = await npmRun('audit', env, '--seal');
   assert.equal(code, 0, output);
   const [, id, hash] = /^seal (\d+) ([0-9a-f]{64})$/m.exec(output) ?? [];
-  const verify = () => run(PROGRAM, env, `--verify-seal=${id}:${hash}`);
+  const verify = () => npmRun('audit', env, `--verify-seal=${id}:${hash}`);
   assert.equal((await verify()).code, 0);
   await unguarded(gateway.db, age);
   const broken = await verify();
   assert.equal(broken.code, 1);
   assert.match(broken.output, /^BROKEN {2}the transfers up to 1 are those that were sealed$/m);
-  assert.equal((await run(PROGRAM, env, '--verify-seal=nonsense')).code, 78);
+  assert.equal((await npmRun('audit', env, '--verify-seal=nonsense')).code, 78);
 });

@@ -1,24 +1,13 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
 import { test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { sql } from 'kysely';
 import { placeHold } from '../../src/ledger/hold.ts';
 import { withLease } from '../../src/reconcile/lease.ts';
 import { faults, startFaultyCheckout } from '../support/faulty-checkout.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
+import { npmRun } from '../support/npm-run.ts';
 
-function npmRunReconcile(env: Record<string, string>): Promise<{ code: number; output: string }> {
-  const { PATH = '', HOME = '' } = process.env;
-  return new Promise((resolve) => {
-    execFile(
-      'npm',
-      ['run', '--silent', 'reconcile'],
-      { cwd: fileURLToPath(new URL('../..', import.meta.url)), env: { PATH, HOME, ...env } },
-      (error, stdout, stderr) => resolve({ code: error ? Number(error.code) : 0, output: stdout + stderr }),
-    );
-  });
-}
+const npmRunReconcile = (env: Record<string, string>) => npmRun('reconcile', env);
 
 async function openAndPay(gateway: Gateway, pay: (session: string) => Promise<void>): Promise<void> {
   const { headers } = await gateway.call('/top-up', {

@@ -1,33 +1,17 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import test from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { reverseCharge } from '../../src/ledger/reversal.ts';
 import { breakStream } from '../support/broken-stream.ts';
 import { type Gateway, type Reply, startGateway } from '../support/gateway.ts';
 import { later, untilJob } from '../support/jobs.ts';
+import { npmRun } from '../support/npm-run.ts';
 import { startStubUpstream } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
 
-const ROOT = fileURLToPath(new URL('../..', import.meta.url));
-
-interface Result {
-  readonly code: number;
-  readonly out: string;
-  readonly err: string;
-}
-
 /** Runs the documented command. */
-function trace(databaseUrl: string, ...args: string[]): Promise<Result> {
-  const env = { PATH: process.env.PATH, DATABASE_URL: databaseUrl };
-  return new Promise((resolve) => {
-    execFile('npm', ['run', '--silent', 'trace', '--', ...args], { cwd: ROOT, env }, (error, out, err) =>
-      resolve({ code: error ? Number(error.code) : 0, out, err }),
-    );
-  });
-}
+const trace = (databaseUrl: string, ...args: string[]) => npmRun('trace', { DATABASE_URL: databaseUrl }, ...args);
 
 async function start(t: test.TestContext, options: { worker?: boolean } = {}) {
   const upstream = await startStubUpstream();

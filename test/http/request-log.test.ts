@@ -80,14 +80,19 @@ test('a stream that is heard to its end is one line and one count', async (t) =>
   assert.equal(await counted(gateway, 'operation="createSpeech",status="200",end="answered"'), 1);
 });
 
-test('a stream whose caller leaves is one line and one count, with what was charged in the end', async (t) => {
+/** A stream of which half has come. */
+async function halfStream(t: test.TestContext) {
   const { gateway, upstream, account } = await start(t);
   const drip = new Drip();
   upstream.mode = drip.mode;
   const begun = beginStream(gateway, account);
   await drip.opened;
   await drip.write(HALF);
-  const { leave, traceId } = await begun;
+  return { gateway, drip, ...(await begun) };
+}
+
+test('a stream whose caller leaves is one line and one count, with what was charged in the end', async (t) => {
+  const { gateway, drip, leave, traceId } = await halfStream(t);
   leave();
   await drip.write(AUDIO.subarray(HALF.length));
   drip.end();
@@ -101,13 +106,7 @@ test('a stream whose caller leaves is one line and one count, with what was char
 });
 
 test('a stream whose provider breaks off is one line and one count, and charged nothing', async (t) => {
-  const { gateway, upstream, account } = await start(t);
-  const drip = new Drip();
-  upstream.mode = drip.mode;
-  const begun = beginStream(gateway, account);
-  await drip.opened;
-  await drip.write(HALF);
-  const { incoming, traceId } = await begun;
+  const { gateway, drip, incoming, traceId } = await halfStream(t);
   drip.reset();
   await new Promise((resolve) => incoming.once('close', resolve));
   const [line, ...more] = await untilLogged(gateway, 1);
