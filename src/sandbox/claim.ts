@@ -1,4 +1,4 @@
-import { realpath } from 'node:fs/promises';
+import { realpath, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
 import { readOwnFile, replaceOwnFile } from '../private-files.ts';
@@ -13,14 +13,18 @@ export type Claim =
   /** `pid` of the process that has it; undefined when it has just begun, or ended. */
   | { readonly outcome: 'taken'; readonly pid: number | undefined };
 
+const pidFile = (dataDir: string): string => join(dataDir, 'sandbox.pid');
+
 /** Makes this process the only sandbox in the folder, until it closes the claim or ends, however that comes. */
 export async function claimFolder(dataDir: string): Promise<Claim> {
-  const pidFile = join(dataDir, 'sandbox.pid');
   const lock = await lockDirectory(await realpath(dataDir));
-  if (!lock) return { outcome: 'taken', pid: Number(await readOwnFile(pidFile)) || undefined };
-  await replaceOwnFile(pidFile, `${process.pid}\n`);
+  if (!lock) return { outcome: 'taken', pid: Number(await readOwnFile(pidFile(dataDir))) || undefined };
+  await rm(pidFile(dataDir), { force: true });
   return { outcome: 'claimed', close: () => lock.release() };
 }
+
+/** Tells others who has claimed the folder; not before the database is in it, whose place depends on its being empty. */
+export const signFolder = (dataDir: string): Promise<void> => replaceOwnFile(pidFile(dataDir), `${process.pid}\n`);
 
 /** Likewise, on the database: the lock is that of a connection. */
 export async function claimDatabase(databaseUrl: string): Promise<Claim> {

@@ -7,7 +7,7 @@ import { findCardAccount } from '../ledger/accounts.ts';
 import { createLogger } from '../logger.ts';
 import { ForeignFileError, ownFolder } from '../private-files.ts';
 import { startCheckout } from './checkout/server.ts';
-import { type Claim, claimDatabase, claimFolder } from './claim.ts';
+import { type Claim, claimDatabase, claimFolder, signFolder } from './claim.ts';
 import { buyDemoCredit } from './demo-account.ts';
 import { sandboxSettings } from './environment.ts';
 import { freePort } from './free-port.ts';
@@ -58,6 +58,7 @@ if (!databaseUrl) {
   databaseUrl = postgres.url;
   databaseHome = postgres.home;
 }
+await signFolder(dataDir);
 await keep(await claimDatabase(databaseUrl), 'on the database of SANDBOX_DATABASE_URL already', 'database');
 progress('Bringing the schema up to date');
 await migrate(databaseUrl);

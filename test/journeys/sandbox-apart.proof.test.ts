@@ -103,6 +103,7 @@ test('a second sandbox in the same folder says which process runs where, and lea
   const dataDir = await sandboxFolder(t);
   const first = await startSandbox(t, { DATA_DIR: dataDir });
   await first.printed(READY);
+  assert.ok(first.output().includes(`Everything is kept in ${dataDir}.`), 'the folder was empty, and all fits into it');
   const before = await fileOf(dataDir);
   const second = await startSandbox(t, { DATA_DIR: dataDir });
   assert.equal(await second.ended(), 78, second.output());
