@@ -148,7 +148,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const currentKey = x402 && config.signingKeys?.find(({ status }) => status === 'current');
   const stopWatchingKey = currentKey && watchKeyExpiry(currentKey, log);
 
-  const server = createServer(
+  const server = await createServer(
     {
       service: serviceOperations({ serviceName, baseUrl }),
       catalog: catalogOperations(catalog),

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Readable } from 'node:stream';
 import type { FastifyBaseLogger } from 'fastify';
-import type { Credential } from './edge-limiter.ts';
+import type { Credential } from './edge-minutes.ts';
 import type { RequestFacts } from './request-record.ts';
 
 /** A binary body: whole, or as it is being produced. */
@@ -34,7 +34,7 @@ export interface OperationContext {
   /** The request said nothing at all, and what it is taken for was made up by the service. */
   readonly isBare: boolean;
   /** The media types that the caller prefers pages in, rather than JSON (R15). */
-  readonly prefersHtml: boolean;
+  prefersHtml(): boolean;
   readonly log: FastifyBaseLogger;
   readonly answer: Answer;
   /** Adds to what the request's line in the log tells. */

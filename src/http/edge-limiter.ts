@@ -1,24 +1,11 @@
+import rateLimit from '@fastify/rate-limit';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { addressKey } from '../limits/address-key.ts';
 import type { Slot } from '../limits/slot.ts';
-
-const WINDOW_SECONDS = 60;
-const WINDOW_MS = WINDOW_SECONDS * 1000;
-/** Beyond this many clients within a minute the oldest count is dropped: some 20 MB. */
-const MAX_CLIENTS = 100_000;
+import { type Credential, EdgeMinutes, MINUTE_MS } from './edge-minutes.ts';
 
 /** Beyond its limit, how many requests of a client may show a credential at a time while none has verified. */
 const MAX_TRIALS = 4;
-
-/** What the last credential that a client has shown within its minute turned out to be. */
-export type Credential = 'verified' | 'failed';
-
-interface Count {
-  taken: number;
-  readonly endsAt: number;
-  shown?: Credential;
-  /** Requests beyond the limit whose credential is being looked at. */
-  trials: number;
-}
 
 /** A request beyond the limit that may show a credential. Whoever gets it ends it, once its end is known. */
 export interface Trial {
@@ -26,57 +13,59 @@ export interface Trial {
   end(shown: Credential | undefined): void;
 }
 
+type Count = ReturnType<FastifyInstance['createRateLimit']>;
+
 /**
- * The edge's limit: a client's requests within a minute that starts with its first one, counted in this process.
- *
- * @fastify/rate-limit is not used: key, headers and answer are those of the persistent limit, and what would be left of
- * the plugin is a map that goes by the wall clock.
+ * The edge's limit: a client's requests within a minute that starts with its first one, counted in this process by
+ * @fastify/rate-limit. What that lacks is here: counts are given back, and who is beyond the limit may show a credential.
  */
 export class EdgeLimiter {
-  /** In the order in which the minutes end, since all of them are equally long. */
-  readonly #counts = new Map<string, Count>();
-  readonly #max: number;
-  readonly #maxClients: number;
+  readonly #count: Count;
+  readonly #minutes: EdgeMinutes;
 
-  constructor(max: number, maxClients = MAX_CLIENTS) {
-    this.#max = max;
-    this.#maxClients = maxClients;
+  private constructor(count: Count, minutes: EdgeMinutes) {
+    this.#count = count;
+    this.#minutes = minutes;
   }
 
-  /** Clients that are being counted. */
-  get size(): number {
-    return this.#counts.size;
+  /** @param max requests per client and minute */
+  static async on(app: FastifyInstance, max: number, minutes = new EdgeMinutes()): Promise<EdgeLimiter> {
+    await app.register(rateLimit, {
+      global: false,
+      max,
+      timeWindow: MINUTE_MS,
+      keyGenerator: ({ ip }) => addressKey(ip),
+      store: storeOf(minutes),
+    });
+    return new EdgeLimiter(app.createRateLimit(), minutes);
   }
 
-  /** Counts a request of the client with this address. @param now monotonic milliseconds */
-  take(address: string, now = performance.now()): Slot {
-    this.#forgetEnded(now);
-    const key = addressKey(address);
-    const count = this.#counts.get(key) ?? this.#begin(key, now);
-    const allowed = count.taken < this.#max;
-    if (allowed) count.taken += 1;
+  /** Counts a request of its client. */
+  async take(request: FastifyRequest): Promise<Slot> {
+    const count = await this.#count(request);
+    if (count.isAllowed) throw new Error('a client is exempt from the limit, and none is meant to be');
     return {
       scope: 'edge',
-      allowed,
-      limit: this.#max,
-      windowSeconds: WINDOW_SECONDS,
-      remaining: this.#max - count.taken,
-      resetSeconds: Math.ceil((count.endsAt - now) / 1000),
+      allowed: !count.isExceeded,
+      limit: count.max,
+      windowSeconds: count.timeWindow / 1000,
+      remaining: count.remaining,
+      resetSeconds: count.ttlInSeconds,
     };
   }
 
   /** Takes back the count of a request whose credential verified. */
   giveBack(address: string): void {
-    const count = this.#counts.get(addressKey(address));
-    if (!count) return;
-    if (count.taken > 0) count.taken -= 1;
-    count.shown = 'verified';
+    const minute = this.#minuteOf(address);
+    if (!minute) return;
+    if (minute.taken > 0) minute.taken -= 1;
+    minute.shown = 'verified';
   }
 
   /** Remembers for the rest of the client's minute what its credential turned out to be. */
   remember(address: string, shown: Credential): void {
-    const count = this.#counts.get(addressKey(address));
-    if (count) count.shown = shown;
+    const minute = this.#minuteOf(address);
+    if (minute) minute.shown = shown;
   }
 
   /**
@@ -84,39 +73,29 @@ export class EdgeLimiter {
    * did not fail: looking at one costs more than refusing. Undefined when it may not.
    */
   beginTrial(address: string): Trial | undefined {
-    const count = this.#counts.get(addressKey(address));
-    if (!count || count.shown === 'failed') return undefined;
-    if (count.shown === undefined && count.trials >= MAX_TRIALS) return undefined;
-    count.trials += 1;
+    const minute = this.#minuteOf(address);
+    if (!minute || minute.shown === 'failed') return undefined;
+    if (minute.shown === undefined && minute.trials >= MAX_TRIALS) return undefined;
+    minute.trials += 1;
     let isOver = false;
     return {
       end: (shown) => {
         if (isOver) return;
         isOver = true;
-        count.trials -= 1;
-        if (shown) count.shown = shown;
+        minute.trials -= 1;
+        if (shown) minute.shown = shown;
       },
     };
   }
 
-  #begin(key: string, now: number): Count {
-    if (this.#counts.size >= this.#maxClients) this.#forgetOldest();
-    const count: Count = { taken: 0, endsAt: now + WINDOW_MS, trials: 0 };
-    this.#counts.set(key, count);
-    return count;
-  }
-
-  #forgetEnded(now: number): void {
-    for (const [key, { endsAt }] of this.#counts) {
-      if (endsAt > now) return;
-      this.#counts.delete(key);
-    }
-  }
-
-  #forgetOldest(): void {
-    for (const key of this.#counts.keys()) {
-      this.#counts.delete(key);
-      return;
-    }
+  #minuteOf(address: string) {
+    return this.#minutes.find(addressKey(address));
   }
 }
+
+/** The plugin makes its store itself. */
+const storeOf = (minutes: EdgeMinutes) =>
+  class {
+    readonly incr = minutes.incr;
+    readonly child = () => this;
+  };

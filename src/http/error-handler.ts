@@ -1,6 +1,5 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import { isNotSetUp, isUnavailable } from '../db/errors.ts';
-import { prefersHtml } from './accept.ts';
 import { type ErrorCode, type ErrorDetails, failure } from './errors.ts';
 import { sendFailure } from './reply.ts';
 
@@ -17,7 +16,7 @@ export function handleError(error: FastifyError, request: FastifyRequest, reply:
   const answer = failure(code, message, details);
   if (answer.status >= 500) request.log.error({ err: error }, 'request failed');
   const route = request.routeOptions.config?.contract;
-  return sendFailure(route, answer, reply, prefersHtml(request.headers.accept));
+  return sendFailure(route, answer, reply);
 }
 
 function describe(

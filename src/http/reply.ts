@@ -2,12 +2,11 @@ import { Readable } from 'node:stream';
 import type { FastifyReply } from 'fastify';
 import type { OperationResult } from '../contract/operations.ts';
 import type { Route } from '../contract/routes.ts';
+import { prefersHtml } from './accept.ts';
 import type { ErrorCode, Failure } from './errors.ts';
 import { payloadOf } from './fixed-body.ts';
+import { HTML_TYPE, JSON_TYPE } from './media-types.ts';
 import { pageContentSecurityPolicy, renderErrorPage } from './page.ts';
-
-const JSON_TYPE = 'application/json; charset=utf-8';
-const HTML_TYPE = 'text/html; charset=utf-8';
 
 /** Sends what an operation returned, in the media type that the contract declares for its status. */
 export function sendResult(route: Route, result: OperationResult, reply: FastifyReply): FastifyReply {
@@ -33,15 +32,10 @@ export function sendResult(route: Route, result: OperationResult, reply: Fastify
  * Sends a structured error that the edge found, as a page where the operation declares a page for that status and the
  * caller prefers one or nothing else is declared.
  */
-export function sendFailure(
-  route: Route | undefined,
-  failure: Failure<ErrorCode>,
-  reply: FastifyReply,
-  prefersHtml: boolean,
-): FastifyReply {
+export function sendFailure(route: Route | undefined, failure: Failure<ErrorCode>, reply: FastifyReply): FastifyReply {
   const produces = route?.produces[failure.status] ?? ['application/json'];
   reply.code(failure.status);
-  if (produces.includes('text/html') && (prefersHtml || !produces.includes('application/json'))) {
+  if (produces.includes('text/html') && (prefersHtml(reply.request) || !produces.includes('application/json'))) {
     return reply
       .header('content-security-policy', pageContentSecurityPolicy())
       .type(HTML_TYPE)

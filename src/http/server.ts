@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { createServer as createHttpServer } from 'node:http';
+import accepts from '@fastify/accepts';
 import Fastify, {
   type FastifyBaseLogger,
   type FastifyInstance,
@@ -74,8 +75,7 @@ export interface ServerOptions {
 type Operation = (request: unknown, context: OperationContext) => Promise<OperationResult>;
 
 /** The HTTP edge: serves each operation of the contract, and refuses everything else with a declared answer. */
-export function createServer(operations: Operations, options: ServerOptions): FastifyInstance {
-  const limiter = new EdgeLimiter(options.edgeRateLimitMax);
+export async function createServer(operations: Operations, options: ServerOptions): Promise<FastifyInstance> {
   const connections = new Connections({ ...options, stallMs: options.clientStallMs });
   const recordRefusal = refusalRecorder(options.logger, options.metrics);
   const app = Fastify({
@@ -110,12 +110,15 @@ export function createServer(operations: Operations, options: ServerOptions): Fa
       request.record = new RequestRecord(request, reply, options.metrics);
       reply.headers({ ...EDGE_HEADERS, 'x-trace-id': request.id });
       if (hasTooManyHeaders(request)) return refuseHeaders(reply);
-      const slot = takeEdgeSlot(limiter, request);
-      return slot
-        ? sendFailure(undefined, refuseAtEdge(slot, options.metrics, reply), reply, false)
-        : handleError(error, request, reply);
+      const answer = (slot: Slot | undefined) => {
+        if (slot) sendFailure(undefined, refuseAtEdge(slot, options.metrics, reply), reply);
+        else handleError(error, request, reply);
+      };
+      takeEdgeSlot(limiter, request).then(answer, (thrown) => handleError(thrown, request, reply));
     },
   });
+  await app.register(accepts);
+  const limiter = await EdgeLimiter.on(app, options.edgeRateLimitMax);
   app.setErrorHandler(handleError);
   app.setNotFoundHandler(createNotFoundHandler(routes));
   app.removeAllContentTypeParsers();
@@ -158,9 +161,9 @@ function addHooks(app: FastifyInstance, limiter: EdgeLimiter, options: ServerOpt
     const route = request.routeOptions.config?.contract;
     const refuse = (refusal: Failure<ErrorCode>) => {
       const answer = request.overEdgeLimit ? refuseAtEdge(request.overEdgeLimit.slot, options.metrics, reply) : refusal;
-      return sendFailure(route, answer, reply, prefersHtml(request.headers.accept));
+      return sendFailure(route, answer, reply);
     };
-    const overLimit = takeEdgeSlot(limiter, request);
+    const overLimit = await takeEdgeSlot(limiter, request);
     if (overLimit) {
       const trial = asksForExemption(route, request) ? limiter.beginTrial(request.ip) : undefined;
       if (!trial) return refuse(refuseAtEdge(overLimit, options.metrics, reply));
@@ -210,9 +213,9 @@ const refuseHeaders = (reply: FastifyReply): FastifyReply =>
     );
 
 /** Counts the request at the edge; tells the slot that was refused since its client's minute is used up. Preflights are free. */
-function takeEdgeSlot(limiter: EdgeLimiter, request: FastifyRequest): Slot | undefined {
+async function takeEdgeSlot(limiter: EdgeLimiter, request: FastifyRequest): Promise<Slot | undefined> {
   if (request.method === 'OPTIONS' && request.headers['access-control-request-method'] !== undefined) return undefined;
-  const slot = limiter.take(request.ip);
+  const slot = await limiter.take(request);
   return slot.allowed ? undefined : slot;
 }
 
@@ -236,8 +239,7 @@ async function serve(
   reply: FastifyReply,
   { limiter, metrics, standIns }: ServerOptions & { limiter: EdgeLimiter },
 ) {
-  const refuse = (refusal: Failure<ErrorCode>) =>
-    sendFailure(route, refusal, reply, prefersHtml(request.headers.accept));
+  const refuse = (refusal: Failure<ErrorCode>) => sendFailure(route, refusal, reply);
   if (!mayBegin(request.raw, reply.raw)) {
     reply.header('connection', 'close');
     return refuse(failure('INVALID_REQUEST', BROKEN, { field: 'body', rule: 'framing' }));
@@ -279,7 +281,7 @@ function contextOf(
     url: pathAndQuery(request.url),
     bytes: Buffer.isBuffer(request.body) ? request.body : EMPTY,
     isBare,
-    prefersHtml: prefersHtml(request.headers.accept),
+    prefersHtml: () => prefersHtml(request),
     log: request.log,
     answer: new ResponseAnswer(request.raw.socket, reply.raw, () => request.record.brokeOff()),
     note: (facts) => request.record.note(facts),

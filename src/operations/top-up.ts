@@ -85,12 +85,12 @@ export function topUpOperations(db: Database, { baseUrl, serviceName, card, live
       const own = typed === undefined ? { cents: asked.amountCents } : typedAmount(typed, maxCents);
       if ('rule' in own) {
         const { rule, message } = own;
-        if (!context.prefersHtml) return failure('INVALID_REQUEST', message, { field: 'ownAmount', rule });
+        if (!context.prefersHtml()) return failure('INVALID_REQUEST', message, { field: 'ownAmount', rule });
         const page = launcherPage(asked, { serviceName, maxCents, refused: { typed: typed ?? '', message } });
         return { status: 400, headers: privatePage, type: 'text/html', body: page };
       }
       const limited = await meter(context, card.limits.take({ scope: 'top-up', key: addressKey(context.ip) }));
-      if (limited && context.prefersHtml) {
+      if (limited && context.prefersHtml()) {
         const { status, headers } = limited;
         return { status, headers, type: 'text/html', body: pages.tooManyPage(headers['retry-after']) };
       }
@@ -105,7 +105,7 @@ export function topUpOperations(db: Database, { baseUrl, serviceName, card, live
         case 'open':
           return { status: 303, headers: { location: result.checkoutUrl } };
         case 'unknown_account': {
-          if (context.prefersHtml) {
+          if (context.prefersHtml()) {
             return { status: 400, headers: privatePage, type: 'text/html', body: unknownAccountPage(purchase) };
           }
           const message = 'accountId names no existing account. Leave it empty to make a new one.';

@@ -3,37 +3,59 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import test from 'node:test';
+import Fastify from 'fastify';
 import { EdgeLimiter } from '../../src/http/edge-limiter.ts';
+import { EdgeMinutes } from '../../src/http/edge-minutes.ts';
+import type { Slot } from '../../src/limits/slot.ts';
 import { startGateway } from '../support/gateway.ts';
 
-test("a client's minute starts with its first request, and ends exactly 60 seconds later", () => {
-  const limiter = new EdgeLimiter(2);
+/** An edge with nothing behind it: what it says to a request from an address at a time in milliseconds. */
+async function startEdge(max: number, maxClients?: number) {
+  const clock = { now: 0 };
+  const minutes = new EdgeMinutes(maxClients, () => clock.now);
+  const app = Fastify();
+  const limiter = await EdgeLimiter.on(app, max, minutes);
+  app.get('/', (request) => limiter.take(request));
+  const take = async (remoteAddress: string, now: number): Promise<Slot> => {
+    clock.now = now;
+    return (await app.inject({ url: '/', remoteAddress })).json();
+  };
+  return { take, minutes };
+}
+
+test("a client's minute starts with its first request, and ends exactly 60 seconds later", async () => {
+  const limiter = await startEdge(2);
   const slot = { scope: 'edge', limit: 2, windowSeconds: 60 };
-  assert.deepEqual(limiter.take('192.0.2.1', 1000), { ...slot, allowed: true, remaining: 1, resetSeconds: 60 });
-  assert.deepEqual(limiter.take('192.0.2.1', 1250), { ...slot, allowed: true, remaining: 0, resetSeconds: 60 });
-  assert.deepEqual(limiter.take('192.0.2.1', 11_500), { ...slot, allowed: false, remaining: 0, resetSeconds: 50 });
-  assert.equal(limiter.take('192.0.2.2', 11_500).allowed, true);
-  assert.deepEqual(limiter.take('192.0.2.1', 60_999), { ...slot, allowed: false, remaining: 0, resetSeconds: 1 });
-  assert.deepEqual(limiter.take('192.0.2.1', 61_000), { ...slot, allowed: true, remaining: 1, resetSeconds: 60 });
+  assert.deepEqual(await limiter.take('192.0.2.1', 1000), { ...slot, allowed: true, remaining: 1, resetSeconds: 60 });
+  assert.deepEqual(await limiter.take('192.0.2.1', 1250), { ...slot, allowed: true, remaining: 0, resetSeconds: 60 });
+  assert.deepEqual(await limiter.take('192.0.2.1', 11_500), {
+    ...slot,
+    allowed: false,
+    remaining: 0,
+    resetSeconds: 50,
+  });
+  assert.equal((await limiter.take('192.0.2.2', 11_500)).allowed, true);
+  assert.deepEqual(await limiter.take('192.0.2.1', 60_999), { ...slot, allowed: false, remaining: 0, resetSeconds: 1 });
+  assert.deepEqual(await limiter.take('192.0.2.1', 61_000), { ...slot, allowed: true, remaining: 1, resetSeconds: 60 });
 });
 
-test('R13: IPv6 addresses of one /64 count together', () => {
-  const limiter = new EdgeLimiter(2);
-  assert.equal(limiter.take('2001:db8::1', 0).allowed, true);
-  assert.equal(limiter.take('2001:db8::2', 0).allowed, true);
-  assert.equal(limiter.take('2001:db8::3', 0).allowed, false);
-  assert.equal(limiter.take('2001:db8:0:1::3', 0).allowed, true);
+test('R13: IPv6 addresses of one /64 count together', async () => {
+  const limiter = await startEdge(2);
+  assert.equal((await limiter.take('2001:db8::1', 0)).allowed, true);
+  assert.equal((await limiter.take('2001:db8::2', 0)).allowed, true);
+  assert.equal((await limiter.take('2001:db8::3', 0)).allowed, false);
+  assert.equal((await limiter.take('2001:db8:0:1::3', 0)).allowed, true);
 });
 
-test('minutes that have ended are forgotten, and no flood of addresses takes more than its share of memory', () => {
-  const limiter = new EdgeLimiter(1, 1000);
-  for (let host = 0; host < 3000; host += 1) limiter.take(`10.0.${host >> 8}.${host & 255}`, host);
-  assert.equal(limiter.size, 1000);
-  assert.equal(limiter.take('10.0.11.183', 3000).allowed, false, 'the latest client is still counted');
-  limiter.take('192.0.2.1', 62_500);
-  assert.equal(limiter.size, 500);
-  limiter.take('192.0.2.1', 63_000);
-  assert.equal(limiter.size, 1);
+test('minutes that have ended are forgotten, and no flood of addresses takes more than its share of memory', async () => {
+  const limiter = await startEdge(1, 1000);
+  for (let host = 0; host < 3000; host += 1) await limiter.take(`10.0.${host >> 8}.${host & 255}`, host);
+  assert.equal(limiter.minutes.size, 1000);
+  assert.equal((await limiter.take('10.0.11.183', 3000)).allowed, false, 'the latest client is still counted');
+  await limiter.take('192.0.2.1', 62_500);
+  assert.equal(limiter.minutes.size, 500);
+  await limiter.take('192.0.2.1', 63_000);
+  assert.equal(limiter.minutes.size, 1);
 });
 
 test('R39: the edge refuses with the declared error and headers, whatever is asked for, and before it reads a body', async (t) => {

@@ -324,7 +324,11 @@ test('R15: a page is for who prefers HTML to JSON, by the quality values of Acce
     ['text/html;q=0', false],
     ['text/html;q=0, */*', false],
     ['text/html;q=0.1, application/json;q=0', true],
-    ['text/html;q=nonsense, application/json;q=0.9', true],
+    ['text/html;q=nonsense', false],
+    ['text/html;q=nonsense, application/json;q=0.9', false],
+    ['text/html;q=', false],
+    ['text/html;q', false],
+    ['text/html;q=0.1, application/json;q=nonsense', true],
   ];
   for (const [accept, isPage] of cases) {
     const request = form({ accountId: 'nobody' });
