@@ -53,16 +53,7 @@ export interface Route {
 /** `routes.ts`: the table of operations. */
 export function generateRoutes(contract: Contract): string {
   const routes = contract.operations.map(route);
-  return `${START}export const routes: readonly Route[] = ${print(routes)};
-
-/** Every header that some response declares, in lower case. */
-export const responseHeaders: readonly string[] = ${print(responseHeaders(contract))};
-`;
-}
-
-function responseHeaders({ operations, edgeResponses }: Contract): string[] {
-  const responses = [...operations.flatMap((operation) => operation.responses), ...edgeResponses];
-  return [...new Set(responses.flatMap(({ headers }) => headers.map(({ name }) => name)))];
+  return `${START}export const routes: readonly Route[] = ${print(routes)};\n`;
 }
 
 function route(operation: Operation): object {

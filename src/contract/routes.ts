@@ -1165,30 +1165,3 @@ export const routes: readonly Route[] = [
     },
   },
 ];
-
-/** Every header that some response declares, in lower case. */
-export const responseHeaders: readonly string[] = [
-  'x-trace-id',
-  'retry-after',
-  'x-ratelimit-limit',
-  'x-ratelimit-policy',
-  'x-ratelimit-remaining',
-  'x-ratelimit-reset',
-  'x-ratelimit-scope',
-  'cache-control',
-  'x-credit-account',
-  'x-credit-balance',
-  'payment-required',
-  'www-authenticate',
-  'content-disposition',
-  'accept-ranges',
-  'content-length',
-  'content-range',
-  'location',
-  'payment-response',
-  'x-payment-identifier',
-  'x-idempotent-replay',
-  'x-x402-balance',
-  'x-x402-charged',
-  'allow',
-];

@@ -1,7 +1,6 @@
 import cors from '@fastify/cors';
 import helmet from '@fastify/helmet';
 import Fastify from 'fastify';
-import { responseHeaders } from '../contract/routes.ts';
 
 /** Request headers that pages of other origins may send, those of all flows included. */
 const REQUEST_HEADERS = [
@@ -18,6 +17,32 @@ const REQUEST_HEADERS = [
   'x-x402-signature',
   // The official x402 client sends it with a payment.
   'access-control-expose-headers',
+];
+
+/** Response headers that pages of other origins may read: all that the contract declares. */
+const RESPONSE_HEADERS = [
+  'x-trace-id',
+  'x-credit-account',
+  'x-credit-balance',
+  'payment-required',
+  'payment-response',
+  'www-authenticate',
+  'x-payment-identifier',
+  'x-idempotent-replay',
+  'x-x402-balance',
+  'x-x402-charged',
+  'retry-after',
+  'x-ratelimit-limit',
+  'x-ratelimit-policy',
+  'x-ratelimit-remaining',
+  'x-ratelimit-reset',
+  'x-ratelimit-scope',
+  'content-disposition',
+  'content-range',
+  'accept-ranges',
+  'cache-control',
+  'location',
+  'allow',
 ];
 
 /** Methods that some path serves. */
@@ -54,8 +79,7 @@ async function askPlugins(): Promise<{ plain: Headers; preflight: Headers }> {
   });
   await probe.register(cors, {
     origin: '*',
-    // A script may read the length in any case.
-    exposedHeaders: responseHeaders.filter((name) => name !== 'content-length'),
+    exposedHeaders: RESPONSE_HEADERS,
     allowedHeaders: REQUEST_HEADERS,
     methods: [...METHODS],
     maxAge: 86_400,

@@ -8,10 +8,10 @@ import { startGateway } from '../support/gateway.ts';
 const ON_EVERY_ANSWER = {
   'access-control-allow-origin': '*',
   'access-control-expose-headers':
-    'accept-ranges, allow, cache-control, content-disposition, content-range, location, payment-required, ' +
-    'payment-response, retry-after, www-authenticate, x-credit-account, x-credit-balance, x-idempotent-replay, ' +
-    'x-payment-identifier, x-ratelimit-limit, x-ratelimit-policy, x-ratelimit-remaining, x-ratelimit-reset, ' +
-    'x-ratelimit-scope, x-trace-id, x-x402-balance, x-x402-charged',
+    'x-trace-id, x-credit-account, x-credit-balance, payment-required, payment-response, www-authenticate, ' +
+    'x-payment-identifier, x-idempotent-replay, x-x402-balance, x-x402-charged, retry-after, x-ratelimit-limit, ' +
+    'x-ratelimit-policy, x-ratelimit-remaining, x-ratelimit-reset, x-ratelimit-scope, content-disposition, ' +
+    'content-range, accept-ranges, cache-control, location, allow',
   'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
   'cross-origin-resource-policy': 'cross-origin',
   'referrer-policy': 'no-referrer',
@@ -28,21 +28,15 @@ const ON_PREFLIGHTS = {
   'access-control-max-age': '86400',
 };
 
-/** The headers of the answer to a request, in the order of their names, and what they list in order too. */
-async function headersOf(url: string, bytes: string): Promise<object> {
+/** The headers of the answer to a request, as they were sent. */
+async function headersOf(url: string, bytes: string): Promise<[name: string, value: string][]> {
   const { hostname, port } = new URL(url);
   const socket = connect(Number(port), hostname);
   await once(socket, 'connect');
   socket.write(bytes);
   const [head = ''] = (await text(socket)).split('\r\n\r\n', 1);
   const fields = head.split('\r\n').slice(1);
-  const pairs = fields.map((field) => field.split(/: ?(.*)/s, 2) as [string, string]).sort();
-  return Object.fromEntries(
-    pairs.map(([name, value]) => [
-      name,
-      name === 'access-control-expose-headers' ? value.split(', ').sort().join(', ') : value,
-    ]),
-  );
+  return fields.map((field) => field.split(/: ?(.*)/s, 2) as [string, string]);
 }
 
 /** Headers of the transport and of the answer at hand. */
@@ -67,9 +61,7 @@ test('every answer has the same headers, whoever writes it', async (t) => {
   ];
   for (const [name, bytes, more] of cases) {
     await t.test(name, async () => {
-      const headers = Object.entries(await headersOf(url, bytes)).filter(
-        ([field]) => !OWN.includes(field.toLowerCase()),
-      );
+      const headers = (await headersOf(url, bytes)).filter(([field]) => !OWN.includes(field.toLowerCase()));
       assert.deepEqual(Object.fromEntries(headers), { ...ON_EVERY_ANSWER, ...more });
     });
   }
