@@ -1,4 +1,5 @@
 import { parse } from 'yaml';
+import { readAdmission } from './admission.ts';
 import { ContractError } from './contract-error.ts';
 import { admitted, codesIn, hasMember } from './error-codes.ts';
 import { checkExtensions } from './extensions.ts';
@@ -105,7 +106,7 @@ class Reader {
       ...(raw['x-listed'] !== undefined && { listed: raw['x-listed'] }),
       noHead: raw['x-no-head'] === true,
       ...(raw['x-flow'] !== undefined && { flow: raw['x-flow'] }),
-      ...(raw['x-edge-exempt'] !== undefined && { edgeExempt: raw['x-edge-exempt'] }),
+      admission: readAdmission(raw['x-admission'], parameters, where, this.problems),
     };
     this.checkErrorCodes(operation, where);
     return operation;

@@ -5,7 +5,7 @@ const EXTENSIONS: Record<string, string[]> = {
   'x-listed': ['operationId'],
   'x-no-head': ['operationId'],
   'x-flow': ['operationId'],
-  'x-edge-exempt': ['operationId'],
+  'x-admission': ['operationId'],
   'x-body-limit': ['content'],
   'x-set-by': ['schema'],
   'x-text': ['type'],

@@ -1,3 +1,5 @@
+import type { Admission } from './admission.ts';
+
 /** A dereferenced OpenAPI 3.0 schema object; only the keywords the compiler reads are named. */
 export interface Schema {
   type?: 'string' | 'number' | 'integer' | 'boolean' | 'array' | 'object';
@@ -57,7 +59,7 @@ export interface Operation {
   listed?: number;
   noHead: boolean;
   flow?: string;
-  edgeExempt?: string;
+  admission: Admission;
 }
 
 export interface Contract {

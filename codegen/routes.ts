@@ -1,12 +1,28 @@
+import { EDGE_TERMS, WINDOW_KEYS, WINDOW_TERMS } from './admission.ts';
 import type { Contract, Operation, Response } from './model.ts';
 import { tagKey } from './operations.ts';
 import { Code, print } from './print.ts';
 import { serializerName } from './serializers.ts';
 import { validatorNames } from './validators.ts';
 
+const union = (names: readonly string[]) => names.map((name) => `'${name}'`).join(' | ');
+
 const START = `import type { DeclaredErrorCode, Operations } from './operations.ts';
 import * as serialize from './serializers.js';
 import * as validate from './validators.js';
+
+/** Which limits count a request (specification, "Limits"). */
+export interface Admission {
+  /** The edge's limit counts every request, or those without a credential that verifies. */
+  readonly edge: ${union(EDGE_TERMS)};
+  /** The header that shows a credential, where the edge does not count requests whose credential verifies. */
+  readonly credential?: string;
+  /** The persistent limit: whose bucket, and for what a slot of it is taken. Who has no account, or no valid sig, counts by address. */
+  readonly window?: {
+    readonly by: ${union(WINDOW_KEYS)};
+    readonly when: readonly (${union(WINDOW_TERMS)})[];
+  };
+}
 
 /** An operation as the edge serves it. */
 export interface Route {
@@ -22,8 +38,7 @@ export interface Route {
   /** A GET without a HEAD beside it, since it charges or credits (R51). */
   readonly noHead?: true;
   readonly flow?: string;
-  /** The request header that asks the operation to take the request from the edge's limit. */
-  readonly edgeExempt?: string;
+  readonly admission: Admission;
   /** Declared query parameters. */
   readonly query: readonly string[];
   /** Declared request headers, in lower case. */
@@ -70,7 +85,7 @@ function route(operation: Operation): object {
     ...(operation.listed !== undefined && { listed: operation.listed }),
     ...(operation.noHead && { noHead: true }),
     ...(operation.flow !== undefined && { flow: operation.flow }),
-    ...(operation.edgeExempt !== undefined && { edgeExempt: operation.edgeExempt }),
+    admission: operation.admission,
     query: names('query'),
     headers: names('header'),
     consumes: operation.body?.content.map(({ type }) => type) ?? [],

@@ -148,35 +148,35 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const currentKey = x402 && config.signingKeys?.find(({ status }) => status === 'current');
   const stopWatchingKey = currentKey && watchKeyExpiry(currentKey, log);
 
+  const x402Parts = x402Operations({
+    baseUrl,
+    serviceName,
+    catalog,
+    speech,
+    terms: x402,
+    belonging,
+    direct: chained?.direct,
+    deposits: chained?.deposits,
+    prepaid,
+    quotes: config.quotes && new Quotes(config.quotes.secrets, config.quotes.ttlSeconds),
+    metadata:
+      x402 && config.signingKeys
+        ? new ServiceMetadata(db, { baseUrl, serviceName, catalog, ...x402, keys: config.signingKeys })
+        : undefined,
+  });
   const server = await createServer(
     {
       service: serviceOperations({ serviceName, baseUrl }),
       catalog: catalogOperations(catalog),
       speech: speechOperations({
         ...{ db, baseUrl, signer, serviceName, catalog, speech },
-        ...{ cardCredits: card?.credits, livemode, limits, metrics, work },
+        ...{ cardCredits: card?.credits, livemode, metrics, work },
       }),
-      jobs: jobsOperations({ db, store, baseUrl, signer, limits }),
+      jobs: jobsOperations({ db, store, baseUrl, signer }),
       topUp: topUpOperations(db, { baseUrl, serviceName, card, livemode }),
       credits: creditsOperations(db, livemode),
-      feedback: feedbackOperations({ db, serviceName, baseUrl, limits, feedback }),
-      x402: x402Operations({
-        baseUrl,
-        serviceName,
-        catalog,
-        speech,
-        limits,
-        terms: x402,
-        belonging,
-        direct: chained?.direct,
-        deposits: chained?.deposits,
-        prepaid,
-        quotes: config.quotes && new Quotes(config.quotes.secrets, config.quotes.ttlSeconds),
-        metadata:
-          x402 && config.signingKeys
-            ? new ServiceMetadata(db, { baseUrl, serviceName, catalog, ...x402, keys: config.signingKeys })
-            : undefined,
-      }),
+      feedback: feedbackOperations({ db, serviceName, baseUrl, feedback }),
+      x402: x402Parts.operations,
     },
     {
       logger: log,
@@ -185,6 +185,8 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
       maxConnections: config.maxConnections,
       clientStallMs: config.clientStallMs,
       longestOperationMs: config.speech?.timeoutMs ?? 0,
+      windows: { requests: limits, purchases: card?.limits },
+      proofs: { ...x402Parts.proofs },
       standIns: x402?.probeAnswer === 402 ? PROBE_STAND_INS : {},
       work,
       metrics,

@@ -134,6 +134,9 @@ export const document: OpenApiDocument = {
         "tags": [
           "service"
         ],
+        "x-admission": {
+          "edge": "always"
+        },
         "summary": "Health and index of endpoints",
         "responses": {
           "200": {
@@ -178,6 +181,9 @@ export const document: OpenApiDocument = {
         "tags": [
           "service"
         ],
+        "x-admission": {
+          "edge": "always"
+        },
         "summary": "Machine-readable guide",
         "description": "Workflow guidance for programs. `/openapi.json` is the canonical HTTP contract.",
         "x-listed": 3,
@@ -224,6 +230,9 @@ export const document: OpenApiDocument = {
         "tags": [
           "service"
         ],
+        "x-admission": {
+          "edge": "always"
+        },
         "summary": "This contract",
         "x-listed": 1,
         "responses": {
@@ -269,6 +278,9 @@ export const document: OpenApiDocument = {
         "tags": [
           "x402"
         ],
+        "x-admission": {
+          "edge": "always"
+        },
         "summary": "Signed metadata of payment, prices and keys",
         "description": "Verify it under a key that was pinned out of band before any network or payee is trusted; never start trust from a payment challenge. The signature covers the canonical JSON (RFC 8785) of `payload`. It is valid for some minutes, and never beyond the `validUntil` of the key that signed it; a deployment whose key has expired answers 503.",
         "x-listed": 2,
@@ -326,6 +338,15 @@ export const document: OpenApiDocument = {
         "tags": [
           "feedback"
         ],
+        "x-admission": {
+          "edge": "always",
+          "window": {
+            "by": "feedback",
+            "when": [
+              "request"
+            ]
+          }
+        },
         "summary": "Get the message to sign for a piece of feedback",
         "description": "The first of two steps. The challenge is bound to the wallet and to the feedback, and can be used once until `expiresAt`. Sign `signingMessage` exactly as it is (EIP-191 `personal_sign`) and send the same feedback to POST /feedback. Nothing is stored by this step.",
         "x-listed": 4,
@@ -438,6 +459,15 @@ export const document: OpenApiDocument = {
         "tags": [
           "feedback"
         ],
+        "x-admission": {
+          "edge": "always",
+          "window": {
+            "by": "feedback",
+            "when": [
+              "request"
+            ]
+          }
+        },
         "summary": "Send signed feedback",
         "description": "The second step. `wallet`, `message`, `category` and `details` are those that the challenge was made for; the wallet's letter case and the order of the members of `details` do not matter. What is stored is kept, whatever becomes of the mail about it. A challenge is used up only by feedback that is stored. The checks come in this order: the challenge is genuine, the feedback is the one it was made for, the wallet signed it, the challenge was not used, it has not expired, the wallet has sent fewer than 5 within the last 24 hours.",
         "x-listed": 5,
@@ -623,6 +653,9 @@ export const document: OpenApiDocument = {
         "tags": [
           "catalog"
         ],
+        "x-admission": {
+          "edge": "always"
+        },
         "summary": "Models, their voices and prices",
         "x-listed": 13,
         "responses": {
@@ -668,6 +701,9 @@ export const document: OpenApiDocument = {
         "tags": [
           "catalog"
         ],
+        "x-admission": {
+          "edge": "always"
+        },
         "summary": "Voices of one model",
         "x-listed": 14,
         "parameters": [
@@ -735,6 +771,15 @@ export const document: OpenApiDocument = {
         "tags": [
           "speech"
         ],
+        "x-admission": {
+          "edge": "always",
+          "window": {
+            "by": "account",
+            "when": [
+              "request"
+            ]
+          }
+        },
         "summary": "Speak a text, paid from a credit account",
         "description": "Debits the exact price from the account in `x-credit-account`, synthesises, and answers with the audio. When synthesis fails the debit is refunded. A caller who leaves after synthesis has begun is charged.",
         "x-listed": 6,
@@ -853,6 +898,15 @@ export const document: OpenApiDocument = {
         "tags": [
           "speech"
         ],
+        "x-admission": {
+          "edge": "always",
+          "window": {
+            "by": "account",
+            "when": [
+              "request"
+            ]
+          }
+        },
         "summary": "Speak a text given in the query, paid from a credit account",
         "description": "For players that can only fetch an address. Responses and payment are those of POST /tts. HEAD is not served, since a GET is charged.",
         "x-listed": 7,
@@ -944,6 +998,9 @@ export const document: OpenApiDocument = {
         "tags": [
           "jobs"
         ],
+        "x-admission": {
+          "edge": "always"
+        },
         "summary": "State of an asynchronous request",
         "description": "Poll it until `status` is `completed` or `failed`. A failed job has been refunded. Whoever knows the id can read it.",
         "x-listed": 18,
@@ -1004,6 +1061,15 @@ export const document: OpenApiDocument = {
         "tags": [
           "jobs"
         ],
+        "x-admission": {
+          "edge": "always",
+          "window": {
+            "by": "audio",
+            "when": [
+              "request"
+            ]
+          }
+        },
         "summary": "Audio of a completed job",
         "description": "The address is `links.audio` of the job. An invalid `sig` is refused before anything is told about the job, a missing one only where there would be audio. A range request for one part is served; several parts at once are answered with the whole.",
         "x-listed": 19,
@@ -1317,6 +1383,9 @@ export const document: OpenApiDocument = {
         "tags": [
           "top-up"
         ],
+        "x-admission": {
+          "edge": "always"
+        },
         "summary": "Page that starts a purchase of credit",
         "x-listed": 15,
         "parameters": [
@@ -1429,6 +1498,15 @@ export const document: OpenApiDocument = {
         "tags": [
           "top-up"
         ],
+        "x-admission": {
+          "edge": "always",
+          "window": {
+            "by": "top-up",
+            "when": [
+              "request"
+            ]
+          }
+        },
         "summary": "Open a hosted checkout and go there",
         "x-listed": 16,
         "requestBody": {
@@ -1638,6 +1716,9 @@ export const document: OpenApiDocument = {
         "tags": [
           "top-up"
         ],
+        "x-admission": {
+          "edge": "always"
+        },
         "summary": "Page that the checkout returns to; credits the account once",
         "x-no-head": true,
         "parameters": [
@@ -1766,6 +1847,9 @@ export const document: OpenApiDocument = {
         "tags": [
           "top-up"
         ],
+        "x-admission": {
+          "edge": "always"
+        },
         "summary": "Whether an account exists, and its balance",
         "x-listed": 17,
         "parameters": [
@@ -1849,6 +1933,9 @@ export const document: OpenApiDocument = {
         "tags": [
           "credits"
         ],
+        "x-admission": {
+          "edge": "always"
+        },
         "summary": "Balance of a credit account",
         "description": "An id longer than 128 characters, or one that is no UUID, is simply unknown.",
         "x-listed": 20,
@@ -1917,6 +2004,9 @@ export const document: OpenApiDocument = {
         "tags": [
           "x402"
         ],
+        "x-admission": {
+          "edge": "always"
+        },
         "summary": "Price a text without sending it",
         "description": "Binds length and digest of the text, model, voice, speed, price, network and payee in a signed token that is honoured as issued until it expires. Whether the digest belongs to a text of that length is checked when the text is sent with the payment.",
         "x-listed": 8,
@@ -1999,10 +2089,20 @@ export const document: OpenApiDocument = {
         "tags": [
           "x402"
         ],
+        "x-admission": {
+          "edge": "unless-verified",
+          "credential": "x-x402-signature",
+          "window": {
+            "by": "ip",
+            "when": [
+              "payment",
+              "failed-credential"
+            ]
+          }
+        },
         "summary": "Speak a text, paid in USDC",
         "description": "Without payment the answer is a 402 with the challenge in PAYMENT-REQUIRED. The paid request repeats method, URL and body and carries `payment-signature`. It is settled once the audio exists, and an exact repetition within 86400 seconds gets the same audio and receipt again. Payments are final. With a quote, `{quoteToken}` alone gets the challenge, and `{quoteToken, text}` is sent with the payment.",
         "x-listed": 9,
-        "x-edge-exempt": "x-x402-signature",
         "parameters": [
           {
             "$ref": "#/components/parameters/PaymentSignature"
@@ -2088,11 +2188,21 @@ export const document: OpenApiDocument = {
         "tags": [
           "x402"
         ],
+        "x-admission": {
+          "edge": "unless-verified",
+          "credential": "x-x402-signature",
+          "window": {
+            "by": "ip",
+            "when": [
+              "payment",
+              "failed-credential"
+            ]
+          }
+        },
         "summary": "Speak a text given in the query, paid in USDC",
         "description": "Responses and payment are those of POST /x402/tts. A challenge that was got by GET is paid by GET. HEAD is not served, since a GET is charged.",
         "x-listed": 10,
         "x-no-head": true,
-        "x-edge-exempt": "x-x402-signature",
         "parameters": [
           {
             "$ref": "#/components/parameters/Text"
@@ -2189,6 +2299,15 @@ export const document: OpenApiDocument = {
         "tags": [
           "x402"
         ],
+        "x-admission": {
+          "edge": "always",
+          "window": {
+            "by": "ip",
+            "when": [
+              "failed-payment"
+            ]
+          }
+        },
         "summary": "Credit a prepaid balance by one USDC payment",
         "description": "Without payment the answer is a 402 with the challenge for the amount. The paid request repeats the body and carries `payment-signature`, signed by an externally owned account: the payer, whose balance is credited once the exact transfer has 2 confirmations. The balance can be spent by signatures only, and is not refundable. An exact repetition is never credited twice. A paid request that fails before its settlement counts for the rate limit of its address, as those do that are being verified; one that succeeds does not.",
         "x-listed": 11,
@@ -2339,6 +2458,15 @@ export const document: OpenApiDocument = {
         "tags": [
           "x402"
         ],
+        "x-admission": {
+          "edge": "always",
+          "window": {
+            "by": "ip",
+            "when": [
+              "failed-credential"
+            ]
+          }
+        },
         "summary": "Balance of a prepaid account",
         "description": "Signed as a prepaid request with the hash of an empty query; the nonce is not spent. Only the account itself can read its balance.",
         "x-listed": 12,

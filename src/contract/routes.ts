@@ -4,6 +4,19 @@ import type { DeclaredErrorCode, Operations } from './operations.ts';
 import * as serialize from './serializers.js';
 import * as validate from './validators.js';
 
+/** Which limits count a request (specification, "Limits"). */
+export interface Admission {
+  /** The edge's limit counts every request, or those without a credential that verifies. */
+  readonly edge: 'always' | 'unless-verified';
+  /** The header that shows a credential, where the edge does not count requests whose credential verifies. */
+  readonly credential?: string;
+  /** The persistent limit: whose bucket, and for what a slot of it is taken. Who has no account, or no valid sig, counts by address. */
+  readonly window?: {
+    readonly by: 'account' | 'ip' | 'feedback' | 'top-up' | 'audio';
+    readonly when: readonly ('request' | 'payment' | 'failed-payment' | 'failed-credential')[];
+  };
+}
+
 /** An operation as the edge serves it. */
 export interface Route {
   readonly operationId: string;
@@ -18,8 +31,7 @@ export interface Route {
   /** A GET without a HEAD beside it, since it charges or credits (R51). */
   readonly noHead?: true;
   readonly flow?: string;
-  /** The request header that asks the operation to take the request from the edge's limit. */
-  readonly edgeExempt?: string;
+  readonly admission: Admission;
   /** Declared query parameters. */
   readonly query: readonly string[];
   /** Declared request headers, in lower case. */
@@ -51,6 +63,7 @@ export const routes: readonly Route[] = [
     method: 'GET',
     path: '/',
     openapiPath: '/',
+    admission: { edge: 'always' },
     query: [],
     headers: [],
     consumes: [],
@@ -90,6 +103,7 @@ export const routes: readonly Route[] = [
     path: '/docs',
     openapiPath: '/docs',
     listed: 3,
+    admission: { edge: 'always' },
     query: [],
     headers: [],
     consumes: [],
@@ -129,6 +143,7 @@ export const routes: readonly Route[] = [
     path: '/openapi.json',
     openapiPath: '/openapi.json',
     listed: 1,
+    admission: { edge: 'always' },
     query: [],
     headers: [],
     consumes: [],
@@ -168,6 +183,7 @@ export const routes: readonly Route[] = [
     path: '/.well-known/x402-service-metadata',
     openapiPath: '/.well-known/x402-service-metadata',
     listed: 2,
+    admission: { edge: 'always' },
     query: [],
     headers: [],
     consumes: [],
@@ -210,6 +226,7 @@ export const routes: readonly Route[] = [
     path: '/feedback/challenge',
     openapiPath: '/feedback/challenge',
     listed: 4,
+    admission: { edge: 'always', window: { by: 'feedback', when: ['request'] } },
     query: [],
     headers: [],
     consumes: ['application/json'],
@@ -259,6 +276,7 @@ export const routes: readonly Route[] = [
     path: '/feedback',
     openapiPath: '/feedback',
     listed: 5,
+    admission: { edge: 'always', window: { by: 'feedback', when: ['request'] } },
     query: [],
     headers: [],
     consumes: ['application/json'],
@@ -320,6 +338,7 @@ export const routes: readonly Route[] = [
     path: '/tts/models',
     openapiPath: '/tts/models',
     listed: 13,
+    admission: { edge: 'always' },
     query: [],
     headers: [],
     consumes: [],
@@ -359,6 +378,7 @@ export const routes: readonly Route[] = [
     path: '/tts/voices',
     openapiPath: '/tts/voices',
     listed: 14,
+    admission: { edge: 'always' },
     query: ['model'],
     headers: [],
     consumes: [],
@@ -399,6 +419,7 @@ export const routes: readonly Route[] = [
     openapiPath: '/tts',
     listed: 7,
     noHead: true,
+    admission: { edge: 'always', window: { by: 'account', when: ['request'] } },
     query: ['text', 'model', 'voice', 'speed', 'async', 'storeAudio'],
     headers: ['idempotency-key', 'x-credit-account'],
     consumes: [],
@@ -451,6 +472,7 @@ export const routes: readonly Route[] = [
     path: '/tts',
     openapiPath: '/tts',
     listed: 6,
+    admission: { edge: 'always', window: { by: 'account', when: ['request'] } },
     query: ['async', 'storeAudio', 'model', 'voice', 'speed'],
     headers: ['idempotency-key', 'x-credit-account'],
     consumes: ['application/json', 'text/plain'],
@@ -514,6 +536,7 @@ export const routes: readonly Route[] = [
     path: '/tts/jobs/:jobId',
     openapiPath: '/tts/jobs/{jobId}',
     listed: 18,
+    admission: { edge: 'always' },
     query: [],
     headers: [],
     consumes: [],
@@ -559,6 +582,7 @@ export const routes: readonly Route[] = [
     path: '/tts/jobs/:jobId/audio',
     openapiPath: '/tts/jobs/{jobId}/audio',
     listed: 19,
+    admission: { edge: 'always', window: { by: 'audio', when: ['request'] } },
     query: ['sig'],
     headers: ['range'],
     consumes: [],
@@ -620,6 +644,7 @@ export const routes: readonly Route[] = [
     path: '/top-up',
     openapiPath: '/top-up',
     listed: 15,
+    admission: { edge: 'always' },
     query: ['amount', 'account', 'challenge', 'canceled'],
     headers: [],
     consumes: [],
@@ -656,6 +681,7 @@ export const routes: readonly Route[] = [
     path: '/top-up',
     openapiPath: '/top-up',
     listed: 16,
+    admission: { edge: 'always', window: { by: 'top-up', when: ['request'] } },
     query: [],
     headers: [],
     consumes: ['application/x-www-form-urlencoded'],
@@ -707,6 +733,7 @@ export const routes: readonly Route[] = [
     path: '/top-up/complete',
     openapiPath: '/top-up/complete',
     noHead: true,
+    admission: { edge: 'always' },
     query: ['session_id'],
     headers: [],
     consumes: [],
@@ -744,6 +771,7 @@ export const routes: readonly Route[] = [
     path: '/top-up/status',
     openapiPath: '/top-up/status',
     listed: 17,
+    admission: { edge: 'always' },
     query: ['account'],
     headers: [],
     consumes: [],
@@ -788,6 +816,7 @@ export const routes: readonly Route[] = [
     path: '/credits/:accountId',
     openapiPath: '/credits/{accountId}',
     listed: 20,
+    admission: { edge: 'always' },
     query: [],
     headers: [],
     consumes: [],
@@ -833,6 +862,7 @@ export const routes: readonly Route[] = [
     path: '/x402/tts/quote',
     openapiPath: '/x402/tts/quote',
     listed: 8,
+    admission: { edge: 'always' },
     query: [],
     headers: [],
     consumes: ['application/json'],
@@ -890,7 +920,11 @@ export const routes: readonly Route[] = [
     openapiPath: '/x402/tts',
     listed: 10,
     noHead: true,
-    edgeExempt: 'x-x402-signature',
+    admission: {
+      edge: 'unless-verified',
+      credential: 'x-x402-signature',
+      window: { by: 'ip', when: ['payment', 'failed-credential'] },
+    },
     query: ['text', 'model', 'voice', 'speed'],
     headers: [
       'payment-signature',
@@ -969,7 +1003,11 @@ export const routes: readonly Route[] = [
     path: '/x402/tts',
     openapiPath: '/x402/tts',
     listed: 9,
-    edgeExempt: 'x-x402-signature',
+    admission: {
+      edge: 'unless-verified',
+      credential: 'x-x402-signature',
+      window: { by: 'ip', when: ['payment', 'failed-credential'] },
+    },
     query: [],
     headers: [
       'payment-signature',
@@ -1055,6 +1093,7 @@ export const routes: readonly Route[] = [
     path: '/x402/deposit',
     openapiPath: '/x402/deposit',
     listed: 11,
+    admission: { edge: 'always', window: { by: 'ip', when: ['failed-payment'] } },
     query: [],
     headers: [
       'payment-signature',
@@ -1123,6 +1162,7 @@ export const routes: readonly Route[] = [
     path: '/x402/accounts/:address',
     openapiPath: '/x402/accounts/{address}',
     listed: 12,
+    admission: { edge: 'always', window: { by: 'ip', when: ['failed-credential'] } },
     query: [],
     headers: ['x-x402-account', 'x-x402-nonce', 'x-x402-expiry', 'x-x402-max-amount', 'x-x402-signature'],
     consumes: [],

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Readable } from 'node:stream';
 import type { FastifyBaseLogger } from 'fastify';
-import type { Credential } from './edge-minutes.ts';
+import type { Ticket } from './admission.ts';
 import type { RequestFacts } from './request-record.ts';
 
 /** A binary body: whole, or as it is being produced. */
@@ -43,10 +43,6 @@ export interface OperationContext {
   follow<T>(work: Promise<T>): Promise<T>;
   /** Adds a header to the response whatever its status, for headers that the contract marks `x-set-by: edge`. */
   setHeader(name: string, value: string): void;
-  /** The request is going to be refused at the edge, unless the operation takes it from the edge's limit. */
-  readonly isOverEdgeLimit: boolean;
-  /** Takes the request from the edge's limit, also when that was used up; for requests that no limit counts (R48). */
-  exemptFromEdgeLimit(): void;
-  /** Beyond the edge's limit, the client may show another credential as long as its last one did not fail. */
-  rememberCredential(shown: Credential): void;
+  /** What the operation asks of the limits. */
+  readonly admission: Ticket;
 }

@@ -1,6 +1,9 @@
 import type { Slot } from '../limits/slot.ts';
 import { failure } from './errors.ts';
 
+/** The 429 of a refused slot. */
+export type RateLimited = ReturnType<typeof rateLimited>;
+
 /** The headers that tell a caller what is left of its bucket (R39). */
 export function rateLimitHeaders(slot: Slot): Record<string, string> {
   return {

@@ -7,6 +7,7 @@ import type { ErrorCode, Failure } from './errors.ts';
 import { payloadOf } from './fixed-body.ts';
 import { HTML_TYPE, JSON_TYPE } from './media-types.ts';
 import { pageContentSecurityPolicy, renderErrorPage } from './page.ts';
+import type { RateLimited } from './rate-limit.ts';
 
 /** Sends what an operation returned, in the media type that the contract declares for its status. */
 export function sendResult(route: Route, result: OperationResult, reply: FastifyReply): FastifyReply {
@@ -32,9 +33,14 @@ export function sendResult(route: Route, result: OperationResult, reply: Fastify
  * Sends a structured error that the edge found, as a page where the operation declares a page for that status and the
  * caller prefers one or nothing else is declared.
  */
-export function sendFailure(route: Route | undefined, failure: Failure<ErrorCode>, reply: FastifyReply): FastifyReply {
+export function sendFailure(
+  route: Route | undefined,
+  failure: Failure<ErrorCode> | RateLimited,
+  reply: FastifyReply,
+): FastifyReply {
   const produces = route?.produces[failure.status] ?? ['application/json'];
   reply.code(failure.status);
+  if ('headers' in failure) reply.headers(failure.headers);
   if (produces.includes('text/html') && (prefersHtml(reply.request) || !produces.includes('application/json'))) {
     return reply
       .header('content-security-policy', pageContentSecurityPolicy())

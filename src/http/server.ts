@@ -10,34 +10,34 @@ import Fastify, {
 } from 'fastify';
 import type { OperationResult, Operations } from '../contract/operations.ts';
 import { type Route, routes } from '../contract/routes.ts';
-import type { Slot } from '../limits/slot.ts';
+import { FailureLimit } from '../limits/failure-limit.ts';
 import type { Metrics } from '../metrics.ts';
 import type { RunningWork } from '../running-work.ts';
 import { prefersHtml } from './accept.ts';
+import { Admission, type AdmissionParts, type Windows } from './admission.ts';
 import { ResponseAnswer } from './answer.ts';
 import { isBare, type StandIn } from './bare-request.ts';
-import { decodeBody, isPercentEncoded, readContentType, refuseContentType } from './body.ts';
 import { answerClientError, answerConnect, answerExpectations, mayBegin } from './client-errors.ts';
 import { Connections } from './connections.ts';
 import type { OperationContext } from './context.ts';
-import { EdgeLimiter, type Trial } from './edge-limiter.ts';
+import { EdgeLimiter } from './edge-limiter.ts';
 import { handleError } from './error-handler.ts';
-import { type ErrorCode, errorBody, type Failure, failure } from './errors.ts';
+import { errorBody, failure } from './errors.ts';
 import { EDGE_HEADERS } from './headers.ts';
 import { createNotFoundHandler } from './not-found.ts';
-import { rateLimited, rateLimitHeaders } from './rate-limit.ts';
+import type { RateLimited } from './rate-limit.ts';
+import { readRequest } from './read-request.ts';
 import { sendFailure, sendResult } from './reply.ts';
+import { hasEmptyParameter, refuseHead } from './request-head.ts';
 import { RequestRecord, refusalRecorder } from './request-record.ts';
-import { namesPath, pathAndQuery, queryOf } from './target.ts';
-import { violation } from './validation.ts';
+import { pathAndQuery } from './target.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
     contract?: Route;
   }
   interface FastifyRequest {
-    /** The client's minute was used up when the request came; whether that matters is for the operation to say. */
-    overEdgeLimit: { readonly slot: Slot; readonly trial: Trial } | null;
+    admission: Admission;
     record: RequestRecord;
   }
 }
@@ -65,12 +65,18 @@ export interface ServerOptions {
   /** How long a client may read nothing while there are bytes for it. */
   readonly clientStallMs: number;
   readonly longestOperationMs: number;
+  readonly windows: Windows;
+  /** By operationId, where the contract lets a credential that verifies take a request from the edge's limit. */
+  readonly proofs: Readonly<Record<string, OperationProof>>;
   /** What a request that says nothing at all is taken for, by operationId; where there is nothing it is refused. */
   readonly standIns: Readonly<Record<string, StandIn>>;
   /** Every operation that runs is added to it. */
   readonly work: RunningWork;
   readonly metrics: Metrics;
 }
+
+/** Whether the credential of a request, which the contract's validators have passed, verifies. */
+export type OperationProof = (request: never, context: OperationContext) => Promise<boolean>;
 
 type Operation = (request: unknown, context: OperationContext) => Promise<OperationResult>;
 
@@ -110,21 +116,27 @@ export async function createServer(operations: Operations, options: ServerOption
       request.record = new RequestRecord(request, reply, options.metrics);
       reply.headers({ ...EDGE_HEADERS, 'x-trace-id': request.id });
       if (hasTooManyHeaders(request)) return refuseHeaders(reply);
-      const answer = (slot: Slot | undefined) => {
-        if (slot) sendFailure(undefined, refuseAtEdge(slot, options.metrics, reply), reply);
-        else handleError(error, request, reply);
+      const answer = (admitted: Admission | RateLimited) => {
+        if (admitted instanceof Admission) handleError(error, request, reply);
+        else sendFailure(undefined, admitted, reply);
       };
-      takeEdgeSlot(limiter, request).then(answer, (thrown) => handleError(thrown, request, reply));
+      Admission.enter(parts, request, reply).then(answer, (thrown) => handleError(thrown, request, reply));
     },
   });
   await app.register(accepts);
-  const limiter = await EdgeLimiter.on(app, options.edgeRateLimitMax);
+  const { metrics, windows } = options;
+  const parts: AdmissionParts = {
+    limiter: await EdgeLimiter.on(app, options.edgeRateLimitMax),
+    windows,
+    failures: new FailureLimit(windows.requests),
+    metrics,
+  };
   app.setErrorHandler(handleError);
   app.setNotFoundHandler(createNotFoundHandler(routes));
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
 
-  addHooks(app, limiter, options);
+  addHooks(app, parts, options);
   connections.start();
   app.addHook('preClose', async () => connections.stop());
   app.addHook('onClose', async () => connections.close());
@@ -138,15 +150,15 @@ export async function createServer(operations: Operations, options: ServerOption
       exposeHeadRoute: route.method === 'GET' && !route.noHead,
       ...(route.bodyLimit && { bodyLimit: route.bodyLimit }),
       handler: (request, reply) =>
-        options.work.add(request.record.follow(serve(route, operation, request, reply, { ...options, limiter }))),
+        options.work.add(request.record.follow(serve(route, operation, request, reply, options))),
     });
   }
   return app;
 }
 
-function addHooks(app: FastifyInstance, limiter: EdgeLimiter, options: ServerOptions): void {
+function addHooks(app: FastifyInstance, parts: AdmissionParts, options: ServerOptions): void {
   let warned = options.trustProxy.length > 0;
-  app.decorateRequest('overEdgeLimit', null);
+  app.decorateRequest('admission');
   app.decorateRequest('record');
   app.addHook('onRequest', async (request, reply) => {
     request.record = new RequestRecord(request, reply, options.metrics);
@@ -159,43 +171,14 @@ function addHooks(app: FastifyInstance, limiter: EdgeLimiter, options: ServerOpt
       request.log.warn('X-Forwarded-For arrived, but TRUST_PROXY is unset: every client has the address of the proxy');
     }
     const route = request.routeOptions.config?.contract;
-    const refuse = (refusal: Failure<ErrorCode>) => {
-      const answer = request.overEdgeLimit ? refuseAtEdge(request.overEdgeLimit.slot, options.metrics, reply) : refusal;
-      return sendFailure(route, answer, reply);
-    };
-    const overLimit = await takeEdgeSlot(limiter, request);
-    if (overLimit) {
-      const trial = asksForExemption(route, request) ? limiter.beginTrial(request.ip) : undefined;
-      if (!trial) return refuse(refuseAtEdge(overLimit, options.metrics, reply));
-      request.overEdgeLimit = { slot: overLimit, trial };
-      reply.raw.once('close', () => trial.end('failed'));
-    }
-    if (request.raw.httpVersion === '1.1' && request.headers.host === undefined) {
-      return refuse(failure('INVALID_REQUEST', 'The host header is missing.', { field: 'host', rule: 'required' }));
-    }
-    if (!namesPath(request.url, request.method)) {
-      const details = { field: 'url', rule: 'path' };
-      return refuse(failure('INVALID_REQUEST', 'The request target must be a path, which starts with /.', details));
-    }
-    if (request.url.includes('#')) {
-      const details = { field: 'url', rule: 'no fragment' };
-      return refuse(failure('INVALID_REQUEST', 'A request has no fragment; encode # as %23.', details));
-    }
-    if (!route) return;
-    if (hasEmptyParameter(request)) return reply.callNotFound();
-    if (route.query.length > 0 && !isPercentEncoded(queryOf(request.url))) {
-      const details = { field: 'query', rule: 'percent-encoding' };
-      return refuse(failure('INVALID_REQUEST', 'The query is not valid percent-encoded UTF-8.', details));
-    }
-    if (route.consumes.length > 0 && (hasBody(request) || request.headers['content-type'] !== undefined)) {
-      const refusal = refuseContentType(request.headers, route.consumes);
-      if (refusal) return refuse(refusal);
-    }
+    const admitted = await Admission.enter(parts, request, reply);
+    if (!(admitted instanceof Admission)) return sendFailure(route, admitted, reply);
+    request.admission = admitted;
+    const refusal = refuseHead(request, route);
+    if (refusal) return sendFailure(route, admitted.refuse() ?? refusal, reply);
+    if (route && hasEmptyParameter(request)) return reply.callNotFound();
   });
 }
-
-/** Fastify finds a route also for `/credits/`, which no path of the contract is. */
-const hasEmptyParameter = ({ params }: FastifyRequest): boolean => Object.values(params as object).includes('');
 
 const hasTooManyHeaders = ({ raw }: FastifyRequest): boolean => raw.rawHeaders.length > 2 * MAX_HEADERS;
 
@@ -212,67 +195,31 @@ const refuseHeaders = (reply: FastifyReply): FastifyReply =>
       }),
     );
 
-/** Counts the request at the edge; tells the slot that was refused since its client's minute is used up. Preflights are free. */
-async function takeEdgeSlot(limiter: EdgeLimiter, request: FastifyRequest): Promise<Slot | undefined> {
-  if (request.method === 'OPTIONS' && request.headers['access-control-request-method'] !== undefined) return undefined;
-  const slot = await limiter.take(request);
-  return slot.allowed ? undefined : slot;
-}
-
-const asksForExemption = (route: Route | undefined, request: FastifyRequest): boolean =>
-  route?.edgeExempt !== undefined && request.headers[route.edgeExempt] !== undefined;
-
-function refuseAtEdge(slot: Slot, metrics: Metrics, reply: FastifyReply) {
-  metrics.rateLimitRefused(slot.scope);
-  const { headers, ...refusal } = rateLimited(slot);
-  reply.headers({ ...rateLimitHeaders(slot), ...headers });
-  return refusal;
-}
-
-const hasBody = (request: FastifyRequest): boolean =>
-  request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length'] ?? 0) > 0;
-
 async function serve(
   route: Route,
   operation: Operation,
   request: FastifyRequest,
   reply: FastifyReply,
-  { limiter, metrics, standIns }: ServerOptions & { limiter: EdgeLimiter },
+  { proofs, standIns }: ServerOptions,
 ) {
-  const refuse = (refusal: Failure<ErrorCode>) => sendFailure(route, refusal, reply);
+  const { admission } = request;
   if (!mayBegin(request.raw, reply.raw)) {
     reply.header('connection', 'close');
-    return refuse(failure('INVALID_REQUEST', BROKEN, { field: 'body', rule: 'framing' }));
+    return sendFailure(route, failure('INVALID_REQUEST', BROKEN, { field: 'body', rule: 'framing' }), reply);
   }
   const standIn = standIns[route.operationId];
   const bare = standIn && isBare(request, standIn) ? standIn : undefined;
   const read = bare ? { request: standFor(request, bare) } : readRequest(route, request);
-  let result: OperationResult;
-  try {
-    result =
-      'request' in read
-        ? await operation(read.request, contextOf(request, reply, limiter, bare !== undefined))
-        : read.failure;
-  } catch (error) {
-    // What fails inside the service tells nothing of the client.
-    request.overEdgeLimit?.trial.end(undefined);
-    throw error;
-  }
-  if (request.overEdgeLimit) {
-    request.overEdgeLimit.trial.end('failed');
-    return refuse(refuseAtEdge(request.overEdgeLimit.slot, metrics, reply));
-  }
-  return 'request' in read ? sendResult(route, result, reply) : refuse(read.failure);
+  if ('failure' in read) return sendFailure(route, admission.refuse() ?? read.failure, reply);
+  const context = contextOf(request, reply, bare !== undefined);
+  const refusal = await admission.prove(() => proofs[route.operationId]?.(read.request as never, context));
+  if (refusal) return sendFailure(route, refusal, reply);
+  return sendResult(route, await operation(read.request, context), reply);
 }
 
 const standFor = ({ params, headers }: FastifyRequest, { query, body }: StandIn) => ({ params, query, headers, body });
 
-function contextOf(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  limiter: EdgeLimiter,
-  isBare: boolean,
-): OperationContext {
+function contextOf(request: FastifyRequest, reply: FastifyReply, isBare: boolean): OperationContext {
   return {
     traceId: request.id,
     method: request.method,
@@ -287,52 +234,6 @@ function contextOf(
     note: (facts) => request.record.note(facts),
     follow: (work) => request.record.follow(work),
     setHeader: (name, value) => void reply.header(name, value),
-    isOverEdgeLimit: request.overEdgeLimit !== null,
-    exemptFromEdgeLimit: () => {
-      if (request.overEdgeLimit) {
-        request.overEdgeLimit.trial.end('verified');
-        request.overEdgeLimit = null;
-      } else limiter.giveBack(request.ip);
-    },
-    rememberCredential: (shown) => limiter.remember(request.ip, shown),
+    admission: request.admission,
   };
-}
-
-/** Decodes and validates in the order of R7; nothing has been touched when a rule is broken. */
-function readRequest(route: Route, request: FastifyRequest): { request: unknown } | { failure: Failure<ErrorCode> } {
-  const body = readBody(route, request);
-  if ('failure' in body) return body;
-  const query = request.query as Record<string, unknown>;
-  const { validate } = route;
-  const parts = [
-    ['path', validate.params, request.params],
-    ['query', validate.query, query],
-    ['header', validate.headers, request.headers],
-    ['body', validate.body?.[body.type], body.value],
-  ] as const;
-  for (const [location, validator, value] of parts) {
-    if (!validator || (location === 'body' && value === undefined)) continue;
-    if (!validator(value)) {
-      const { code, message, details } = violation(validator.errors ?? [], location);
-      return { failure: failure(code, message, details) };
-    }
-  }
-  const value = route.consumes.length > 1 ? { type: body.type, value: body.value } : body.value;
-  return { request: { params: request.params, query, headers: request.headers, body: value } };
-}
-
-function readBody(
-  route: Route,
-  request: FastifyRequest,
-): { type: string; value: unknown } | { failure: Failure<ErrorCode> } {
-  const bytes = request.body;
-  const { type } = readContentType(request.headers['content-type']);
-  if (route.consumes.length === 0) return { type, value: undefined };
-  if (Buffer.isBuffer(bytes) && route.consumes.includes(type)) {
-    const decoded = decodeBody(type, bytes);
-    return 'failure' in decoded ? decoded : { type, value: decoded.value };
-  }
-  if (!route.bodyRequired) return { type, value: undefined };
-  const details = { field: 'body', rule: 'required', allowed: [...route.consumes] };
-  return { failure: failure('INVALID_REQUEST', `A body of type ${route.consumes.join(' or ')} is required.`, details) };
 }

@@ -2,8 +2,6 @@ import type { CreateDepositResult } from '../contract/operations.ts';
 import type { OperationContext } from '../http/context.ts';
 import { failure } from '../http/errors.ts';
 import { PRIVATE } from '../http/headers.ts';
-import { rateLimited } from '../http/rate-limit.ts';
-import type { FailureLimit } from '../limits/failure-limit.ts';
 import type { Deposits } from '../payments/deposit.ts';
 import { depositResource } from '../x402/challenge.ts';
 import type { Asset } from '../x402/network.ts';
@@ -13,20 +11,17 @@ import { isSignedByPayer } from '../x402/transfer-digest.ts';
 import { refuseForeignHeaders } from './flows.ts';
 import { askForPayment, offersFor, readPayment, refusePayment } from './payment-required.ts';
 import { walletBody } from './prepaid.ts';
-import { addressBucket, showSlot } from './rate-limit.ts';
 
 export interface DepositOptions {
   readonly baseUrl: string;
   readonly serviceName: string;
   readonly terms: { readonly asset: Asset; readonly payees: readonly Payee[] };
   readonly deposits: Deposits;
-  /** Of all paid deposits of an address those that fail before their settlement count (R48). */
-  readonly failures: FailureLimit;
 }
 
 /** Credits the payer's wallet, or asks for the payment. The amount is within its bounds. */
 export async function makeDeposit(
-  { baseUrl, serviceName, terms, deposits, failures }: DepositOptions,
+  { baseUrl, serviceName, terms, deposits }: DepositOptions,
   amountMicroUsd: number,
   context: OperationContext,
 ): Promise<CreateDepositResult> {
@@ -38,17 +33,12 @@ export async function makeDeposit(
   const offers = offersFor(terms, BigInt(amountMicroUsd));
   if (paid === undefined) return askForPayment(resource, offers[0]);
 
-  const attempt = await failures.begin(addressBucket(context));
-  if (!('fail' in attempt)) {
-    showSlot(context, attempt);
-    return rateLimited(attempt);
-  }
-  showSlot(context, attempt.slot);
+  const attempt = await context.admission.attempt();
+  if ('status' in attempt) return attempt;
   try {
     return await credit(paid, attempt.succeed);
   } finally {
-    const slot = await attempt.fail();
-    if (slot) showSlot(context, slot);
+    await attempt.fail();
   }
 
   async function credit(paid: unknown, onAdmitted: () => void): Promise<CreateDepositResult> {

@@ -2,31 +2,28 @@ import type { GetX402SpeechResult } from '../contract/operations.ts';
 import type { OperationContext } from '../http/context.ts';
 import { PRIVATE } from '../http/headers.ts';
 import { addressKey } from '../limits/address-key.ts';
-import type { RollingWindow } from '../limits/rolling-window.ts';
 import { speakBuffered } from '../payments/buffered.ts';
 import type { DirectPayment } from '../payments/direct.ts';
 import { SpeechError } from '../speech/provider.ts';
 import type { Resource } from '../x402/challenge.ts';
 import { readPayment, refusePayment } from './payment-required.ts';
 import { type Purchase, quoteExpired, textMissing, utteranceOf } from './purchase.ts';
-import { addressBucket, meter } from './rate-limit.ts';
 import type { Speaking } from './speaking.ts';
 import { NOT_SETTLED, speechFailure } from './speech-failure.ts';
 
 export interface DirectParts {
   readonly direct: DirectPayment;
-  readonly limits: RollingWindow;
   readonly resource: Resource;
 }
 
 /** Speaks what one payment on the chain pays for. The payment-signature header is there. */
 export async function speakDirect(
-  { direct, limits, resource }: DirectParts,
+  { direct, resource }: DirectParts,
   { order, offers, hasExpired }: Purchase,
   speech: Speaking,
   context: OperationContext,
 ): Promise<GetX402SpeechResult> {
-  const limited = await meter(context, limits.take(addressBucket(context)));
+  const limited = await context.admission.take('payment');
   if (limited) return limited;
   const read = readPayment(context.headers['payment-signature']);
   if ('refusal' in read) return read.refusal;

@@ -6,15 +6,10 @@ import { feedbackContent } from '../feedback/content.ts';
 import { MAX_PER_DAY, type RecordOptions } from '../feedback/record.ts';
 import { type ServiceIdentity, signingMessage } from '../feedback/signing-message.ts';
 import { submitFeedback } from '../feedback/submit.ts';
-import type { OperationContext } from '../http/context.ts';
 import { failure } from '../http/errors.ts';
-import { addressKey } from '../limits/address-key.ts';
-import type { RollingWindow } from '../limits/rolling-window.ts';
-import { meter } from './rate-limit.ts';
 
 export interface FeedbackOptions extends ServiceIdentity {
   readonly db: Database;
-  readonly limits: RollingWindow;
   /** Undefined while feedback is off (R47). */
   readonly feedback:
     | (RecordOptions & { readonly signer: ChallengeSigner; readonly challengeTtlSeconds: number })
@@ -23,17 +18,14 @@ export interface FeedbackOptions extends ServiceIdentity {
 
 /** Feedback that a wallet signs. */
 export function feedbackOperations(options: FeedbackOptions): FeedbackOperations {
-  const { db, limits, feedback } = options;
+  const { db, feedback } = options;
 
   const off = () => failure('CONFIG_ERROR', 'Feedback is not set up here.', { setting: 'FEEDBACK_SECRET' });
-  /** Both endpoints count in one bucket per address, of their own (R48). */
-  const limit = (context: OperationContext) =>
-    meter(context, limits.take({ scope: 'feedback', key: addressKey(context.ip) }));
 
   return {
     createFeedbackChallenge: async ({ body }, context) => {
       if (!feedback) return off();
-      const limited = await limit(context);
+      const limited = await context.admission.take('request');
       if (limited) return limited;
       const content = feedbackContent(body);
       const challenge = await issueChallenge(db, content, feedback.challengeTtlSeconds);
@@ -53,7 +45,7 @@ export function feedbackOperations(options: FeedbackOptions): FeedbackOperations
 
     submitFeedback: async ({ body }, context) => {
       if (!feedback) return off();
-      const limited = await limit(context);
+      const limited = await context.admission.take('request');
       if (limited) return limited;
       const result = await submitFeedback(
         { ...options, ...feedback },

@@ -7,21 +7,18 @@ import { errorBody, failure } from '../http/errors.ts';
 import { PRIVATE } from '../http/headers.ts';
 import { findJob } from '../jobs/find.ts';
 import type { JobAudio } from '../jobs/job.ts';
-import type { RollingWindow } from '../limits/rolling-window.ts';
 import { type JobLinks, jobBody } from './job-body.ts';
-import { addressBucket, meter } from './rate-limit.ts';
 
 const POLL_AFTER_SECONDS = 1;
 const EXTENSIONS = { 'audio/mpeg': 'mp3', 'audio/wav': 'wav' } as const;
 
 export interface JobsOptions extends JobLinks {
   readonly db: Database;
-  readonly limits: RollingWindow;
   readonly store: AudioStore;
 }
 
 /** Asynchronous speech: its state and its audio. */
-export function jobsOperations({ db, store, limits, ...links }: JobsOptions): JobsOperations {
+export function jobsOperations({ db, store, ...links }: JobsOptions): JobsOperations {
   const unknown = () => failure('NOT_FOUND', 'There is no such job.', { field: 'jobId' });
 
   /** In the order of R50. Whoever shows no valid sig takes a slot of its address (R13, R48). */
@@ -29,8 +26,7 @@ export function jobsOperations({ db, store, limits, ...links }: JobsOptions): Jo
     const { signer } = links;
     const sig = signer && query.sig;
     const isSigned = sig !== undefined && (await signer?.verify(sig, params.jobId.toLowerCase()));
-    const bucket = isSigned ? ({ scope: 'audio', key: sig } as const) : addressBucket(context);
-    const limited = await meter(context, limits.take(bucket));
+    const limited = await context.admission.take('request', isSigned ? sig : undefined);
     if (limited) return limited;
     if (sig !== undefined && !isSigned) {
       return failure('UNAUTHORIZED', 'sig is not valid for this audio, or no longer. The job has a fresh link.', {

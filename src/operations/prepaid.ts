@@ -4,7 +4,6 @@ import type { OperationContext } from '../http/context.ts';
 import { failure } from '../http/errors.ts';
 import { PRIVATE } from '../http/headers.ts';
 import type { PaidFor } from '../ledger/paid-for.ts';
-import type { RollingWindow } from '../limits/rolling-window.ts';
 import { formatUsd } from '../money.ts';
 import { speakBuffered } from '../payments/buffered.ts';
 import { paidFor } from '../payments/paid-for.ts';
@@ -15,7 +14,6 @@ import { type PrepaidCredential, readCredential, signedBalanceRead } from '../x4
 import { busy } from './busy.ts';
 import { refuseForeignHeaders, refuseIncompletePrepaid } from './flows.ts';
 import { type Purchase, quoteExpired, textMissing, utteranceOf } from './purchase.ts';
-import { addressBucket, meter } from './rate-limit.ts';
 import type { Speaking } from './speaking.ts';
 import { speechFailure } from './speech-failure.ts';
 
@@ -23,7 +21,6 @@ const NOT_CHARGED = 'Nothing was charged.';
 
 export interface PrepaidParts {
   readonly balances: PrepaidBalances;
-  readonly limits: RollingWindow;
   readonly baseUrl: string;
 }
 
@@ -94,9 +91,9 @@ async function speakAt(
     case 'expiry':
       return refuseCredential(parts, credential, context);
     case 'unknown_account': {
-      const limited = await meterCredential(parts, context);
+      const limited = await context.admission.credentialFailed();
       if (limited) return limited;
-      if (!context.isOverEdgeLimit) showMoney(context, 0n, 0n);
+      showMoney(context, 0n, 0n);
       return tooLittle('never_deposited', 'This address has no prepaid balance. Deposit first.', 0n);
     }
     case 'repeated':
@@ -109,7 +106,7 @@ async function speakAt(
       break;
     default: {
       const { outcome, balanceMicroUsd } = authorization;
-      context.exemptFromEdgeLimit();
+      context.admission.credentialVerified();
       showMoney(context, balanceMicroUsd, 0n);
       switch (outcome) {
         case 'replayed':
@@ -121,7 +118,7 @@ async function speakAt(
       }
     }
   }
-  context.exemptFromEdgeLimit();
+  context.admission.credentialVerified();
   const { hold } = authorization;
   try {
     const { audio, receipt } = await speakBuffered(hold, place, utterance, timeoutMs);
@@ -172,13 +169,13 @@ export async function readPrepaidAccount(
       return refuseCredential(parts, credential, context);
     case 'unknown_account':
       return (
-        (await meterCredential(parts, context)) ??
+        (await context.admission.credentialFailed()) ??
         failure('NOT_FOUND', 'This address has never deposited. POST /x402/deposit makes its account.', {
           field: 'address',
         })
       );
     case 'read':
-      context.rememberCredential('verified');
+      context.admission.credentialVerified();
       return {
         status: 200,
         headers: { 'cache-control': PRIVATE },
@@ -189,15 +186,9 @@ export async function readPrepaidAccount(
 
 /** A credential that fails. An expiry out of range is told first, whoever signed it (R30). */
 async function refuseCredential(parts: PrepaidParts, credential: PrepaidCredential, context: OperationContext) {
-  const limited = await meterCredential(parts, context);
-  if (limited || context.isOverEdgeLimit) return limited ?? UNAUTHORIZED;
+  const limited = await context.admission.credentialFailed();
+  if (limited) return limited;
   return (await parts.balances.isInTime(credential)) ? UNAUTHORIZED : EXPIRY;
-}
-
-/** A failed credential costs its address a slot (R48), and nothing more where the edge is going to refuse it. */
-async function meterCredential({ limits }: PrepaidParts, context: OperationContext) {
-  context.rememberCredential('failed');
-  return context.isOverEdgeLimit ? undefined : meter(context, limits.take(addressBucket(context)));
 }
 
 /** @param address in lower case */

@@ -12,7 +12,6 @@ import { PRIVATE } from '../http/headers.ts';
 import { acceptJob } from '../jobs/accept.ts';
 import { isAsynchronous } from '../jobs/asynchronous.ts';
 import type { Job } from '../jobs/job.ts';
-import type { RollingWindow } from '../limits/rolling-window.ts';
 import type { Metrics } from '../metrics.ts';
 import type { CardCredits } from '../payments/card-credits.ts';
 import { creditChallenge } from '../payments/credit-challenge.ts';
@@ -26,7 +25,6 @@ import { type Place, SpeechError, type Utterance } from '../speech/provider.ts';
 import { busy } from './busy.ts';
 import { refuseX402Headers } from './flows.ts';
 import { type JobLinks, jobBody } from './job-body.ts';
-import { addressBucket, meter } from './rate-limit.ts';
 import { speechFailure } from './speech-failure.ts';
 
 export interface SpeechOptions extends JobLinks {
@@ -39,7 +37,6 @@ export interface SpeechOptions extends JobLinks {
   readonly cardCredits: CardCredits | undefined;
   /** Of the processor's key. Undefined while payment by card is off. */
   readonly livemode: boolean | undefined;
-  readonly limits: RollingWindow;
   readonly metrics: Metrics;
   readonly work: RunningWork;
 }
@@ -57,7 +54,7 @@ interface Wishes {
 
 /** Text to speech, paid from a card-credit account. */
 export function speechOperations(options: SpeechOptions): SpeechOperations {
-  const { db, baseUrl, signer, serviceName, catalog, speech, cardCredits, livemode, limits, metrics, work } = options;
+  const { db, baseUrl, signer, serviceName, catalog, speech, cardCredits, livemode, metrics, work } = options;
 
   async function speak(request: OrderRequest, wishes: Wishes, context: OperationContext) {
     const placed = placeOrder(catalog, request);
@@ -77,7 +74,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations {
 
     context.note({ flow: 'card', characters: order.characters });
     const { accountId } = wishes;
-    const limited = await meter(context, limits.takeForAccount(accountId, addressBucket(context)));
+    const limited = await context.admission.take('request', accountId);
     if (limited) return limited;
     const utterance = utteranceOf(order);
     if (isAsynchronous(wishes.asynchronous, order.characters)) {

@@ -6,14 +6,12 @@ import { failure } from '../http/errors.ts';
 import { PRIVATE } from '../http/headers.ts';
 import { pageContentSecurityPolicy, renderErrorPage } from '../http/page.ts';
 import { findCardAccount } from '../ledger/accounts.ts';
-import { addressKey } from '../limits/address-key.ts';
 import type { RollingWindow } from '../limits/rolling-window.ts';
 import { OWN_AMOUNT, topUpAmount, typedAmount } from '../top-up/amount.ts';
 import { launcherPage, unknownAccountPage } from '../top-up/launcher.ts';
 import * as pages from '../top-up/pages.ts';
 import type { Purchases } from '../top-up/purchase.ts';
 import { creditAccountBody } from './credit-account.ts';
-import { meter } from './rate-limit.ts';
 
 /** Of the persistent window that purchases of one address are counted in: each costs a row and a session. */
 export const TOP_UP_WINDOW_SECONDS = 60;
@@ -89,7 +87,7 @@ export function topUpOperations(db: Database, { baseUrl, serviceName, card, live
         const page = launcherPage(asked, { serviceName, maxCents, refused: { typed: typed ?? '', message } });
         return { status: 400, headers: privatePage, type: 'text/html', body: page };
       }
-      const limited = await meter(context, card.limits.take({ scope: 'top-up', key: addressKey(context.ip) }));
+      const limited = await context.admission.take('request');
       if (limited && context.prefersHtml()) {
         const { status, headers } = limited;
         return { status, headers, type: 'text/html', body: pages.tooManyPage(headers['retry-after']) };

@@ -1,9 +1,12 @@
 import type { Belonging } from '../belonging.ts';
-import type { GetX402SpeechResult, X402Operations } from '../contract/operations.ts';
+import type {
+  CreateX402SpeechRequest,
+  GetX402SpeechRequest,
+  GetX402SpeechResult,
+  X402Operations,
+} from '../contract/operations.ts';
 import type { OperationContext } from '../http/context.ts';
 import { errorBody, failure } from '../http/errors.ts';
-import { FailureLimit } from '../limits/failure-limit.ts';
-import type { RollingWindow } from '../limits/rolling-window.ts';
 import { formatUsd } from '../money.ts';
 import type { Deposits } from '../payments/deposit.ts';
 import type { DirectPayment } from '../payments/direct.ts';
@@ -16,6 +19,7 @@ import type { ServiceMetadata } from '../x402/metadata.ts';
 import type { Asset } from '../x402/network.ts';
 import { makeOffer } from '../x402/offer.ts';
 import { currentPayee, type Payee } from '../x402/payees.ts';
+import { readCredential } from '../x402/prepaid-credential.ts';
 import { invalidQuote, placeQuotedOrder, type QuotedRequest, type QuoteRefusal } from '../x402/quoted-order.ts';
 import { isExpired, type Quote, type Quotes } from '../x402/quotes.ts';
 import { makeDeposit } from './deposit.ts';
@@ -33,7 +37,6 @@ export interface X402Options {
   readonly catalog: Catalog;
   /** Undefined while no speech provider is configured. */
   readonly speech: Speaking | undefined;
-  readonly limits: RollingWindow;
   /** Who is paid in what. Undefined while payment under x402 is off (R47). */
   readonly terms: { readonly asset: Asset; readonly payees: readonly Payee[] } | undefined;
   /** Whether the database's money is of these terms. */
@@ -48,12 +51,23 @@ export interface X402Options {
   readonly metadata: ServiceMetadata | undefined;
 }
 
+type SpeechRequest = OrderRequest | (QuotedRequest & { quoteToken: string });
+
 const OFF = 'Payment in USDC is not set up here.';
+
+export interface X402Parts {
+  readonly operations: X402Operations;
+  /** Whether a prepaid credential verifies, for who is beyond the edge's limit (R48). */
+  readonly proofs: {
+    createX402Speech(request: CreateX402SpeechRequest, context: OperationContext): Promise<boolean>;
+    getX402Speech(request: GetX402SpeechRequest, context: OperationContext): Promise<boolean>;
+  };
+}
+
 /** Text to speech paid in USDC under x402, quotes, and the signed metadata. */
-export function x402Operations(options: X402Options): X402Operations {
-  const { baseUrl, serviceName, catalog, speech, limits, terms, direct, deposits, prepaid, quotes, metadata } = options;
+export function x402Operations(options: X402Options): X402Parts {
+  const { baseUrl, serviceName, catalog, speech, terms, direct, deposits, prepaid, quotes, metadata } = options;
   const { belonging } = options;
-  const failures = new FailureLimit(limits);
   const resources = {
     GET: speechResource(baseUrl, serviceName, 'GET'),
     POST: speechResource(baseUrl, serviceName, 'POST'),
@@ -61,26 +75,20 @@ export function x402Operations(options: X402Options): X402Operations {
 
   async function speak(
     method: 'GET' | 'POST',
-    request: OrderRequest | (QuotedRequest & { quoteToken: string }),
+    request: SpeechRequest,
     context: OperationContext,
   ): Promise<GetX402SpeechResult> {
-    const purchase = 'quoteToken' in request ? await quotedPurchase(request) : plainPurchase(request);
-    if ('status' in purchase) return purchase;
-    const flow = x402FlowOf(context.headers);
-    if ('refusal' in flow) return flow.refusal;
-    if (!speech) {
-      const details = { setting: 'SPEECH_BASE_URL' };
-      return failure('TTS_PROVIDER_NOT_CONFIGURED', 'No speech provider is set up here.', details);
-    }
-    if (await isForeign(flow.flow !== 'none')) return foreignDatabase();
+    const asked = await readSpeechRequest(request, context);
+    if ('status' in asked) return asked;
+    const { purchase, flow, speech } = asked;
     const resource = resources[method];
-    switch (flow.flow) {
+    switch (flow) {
       case 'prepaid':
         return prepaid
-          ? speakPrepaid({ balances: prepaid, limits, baseUrl }, purchase, speech, context)
+          ? speakPrepaid({ balances: prepaid, baseUrl }, purchase, speech, context)
           : failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
       case 'direct':
-        return direct ? speakDirect({ direct, limits, resource }, purchase, speech, context) : chainMissing();
+        return direct ? speakDirect({ direct, resource }, purchase, speech, context) : chainMissing();
       case 'none':
         if (!direct) return chainMissing();
         if (purchase.hasExpired) return quoteExpired();
@@ -88,6 +96,29 @@ export function x402Operations(options: X402Options): X402Operations {
           refuseText(purchase, speech) ?? (context.isBare ? showExample : askForPayment)(resource, purchase.offers[0])
         );
     }
+  }
+
+  /** What is known of a request before its payment is looked at. */
+  async function readSpeechRequest(request: SpeechRequest, { headers }: OperationContext) {
+    const purchase = 'quoteToken' in request ? await quotedPurchase(request) : plainPurchase(request);
+    if ('status' in purchase) return purchase;
+    const flow = x402FlowOf(headers);
+    if ('refusal' in flow) return flow.refusal;
+    if (!speech) {
+      const details = { setting: 'SPEECH_BASE_URL' };
+      return failure('TTS_PROVIDER_NOT_CONFIGURED', 'No speech provider is set up here.', details);
+    }
+    if (await isForeign(flow.flow !== 'none')) return foreignDatabase();
+    return { purchase, flow: flow.flow, speech };
+  }
+
+  /** Whether a request could be paid from the balance of whoever signed it; nothing is written to find out. */
+  async function hasVerifiedCredential(request: SpeechRequest, context: OperationContext): Promise<boolean> {
+    const asked = await readSpeechRequest(request, context);
+    if (!prepaid || 'status' in asked || asked.flow !== 'prepaid') return false;
+    const { order, hasExpired } = asked.purchase;
+    const credential = hasExpired || order.text === undefined ? undefined : readCredential(context.headers);
+    return credential !== undefined && prepaid.verifies(credential, context);
   }
 
   /** Nobody is asked to pay for what would not be spoken. The text of a quote may be shown with its payment only. */
@@ -124,7 +155,7 @@ export function x402Operations(options: X402Options): X402Operations {
     return purchase;
   }
 
-  return {
+  const operations: X402Operations = {
     createX402Speech: ({ body }, context) => speak('POST', body, context),
 
     getX402Speech: ({ query }, context) => speak('GET', query, context),
@@ -132,14 +163,14 @@ export function x402Operations(options: X402Options): X402Operations {
     getPrepaidAccount: async ({ params }, context) => {
       if (!prepaid) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
       if (await isForeign(true)) return foreignDatabase();
-      return readPrepaidAccount({ balances: prepaid, limits, baseUrl }, params.address, context);
+      return readPrepaidAccount({ balances: prepaid, baseUrl }, params.address, context);
     },
 
     createDeposit: async ({ body }, context) => {
       if (!terms) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
       if (!deposits) return chainMissing();
       if (await isForeign(context.headers['payment-signature'] !== undefined)) return foreignDatabase();
-      return makeDeposit({ baseUrl, serviceName, terms, deposits, failures }, body.amountMicroUsd, context);
+      return makeDeposit({ baseUrl, serviceName, terms, deposits }, body.amountMicroUsd, context);
     },
 
     createQuote: async ({ body }, context) => {
@@ -193,6 +224,13 @@ export function x402Operations(options: X402Options): X402Operations {
       if (!signed) return signingKeyExpired();
       const { document, maxAgeSeconds } = signed;
       return { status: 200, headers: { 'cache-control': `public, max-age=${maxAgeSeconds}` }, body: document };
+    },
+  };
+  return {
+    operations,
+    proofs: {
+      createX402Speech: ({ body }, context) => hasVerifiedCredential(body, context),
+      getX402Speech: ({ query }, context) => hasVerifiedCredential(query, context),
     },
   };
 }

@@ -114,6 +114,16 @@ export class PrepaidBalances {
     };
   }
 
+  /**
+   * Whether the credential is that of a wallet for this request, in time, and not known to be spent. Nothing is written:
+   * `authorize` judges again.
+   */
+  async verifies(credential: PrepaidCredential, request: RawRequest): Promise<boolean> {
+    if (this.#replays.has(credential, request)) return false;
+    if (!this.#verifier.isSignedByAccount(credential, signedRequestOf(request))) return false;
+    return (await readWallet(this.#db, credential.account, credential.expiry)).outcome === 'read';
+  }
+
   /** Whether the credential's expiry is neither past nor too far ahead (R30). */
   isInTime({ expiry }: PrepaidCredential): Promise<boolean> {
     return isInTime(this.#db, expiry);

@@ -57,6 +57,47 @@ const mistakes: [string, (document: Document) => void, RegExp][] = [
     (d) => (d.paths['/notes'].post.operationId = 'getNote'),
     /operationId getNote is declared twice/,
   ],
+  ['no admission', (d) => delete getNote(d)['x-admission'], /GET \/notes\/\{noteId\}: x-admission is missing/],
+  [
+    'an edge limit that is unknown',
+    (d) => (d.paths['/notes'].post['x-admission'] = { edge: 'never' }),
+    /POST \/notes: x-admission edge is never; known are always, unless-verified/,
+  ],
+  [
+    'an unknown member of an admission',
+    (d) => (getNote(d)['x-admission'].window.until = 'noon'),
+    /x-admission has an unknown member until/,
+  ],
+  [
+    'requests that verify without a credential',
+    (d) => delete getNote(d)['x-admission'].credential,
+    /x-admission names the header of a credential exactly where edge is unless-verified/,
+  ],
+  [
+    'a credential for nothing',
+    (d) => (getNote(d)['x-admission'].edge = 'always'),
+    /x-admission names the header of a credential exactly where edge is unless-verified/,
+  ],
+  [
+    'a credential that is no declared header',
+    (d) => (getNote(d)['x-admission'].credential = 'text'),
+    /x-admission credential text is no header that the operation declares/,
+  ],
+  [
+    'a window by an unknown key',
+    (d) => (getNote(d)['x-admission'].window.by = 'moon'),
+    /x-admission window\.by is moon; known are account/,
+  ],
+  [
+    'a window that never takes a slot',
+    (d) => (getNote(d)['x-admission'].window.when = []),
+    /x-admission window\.when must list/,
+  ],
+  [
+    'a window that takes a slot for an unknown reason',
+    (d) => (getNote(d)['x-admission'].window.when = ['rain']),
+    /x-admission window\.when is rain; known are request/,
+  ],
   ['no tag', (d) => delete getNote(d).tags, /GET \/notes\/\{noteId\}: exactly one tag/],
   ['an undeclared tag', (d) => (getNote(d).tags = ['ghosts']), /tag ghosts is not declared/],
   ['a position twice', (d) => (d.paths['/notes'].post['x-listed'] = 1), /x-listed 1 is declared twice/],

@@ -40,7 +40,11 @@ export function fixture(): Document {
           'x-listed': 1,
           'x-no-head': true,
           'x-flow': 'card',
-          'x-edge-exempt': 'x-key',
+          'x-admission': {
+            edge: 'unless-verified',
+            credential: 'x-key',
+            window: { by: 'ip', when: ['failed-credential'] },
+          },
           parameters: [
             { name: 'text', in: 'query', required: true, schema: { $ref: '#/components/schemas/SpokenText' } },
             {
@@ -72,6 +76,7 @@ export function fixture(): Document {
       '/notes': {
         post: {
           operationId: 'createNote',
+          'x-admission': { edge: 'always' },
           tags: ['notes'],
           summary: 'Speak a note',
           requestBody: {
@@ -104,6 +109,7 @@ export function fixture(): Document {
       '/order-forms': {
         post: {
           operationId: 'orderForm',
+          'x-admission': { edge: 'always' },
           tags: ['order-forms'],
           summary: 'Order',
           requestBody: {

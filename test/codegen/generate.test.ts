@@ -44,7 +44,11 @@ test('a route tells the edge all it needs', async () => {
     listed: 1,
     noHead: true,
     flow: 'card',
-    edgeExempt: 'x-key',
+    admission: {
+      edge: 'unless-verified',
+      credential: 'x-key',
+      window: { by: 'ip', when: ['failed-credential'] },
+    },
     query: ['text', 'speed', 'count', 'flag', 'kind'],
     headers: ['x-key', 'x-expiry'],
     consumes: [],
