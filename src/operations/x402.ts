@@ -5,9 +5,9 @@ import { errorBody, failure } from '../http/errors.ts';
 import { FailureLimit } from '../limits/failure-limit.ts';
 import type { RollingWindow } from '../limits/rolling-window.ts';
 import { formatUsd } from '../money.ts';
+import type { BufferedSpeech } from '../payments/buffered.ts';
 import type { Deposits } from '../payments/deposit.ts';
-import type { DirectPayment } from '../payments/direct.ts';
-import type { PrepaidBalances } from '../payments/prepaid.ts';
+import type { PrepaidBalance } from '../payments/prepaid-balance.ts';
 import type { Catalog } from '../speech/catalog.ts';
 import { type OrderRefusal, type OrderRequest, placeOrder, select, textTooLong } from '../speech/order.ts';
 import { priceMicroUsd } from '../speech/price.ts';
@@ -16,34 +16,36 @@ import type { ServiceMetadata } from '../x402/metadata.ts';
 import type { Asset } from '../x402/network.ts';
 import { makeOffer } from '../x402/offer.ts';
 import { currentPayee, type Payee } from '../x402/payees.ts';
+import { PREPAID } from '../x402/prepaid.ts';
 import { invalidQuote, placeQuotedOrder, type QuotedRequest, type QuoteRefusal } from '../x402/quoted-order.ts';
 import { isExpired, type Quote, type Quotes } from '../x402/quotes.ts';
 import { makeDeposit } from './deposit.ts';
-import { speakDirect } from './direct.ts';
-import { refuseForeignHeaders, x402FlowOf } from './flows.ts';
+import { chooseFlow, type OfferedFlow, refuseForeignHeaders } from './flows.ts';
 import { askForPayment, offersFor, showExample } from './payment-required.ts';
-import { readPrepaidAccount, speakPrepaid } from './prepaid.ts';
+import { readPrepaidAccount } from './prepaid-account.ts';
 import { type Purchase, quoteExpired, utteranceOf } from './purchase.ts';
-import type { Speaking } from './speaking.ts';
-import { NOT_SETTLED, speechFailure } from './speech-failure.ts';
+import { NOT_SETTLED, providerMissing, speechFailure } from './speech-failure.ts';
+import { sellX402Speech, type X402Flow } from './x402-speech.ts';
 
 export interface X402Options {
   readonly baseUrl: string;
   readonly serviceName: string;
   readonly catalog: Catalog;
   /** Undefined while no speech provider is configured. */
-  readonly speech: Speaking | undefined;
+  readonly speech: BufferedSpeech | undefined;
   readonly limits: RollingWindow;
   /** Who is paid in what. Undefined while payment under x402 is off (R47). */
   readonly terms: { readonly asset: Asset; readonly payees: readonly Payee[] } | undefined;
   /** Whether the database's money is of these terms. */
   readonly belonging: Belonging;
-  /** Undefined while payment under x402 is off, or the chain can't be asked (R58). */
-  readonly direct: DirectPayment | undefined;
+  /** Those that pay for speech at these endpoints. */
+  readonly flows: readonly OfferedFlow<X402Flow>[];
+  /** Of the flows of other endpoints (R36). */
+  readonly foreignHeaders: readonly string[];
   /** Undefined while payment under x402 is off, or the chain can't be asked (R58). */
   readonly deposits: Deposits | undefined;
   /** Undefined while payment under x402 is off. */
-  readonly prepaid: PrepaidBalances | undefined;
+  readonly prepaid: PrepaidBalance | undefined;
   readonly quotes: Quotes | undefined;
   readonly metadata: ServiceMetadata | undefined;
 }
@@ -51,8 +53,11 @@ export interface X402Options {
 const OFF = 'Payment in USDC is not set up here.';
 /** Text to speech paid in USDC under x402, quotes, and the signed metadata. */
 export function x402Operations(options: X402Options): X402Operations {
-  const { baseUrl, serviceName, catalog, speech, limits, terms, direct, deposits, prepaid, quotes, metadata } = options;
-  const { belonging } = options;
+  const { baseUrl, serviceName, catalog, speech, limits, terms, deposits, prepaid, quotes, metadata } = options;
+  const { belonging, flows, foreignHeaders } = options;
+  const otherHeaders = [...foreignHeaders, ...flows.flatMap(({ headers }) => headers)].filter(
+    (name) => !PREPAID.headers.some((own) => own === name),
+  );
   const failures = new FailureLimit(limits);
   const resources = {
     GET: speechResource(baseUrl, serviceName, 'GET'),
@@ -66,32 +71,22 @@ export function x402Operations(options: X402Options): X402Operations {
   ): Promise<GetX402SpeechResult> {
     const purchase = 'quoteToken' in request ? await quotedPurchase(request) : plainPurchase(request);
     if ('status' in purchase) return purchase;
-    const flow = x402FlowOf(context.headers);
-    if ('refusal' in flow) return flow.refusal;
-    if (!speech) {
-      const details = { setting: 'SPEECH_BASE_URL' };
-      return failure('TTS_PROVIDER_NOT_CONFIGURED', 'No speech provider is set up here.', details);
-    }
-    if (await isForeign(flow.flow !== 'none')) return foreignDatabase();
+    const { chosen, refusal } = chooseFlow(flows, context.headers, foreignHeaders);
+    if (refusal) return refusal;
+    if (!speech) return providerMissing();
+    if (await isForeign(chosen !== undefined)) return foreignDatabase();
     const resource = resources[method];
-    switch (flow.flow) {
-      case 'prepaid':
-        return prepaid
-          ? speakPrepaid({ balances: prepaid, limits, baseUrl }, purchase, speech, context)
-          : failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
-      case 'direct':
-        return direct ? speakDirect({ direct, limits, resource }, purchase, speech, context) : chainMissing();
-      case 'none':
-        if (!direct) return chainMissing();
-        if (purchase.hasExpired) return quoteExpired();
-        return (
-          refuseText(purchase, speech) ?? (context.isBare ? showExample : askForPayment)(resource, purchase.offers[0])
-        );
+    if (chosen) {
+      const { flow } = chosen;
+      return flow ? sellX402Speech({ flow, purchase, speech, resource, limits, baseUrl }, context) : chainMissing();
     }
+    if (!deposits) return chainMissing();
+    if (purchase.hasExpired) return quoteExpired();
+    return refuseText(purchase, speech) ?? (context.isBare ? showExample : askForPayment)(resource, purchase.offers[0]);
   }
 
   /** Nobody is asked to pay for what would not be spoken. The text of a quote may be shown with its payment only. */
-  function refuseText({ order }: Purchase, { admission }: Speaking) {
+  function refuseText({ order }: Purchase, { admission }: BufferedSpeech) {
     const refusal = order.text === undefined ? undefined : admission.refuse(utteranceOf(order, order.text));
     return refusal && speechFailure(refusal, NOT_SETTLED);
   }
@@ -132,7 +127,7 @@ export function x402Operations(options: X402Options): X402Operations {
     getPrepaidAccount: async ({ params }, context) => {
       if (!prepaid) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
       if (await isForeign(true)) return foreignDatabase();
-      return readPrepaidAccount({ balances: prepaid, limits, baseUrl }, params.address, context);
+      return readPrepaidAccount({ balances: prepaid, limits, foreignHeaders: otherHeaders }, params.address, context);
     },
 
     createDeposit: async ({ body }, context) => {
@@ -143,7 +138,7 @@ export function x402Operations(options: X402Options): X402Operations {
     },
 
     createQuote: async ({ body }, context) => {
-      const foreign = refuseForeignHeaders(context.headers, ['x-credit-account']);
+      const foreign = refuseForeignHeaders(context.headers, foreignHeaders);
       if (foreign) return foreign;
       const selected = select(catalog, body);
       if ('refusal' in selected) {
