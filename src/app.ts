@@ -27,20 +27,20 @@ import { catalogOperations } from './operations/catalog.ts';
 import { creditsOperations } from './operations/credits.ts';
 import { feedbackOperations } from './operations/feedback.ts';
 import { jobsOperations } from './operations/jobs.ts';
-import { PROBE_STAND_INS } from './operations/probes.ts';
+import { probeStandIns } from './operations/probes.ts';
 import { serviceOperations } from './operations/service.ts';
 import { speechOperations } from './operations/speech.ts';
 import { TOP_UP_WINDOW_SECONDS, topUpOperations } from './operations/top-up.ts';
 import { x402Operations } from './operations/x402.ts';
-import { CardCredits } from './payments/card-credits.ts';
-import { Deliveries } from './payments/deliveries.ts';
+import { CARD_HEADERS, CardCredits } from './payments/card-credits.ts';
 import { Deposits } from './payments/deposit.ts';
-import { DirectPayment } from './payments/direct.ts';
+import { DIRECT_HEADERS, DirectPayment } from './payments/direct-payment.ts';
 import { DirectWork, type DirectWorkLimits } from './payments/direct-work.ts';
 import { GivingBack } from './payments/giving-back.ts';
 import { PaymentIntake } from './payments/intake.ts';
-import { PrepaidBalances } from './payments/prepaid.ts';
+import { PrepaidBalance } from './payments/prepaid-balance.ts';
 import { StreamDeadlines } from './payments/stream-deadlines.ts';
+import { UnfinishedHolds } from './payments/unfinished-holds.ts';
 import { createReconcilers } from './reconcile/reconcilers.ts';
 import { ReconcilerRunner } from './reconcile/runner.ts';
 import { RunningWork } from './running-work.ts';
@@ -56,6 +56,7 @@ import { Facilitator } from './x402/facilitator.ts';
 import { watchKeyExpiry } from './x402/key-expiry.ts';
 import { ServiceMetadata } from './x402/metadata.ts';
 import { openPayments } from './x402/open-payments.ts';
+import { PREPAID } from './x402/prepaid.ts';
 import { PrepaidVerifier } from './x402/prepaid-credential.ts';
 import { Quotes } from './x402/quotes.ts';
 import { Settlement } from './x402/settlement.ts';
@@ -84,21 +85,19 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const belonging = new Belonging(db, config);
   const livemode = config.card?.livemode;
   const limits = new RollingWindow(db, { ...config.rateLimit, livemode }, metrics);
-  const deliveries = new Deliveries(db, log);
+  const unfinished = new UnfinishedHolds(db, log);
   const givingBack = new GivingBack(db, log);
-  const delivery = { deliveries, givingBack, capturePatienceMs: config.capturePatienceMs };
+  const keeping = { unfinished, givingBack, capturePatienceMs: config.capturePatienceMs };
+  const holdParts = () => ({
+    ...{ db, log, metrics, keeping },
+    leaseSeconds: config.speech?.streaming.leaseSeconds ?? 0,
+    work: new UnpaidWork(config.unpaidWork),
+  });
   const longestWindowSeconds = Math.max(config.rateLimit.windowSeconds, TOP_UP_WINDOW_SECONDS);
 
   const speech = config.speech && openSpeech(config.speech, await openProvider(config.speech), metrics);
   const card = config.card && {
-    credits: new CardCredits(db, {
-      livemode: config.card.livemode,
-      leaseSeconds: config.speech?.streaming.leaseSeconds ?? 0,
-      work: new UnpaidWork(config.unpaidWork),
-      log,
-      metrics,
-      delivery,
-    }),
+    credits: new CardCredits(config.card.livemode, holdParts()),
     purchases: new Purchases(db, openProcessor(config.card), { baseUrl, serviceName }),
     checkoutOrigin: config.card.checkoutOrigin,
     maxCents: config.card.topUpMaxCents,
@@ -126,15 +125,12 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     x402?.rpcUrls === undefined
       ? undefined
       : openDirect(db, x402, x402.rpcUrls, { store, limits: config.unpaidWork, metrics, log });
-  const prepaid =
-    x402 &&
-    new PrepaidBalances(db, new PrepaidVerifier(serviceName, x402.asset, x402.payees), {
-      synthesisTimeoutMs: config.speech?.timeoutMs ?? 0,
-      work: new UnpaidWork(config.unpaidWork),
-      log,
-      metrics,
-      delivery,
-    });
+  const prepaid = x402 && new PrepaidBalance(new PrepaidVerifier(serviceName, x402.asset, x402.payees), holdParts());
+  const x402Flows = [
+    { headers: DIRECT_HEADERS, flow: chained?.direct },
+    { headers: PREPAID.headers, flow: prepaid },
+  ];
+  const x402Headers = x402Flows.flatMap(({ headers }): readonly string[] => headers);
   if (!x402) log.warn('payment under x402 is off: X402_PAY_TO is unset, its endpoints answer 503');
   else if (!chained) log.warn('direct payment under x402 is off: X402_RPC_URL is unset, it answers 503');
   if (!config.quotes) log.warn('quotes are off: QUOTE_SECRET is unset, they answer 503');
@@ -148,14 +144,15 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const currentKey = x402 && config.signingKeys?.find(({ status }) => status === 'current');
   const stopWatchingKey = currentKey && watchKeyExpiry(currentKey, log);
 
-  const x402Parts = x402Operations({
+  const usdc = x402Operations({
     baseUrl,
     serviceName,
     catalog,
     speech,
     terms: x402,
     belonging,
-    direct: chained?.direct,
+    flows: x402Flows,
+    foreignHeaders: CARD_HEADERS,
     deposits: chained?.deposits,
     prepaid,
     quotes: config.quotes && new Quotes(config.quotes.secrets, config.quotes.ttlSeconds),
@@ -169,14 +166,16 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
       service: serviceOperations({ serviceName, baseUrl }),
       catalog: catalogOperations(catalog),
       speech: speechOperations({
-        ...{ db, baseUrl, signer, serviceName, catalog, speech },
-        ...{ cardCredits: card?.credits, livemode, metrics, work },
+        ...{ db, baseUrl, signer, serviceName, catalog, metrics, work },
+        streaming: speech?.streaming,
+        cardCredits: card?.credits,
+        foreignHeaders: x402Headers,
       }),
       jobs: jobsOperations({ db, store, baseUrl, signer }),
       topUp: topUpOperations(db, { baseUrl, serviceName, card, livemode }),
       credits: creditsOperations(db, livemode),
       feedback: feedbackOperations({ db, serviceName, baseUrl, feedback }),
-      x402: x402Parts.operations,
+      x402: usdc.operations,
     },
     {
       logger: log,
@@ -186,8 +185,8 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
       clientStallMs: config.clientStallMs,
       longestOperationMs: config.speech?.timeoutMs ?? 0,
       windows: { requests: limits, purchases: card?.limits },
-      proofs: { ...x402Parts.proofs },
-      standIns: x402?.probeAnswer === 402 ? PROBE_STAND_INS : {},
+      proofs: usdc.proofs,
+      standIns: x402?.probeAnswer === 402 ? probeStandIns([...CARD_HEADERS, ...x402Headers]) : {},
       work,
       metrics,
     },
@@ -230,7 +229,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
       await Promise.all([server.close(), worker?.stop(), mailer?.stop(), reconcilers.stop()]);
       await work.idle();
       await givingBack.stop();
-      await deliveries.stop();
+      await unfinished.stop();
       await admin.close();
       await speech?.provider.close();
       await chained?.close();
@@ -247,12 +246,9 @@ const openProcessor = ({ secretKey, apiBase, checkoutOrigin }: CardConfig): Proc
 function openSpeech({ timeoutMs, streaming }: SpeechConfig, unmeasured: SpeechProvider, metrics: Metrics) {
   const provider = measuredProvider(unmeasured, metrics);
   const memory = new AudioMemory(streaming.waitingBytes);
-  return {
-    provider,
-    timeoutMs,
-    admission: new Admission(provider, memory),
-    streaming: { deadlines: new StreamDeadlines({ silenceMs: timeoutMs, totalMs: streaming.totalMs }), memory },
-  };
+  const admission = new Admission(provider, memory);
+  const deadlines = new StreamDeadlines({ silenceMs: timeoutMs, totalMs: streaming.totalMs });
+  return { provider, timeoutMs, admission, streaming: { admission, deadlines, memory } };
 }
 
 /** The parts of direct payment, which needs the chain (R58). */

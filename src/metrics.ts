@@ -3,8 +3,8 @@ import type { Scope } from './limits/slot.ts';
 import type { SpeechErrorCode } from './speech/provider.ts';
 import type { Payment } from './x402/payment.ts';
 
-/** Payment flows, as labels. */
-export type Flow = 'card' | 'prepaid' | 'direct' | 'deposit';
+/** A payment flow, as a label: its name in the parts list, or deposit. */
+export type Flow = string;
 /** What becomes of a hold; a captured one is reversed when nothing could be delivered. */
 export type HoldEvent = 'placed' | 'captured' | 'voided' | 'reversed';
 /** What becomes of a payment by an on-chain authorization; one that was refused or unknown may still be settled. */

@@ -22,8 +22,10 @@ export interface Spend {
 
 export type SpendResult =
   | { readonly outcome: 'held'; readonly hold: Hold }
-  /** `expiry` when it is past or too far ahead by the database's clock (R34); else the wallet never deposited. */
-  | { readonly outcome: 'expiry' | 'unknown_account' }
+  /** It is past or too far ahead by the database's clock (R34). */
+  | { readonly outcome: 'expiry' }
+  /** The wallet never deposited. */
+  | { readonly outcome: 'unknown_account' }
   | { readonly outcome: 'replayed' | 'insufficient_funds'; readonly balanceMicroUsd: bigint };
 
 /**
@@ -94,7 +96,8 @@ export async function placeSpend(
 
 /** What a balance read finds; the nonce is not looked at (R31). */
 export type WalletReading =
-  | { readonly outcome: 'expiry' | 'unknown_account' }
+  | { readonly outcome: 'expiry' }
+  | { readonly outcome: 'unknown_account' }
   | { readonly outcome: 'read'; readonly balanceMicroUsd: bigint };
 
 /** Reads a wallet's balance, and holds the expiry against the database's clock (R34). @param address in lower case */

@@ -2,15 +2,18 @@ import type { CreateDepositResult } from '../contract/operations.ts';
 import type { OperationContext } from '../http/context.ts';
 import { failure } from '../http/errors.ts';
 import { PRIVATE } from '../http/headers.ts';
+import { CARD_HEADERS } from '../payments/card-credits.ts';
 import type { Deposits } from '../payments/deposit.ts';
+import { readPayment } from '../payments/payment-request.ts';
 import { depositResource } from '../x402/challenge.ts';
 import type { Asset } from '../x402/network.ts';
 import type { Payee } from '../x402/payees.ts';
 import { PREPAID } from '../x402/prepaid.ts';
 import { isSignedByPayer } from '../x402/transfer-digest.ts';
 import { refuseForeignHeaders } from './flows.ts';
-import { askForPayment, offersFor, readPayment, refusePayment } from './payment-required.ts';
-import { walletBody } from './prepaid.ts';
+import { askForPayment, offersFor, paymentRequired } from './payment-required.ts';
+import { walletBody } from './prepaid-account.ts';
+import { refusalAnswer, refusalFailure } from './refusals.ts';
 
 export interface DepositOptions {
   readonly baseUrl: string;
@@ -27,7 +30,7 @@ export async function makeDeposit(
 ): Promise<CreateDepositResult> {
   const { headers, method, url, bytes, traceId } = context;
   const paid = headers['payment-signature'];
-  const foreign = refuseForeignHeaders(headers, ['x-credit-account', ...(paid === undefined ? [] : PREPAID.headers)]);
+  const foreign = refuseForeignHeaders(headers, [...CARD_HEADERS, ...(paid === undefined ? [] : PREPAID.headers)]);
   if (foreign) return foreign;
   const resource = depositResource(baseUrl, serviceName);
   const offers = offersFor(terms, BigInt(amountMicroUsd));
@@ -36,22 +39,24 @@ export async function makeDeposit(
   const attempt = await context.admission.attempt();
   if ('status' in attempt) return attempt;
   try {
-    return await credit(paid, attempt.succeed);
+    return await credit(attempt.succeed);
   } finally {
     await attempt.fail();
   }
 
-  async function credit(paid: unknown, onAdmitted: () => void): Promise<CreateDepositResult> {
-    const read = readPayment(paid);
-    if ('refusal' in read) return read.refusal;
-    const { envelope } = read;
+  async function credit(onAdmitted: () => void): Promise<CreateDepositResult> {
+    const shown = readPayment(headers);
+    if ('outcome' in shown) return refusalFailure(shown);
+    const { credential: envelope } = shown;
     if (!isSignedByPayer(envelope, terms.asset)) {
       const message = 'The payment must be signed by the key of the payer: smart accounts could not spend a deposit.';
       return failure('INVALID_PAYMENT_PAYLOAD', message, { field: 'payload.signature', rule: 'payer' });
     }
     context.note({ flow: 'deposit' });
     const result = await deposits.deposit({ method, url, bytes, envelope, offers, resource, traceId }, onAdmitted);
-    if (result.outcome !== 'credited') return refusePayment(result.refusal, resource, offers[0], result.transaction);
+    if (result.outcome === 'refused') {
+      return refusalAnswer(result, ({ reason }, message) => paymentRequired(resource, offers[0], reason, message));
+    }
     const { receipt, address, balanceMicroUsd, creditedMicroUsd } = result;
     context.note({ chargedMicroUsd: creditedMicroUsd });
     return {

@@ -1,12 +1,12 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { failure } from '../http/errors.ts';
-import { PREPAID } from '../x402/prepaid.ts';
 
-const CARD_HEADER = 'x-credit-account';
-const DIRECT_HEADER = 'payment-signature';
-const X402_HEADERS = [DIRECT_HEADER, ...PREPAID.headers];
-/** The headers of every payment flow. */
-export const PAYMENT_HEADERS: readonly string[] = [CARD_HEADER, ...X402_HEADERS];
+/** A flow as the parts list names it; its headers are known also while it is off. */
+export interface OfferedFlow<Flow> {
+  readonly headers: readonly string[];
+  /** Undefined while it is off (R47). */
+  readonly flow: Flow | undefined;
+}
 
 /** Refuses a request that carries one of these headers, which belong to another flow (R36); undefined when it carries none. */
 export function refuseForeignHeaders(headers: IncomingHttpHeaders, foreign: readonly string[]) {
@@ -19,31 +19,17 @@ export function refuseForeignHeaders(headers: IncomingHttpHeaders, foreign: read
       });
 }
 
-/** Refuses a card request that carries another flow's headers (R36); undefined when it carries none. */
-export const refuseX402Headers = (headers: IncomingHttpHeaders) => refuseForeignHeaders(headers, X402_HEADERS);
-
-/** How a request at an x402 endpoint means to pay; `none` asks for the challenge. */
-export type X402Flow = 'none' | 'direct' | 'prepaid';
-
-/** Tells the flow of an x402 request by its headers, or refuses those of two flows (R36) and incomplete ones (R30). */
-export function x402FlowOf(headers: IncomingHttpHeaders) {
-  const isDirect = headers[DIRECT_HEADER] !== undefined;
-  const foreign = refuseForeignHeaders(headers, [CARD_HEADER, ...(isDirect ? PREPAID.headers : [])]);
-  if (foreign) return { refusal: foreign };
-  const isPrepaid = PREPAID.headers.some((name) => headers[name] !== undefined);
-  const incomplete = isPrepaid && refuseIncompletePrepaid(headers);
-  if (incomplete) return { refusal: incomplete };
-  const flow: X402Flow = isDirect ? 'direct' : isPrepaid ? 'prepaid' : 'none';
-  return { flow };
-}
-
-/** Refuses a prepaid request that lacks one of the five headers (R30); undefined when it has them all. */
-export function refuseIncompletePrepaid(headers: IncomingHttpHeaders) {
-  const missing = PREPAID.headers.find((name) => headers[name] === undefined);
-  return missing === undefined
-    ? undefined
-    : failure('INVALID_REQUEST', `${missing} is missing. A prepaid request carries ${PREPAID.headers.join(', ')}.`, {
-        field: missing,
-        rule: 'required',
-      });
+/**
+ * Tells the flow whose headers a request shows, undefined for one that shows none, or refuses it with those of two (R36).
+ * @param foreign headers of flows that this endpoint does not offer
+ */
+export function chooseFlow<Flow>(
+  flows: readonly OfferedFlow<Flow>[],
+  headers: IncomingHttpHeaders,
+  foreign: readonly string[],
+) {
+  const chosen = flows.find((offered) => offered.headers.some((name) => headers[name] !== undefined));
+  const others = flows.filter((offered) => offered !== chosen).flatMap((offered) => offered.headers);
+  const refusal = refuseForeignHeaders(headers, [...foreign, ...others]);
+  return refusal ? { refusal } : { chosen };
 }

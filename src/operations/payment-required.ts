@@ -1,12 +1,10 @@
 import type { JsonObject } from '../contract/types.ts';
 import { errorBody, failure } from '../http/errors.ts';
-import type { PaymentRefusal, PaymentRefusalCode } from '../payments/refusal.ts';
+import type { Refused } from '../payments/refusal.ts';
 import { encodeHeader, makeChallenge, type Resource } from '../x402/challenge.ts';
-import { decodeEnvelope, InvalidEnvelope, type PaymentEnvelope } from '../x402/envelope.ts';
 import type { Asset } from '../x402/network.ts';
 import { makeOffer, type Offer } from '../x402/offer.ts';
 import { currentPayee, type Payee, payablePayees } from '../x402/payees.ts';
-import { ONE_AT_A_TIME_RETRY_SECONDS } from './busy.ts';
 
 /** The 402 that holds the challenge, in PAYMENT-REQUIRED and in its details (R27). */
 export function paymentRequired(resource: Resource, offer: Offer, error: string, message: string) {
@@ -46,37 +44,15 @@ export function offersFor(
   return [offerTo(currentPayee(payees)), ...retiring.map(offerTo)];
 }
 
-/** Reads the payment-signature header, or refuses it. */
-export function readPayment(header: unknown) {
-  try {
-    return { envelope: decodeEnvelope(String(header)) } satisfies { envelope: PaymentEnvelope };
-  } catch (error) {
-    if (!(error instanceof InvalidEnvelope)) throw error;
-    const { field, rule } = error;
-    const message = `payment-signature can't be read. ${error.message}`;
-    return { refusal: failure('INVALID_PAYMENT_PAYLOAD', message, { field, rule }) };
-  }
-}
+/** The 402 of a balance that is too small for the price (R32). No challenge: flows are not mixed. */
+export const depositRequired = (baseUrl: string, priceMicroUsd: bigint, refusal: Refused, message: string) => ({
+  ...failure('PAYMENT_REQUIRED', refusal.reason === 'insufficient_funds' ? TOO_LITTLE : message, {
+    reason: refusal.reason,
+    priceMicroUsd: Number(priceMicroUsd),
+    balanceMicroUsd: Number(refusal.balanceMicroUsd ?? 0n),
+    depositEndpoint: `${baseUrl}/x402/deposit`,
+  }),
+  headers: { 'cache-control': 'no-store' as const },
+});
 
-/** A payment's refusal as the caller sees it. @param transaction that is waited for, where there is one */
-export function refusePayment<Code extends PaymentRefusalCode>(
-  { code, reason, message }: PaymentRefusal<Code>,
-  resource: Resource,
-  offer: Offer,
-  transaction?: string,
-) {
-  switch (code) {
-    case 'PAYMENT_REQUIRED':
-      return paymentRequired(resource, offer, reason, message);
-    case 'RATE_LIMITED':
-      return {
-        ...failure('RATE_LIMITED', message, { reason }),
-        headers: { 'retry-after': ONE_AT_A_TIME_RETRY_SECONDS },
-      };
-    default:
-      return failure(code as Exclude<Code, 'PAYMENT_REQUIRED' | 'RATE_LIMITED'>, message, {
-        reason,
-        ...(transaction !== undefined && { transaction }),
-      });
-  }
-}
+const TOO_LITTLE = 'The prepaid balance is smaller than the price. Deposit more.';

@@ -1,7 +1,9 @@
 import { failure } from '../http/errors.ts';
 import type { SpeechError } from '../speech/provider.ts';
 
-/** What became of a payment in USDC by then. */
+/** What became of the payer's money, where nothing is charged before the speech is there. */
+export const NOT_CHARGED = 'Nothing was charged.';
+/** Likewise, of a payment on the chain. */
 export const NOT_SETTLED = 'Nothing was settled.';
 
 /** The rules of the text that only a provider can tell. */
@@ -16,3 +18,6 @@ export function speechFailure({ code, message, transient, retryAfterSeconds }: S
   if (answer.status !== 503 || retryAfterSeconds === undefined) return answer;
   return { ...answer, headers: { 'retry-after': retryAfterSeconds } };
 }
+
+export const providerMissing = () =>
+  failure('TTS_PROVIDER_NOT_CONFIGURED', 'No speech provider is set up here.', { setting: 'SPEECH_BASE_URL' });

@@ -9,42 +9,42 @@ import type { Database } from '../db/database.ts';
 import type { OperationContext } from '../http/context.ts';
 import { failure } from '../http/errors.ts';
 import { PRIVATE } from '../http/headers.ts';
-import { acceptJob } from '../jobs/accept.ts';
 import { isAsynchronous } from '../jobs/asynchronous.ts';
 import type { Job } from '../jobs/job.ts';
+import { queued } from '../jobs/queued.ts';
 import type { Metrics } from '../metrics.ts';
-import type { CardCredits } from '../payments/card-credits.ts';
-import { creditChallenge } from '../payments/credit-challenge.ts';
+import type { CardCredits, CardHold, CardReceipt } from '../payments/card-credits.ts';
 import { paidFor } from '../payments/paid-for.ts';
-import { type Streaming, streamSpeech } from '../payments/streamed.ts';
+import type { Charge } from '../payments/payment-flow.ts';
+import type { Refused } from '../payments/refusal.ts';
+import { type SpeechFailed, speak } from '../payments/speak.ts';
+import { type Streaming, streamed } from '../payments/streamed.ts';
 import type { RunningWork } from '../running-work.ts';
-import type { Admission } from '../speech/admission.ts';
 import type { Catalog } from '../speech/catalog.ts';
-import { type Order, type OrderRequest, placeOrder } from '../speech/order.ts';
-import { type Place, SpeechError, type Utterance } from '../speech/provider.ts';
-import { busy } from './busy.ts';
-import { refuseX402Headers } from './flows.ts';
+import { type OrderRequest, placeOrder } from '../speech/order.ts';
+import { creditChallenge } from './credit-challenge.ts';
+import { refuseForeignHeaders } from './flows.ts';
 import { type JobLinks, jobBody } from './job-body.ts';
-import { speechFailure } from './speech-failure.ts';
+import { utteranceOf } from './purchase.ts';
+import { refusalAnswer } from './refusals.ts';
+import { NOT_CHARGED, providerMissing, speechFailure } from './speech-failure.ts';
 
 export interface SpeechOptions extends JobLinks {
   readonly db: Database;
   readonly serviceName: string;
   readonly catalog: Catalog;
   /** Undefined while no speech provider is configured. */
-  readonly speech: { readonly admission: Admission; readonly streaming: Streaming } | undefined;
+  readonly streaming: Streaming | undefined;
   /** Undefined while payment by card is off (R47). */
   readonly cardCredits: CardCredits | undefined;
-  /** Of the processor's key. Undefined while payment by card is off. */
-  readonly livemode: boolean | undefined;
+  /** Of the other flows (R36). */
+  readonly foreignHeaders: readonly string[];
   readonly metrics: Metrics;
   readonly work: RunningWork;
 }
 
-const NOT_CHARGED = 'Nothing was charged.';
-
 /** What a request says beside the order. */
-interface Wishes {
+interface SpeechTerms {
   readonly accountId: string | undefined;
   readonly asynchronous: boolean;
   /** Of an asynchronous request; so is the key. */
@@ -52,121 +52,104 @@ interface Wishes {
   readonly idempotencyKey: string | undefined;
 }
 
+interface CardSale {
+  readonly cardCredits: CardCredits;
+  readonly streaming: Streaming;
+  readonly charge: Charge;
+  readonly challenge: (refusal: Refused, message: string) => ReturnType<typeof creditChallenge>;
+}
+
 /** Text to speech, paid from a card-credit account. */
 export function speechOperations(options: SpeechOptions): SpeechOperations {
-  const { db, baseUrl, signer, serviceName, catalog, speech, cardCredits, livemode, metrics, work } = options;
+  const { db, baseUrl, signer, serviceName, catalog, streaming, cardCredits, foreignHeaders, metrics, work } = options;
 
-  async function speak(request: OrderRequest, wishes: Wishes, context: OperationContext) {
+  async function answer(request: OrderRequest, terms: SpeechTerms, context: OperationContext) {
     const placed = placeOrder(catalog, request);
     if ('refusal' in placed) {
       const { code, message, details } = placed.refusal;
       return failure(code, message, details);
     }
     const { order } = placed;
-    const mixed = refuseX402Headers(context.headers);
+    const mixed = refuseForeignHeaders(context.headers, foreignHeaders);
     if (mixed) return mixed;
     if (!cardCredits)
       return failure('CONFIG_ERROR', 'Payment by card is not set up here.', { setting: 'STRIPE_SECRET_KEY' });
-    if (!speech) {
-      const details = { setting: 'SPEECH_BASE_URL' };
-      return failure('TTS_PROVIDER_NOT_CONFIGURED', 'No speech provider is set up here.', details);
-    }
+    if (!streaming) return providerMissing();
 
-    context.note({ flow: 'card', characters: order.characters });
-    const { accountId } = wishes;
-    const limited = await context.admission.take('request', accountId);
+    context.note({ flow: cardCredits.name, characters: order.characters });
+    const limited = await context.admission.take('request', terms.accountId);
     if (limited) return limited;
-    const utterance = utteranceOf(order);
-    if (isAsynchronous(wishes.asynchronous, order.characters)) {
-      const refusal = speech.admission.refuse(utterance);
-      return refusal ? speechFailure(refusal, NOT_CHARGED) : speakLater(order, utterance, wishes, context);
-    }
-    const place = speech.admission.admit(utterance);
-    if (place instanceof SpeechError) return speechFailure(place, NOT_CHARGED);
-    try {
-      return await speakNow(order, utterance, accountId, { cardCredits, place, streaming: speech.streaming }, context);
-    } finally {
-      place.release();
-    }
+    const { priceMicroUsd } = order;
+    const charge: Charge = {
+      utterance: utteranceOf(order, order.text),
+      priceMicroUsd,
+      paidFor: paidFor(order, context.traceId),
+      request: context,
+    };
+    const challenge = (refusal: Refused, message: string) =>
+      creditChallenge({ baseUrl, realm: serviceName, priceMicroUsd }, refusal, message);
+    return isAsynchronous(terms.asynchronous, order.characters)
+      ? answerLater({ cardCredits, streaming, charge, challenge }, terms, context)
+      : answerNow({ cardCredits, streaming, charge, challenge }, terms, context);
   }
 
-  async function speakNow(
-    order: Order,
-    utterance: Utterance,
-    accountId: string | undefined,
-    { cardCredits, place, streaming }: { cardCredits: CardCredits; place: Place; streaming: Streaming },
+  /** Hands the audio on while it is spoken. */
+  async function answerNow(
+    { cardCredits, streaming, charge, challenge }: CardSale,
+    { accountId }: SpeechTerms,
     context: OperationContext,
   ) {
-    const authorization = await cardCredits.authorize(order, accountId, context.traceId, context.answer);
-    if (authorization.outcome === 'busy') return busy(authorization.reason);
-    if (authorization.outcome === 'refused') {
-      return creditChallenge(baseUrl, serviceName, order.priceMicroUsd, authorization.refusal);
-    }
-    const { hold } = authorization;
-    const { priceMicroUsd } = order;
-    try {
-      const { mimeType, audio, ended } = await streamSpeech(hold, place, utterance, streaming);
-      const noted = ended.then((isCharged) => context.note({ chargedMicroUsd: isCharged ? priceMicroUsd : 0n }));
-      work
-        .add(context.follow(noted))
-        .catch((err) => context.log.error({ err }, 'a hold could not be ended; its lease ends it'));
-      return {
-        status: 200 as const,
-        type: mimeType,
-        headers: {
-          'x-credit-account': accountId ?? '',
-          'x-credit-balance': hold.balanceMicroUsd,
-          'cache-control': PRIVATE,
-        },
-        body: audio,
-      };
-    } catch (error) {
-      if (!(error instanceof SpeechError)) throw error;
-      context.note({ chargedMicroUsd: 0n });
-      context.log.warn({ err: error }, 'synthesis failed');
-      return speechFailure(error, NOT_CHARGED);
-    }
-  }
-
-  async function speakLater(order: Order, utterance: Utterance, wishes: Wishes, context: OperationContext) {
-    const { traceId } = context;
-    const { accountId, storeAudio, idempotencyKey } = wishes;
-    const { priceMicroUsd } = order;
-    const accepted = await acceptJob(db, {
-      ...{ accountId, livemode, utterance, priceMicroUsd, storeAudio, idempotencyKey, traceId },
-      paidFor: paidFor(order, traceId),
-    });
-    switch (accepted.outcome) {
-      case 'refused':
-        return creditChallenge(baseUrl, serviceName, priceMicroUsd, accepted.refusal);
-      case 'conflict':
-        return failure('INVALID_REQUEST', 'idempotency-key was used for another request. Use a new one.', {
-          field: 'idempotency-key',
-          rule: 'same request',
-        });
-      case 'accepted':
-        metrics.holdMoved('card', 'placed', priceMicroUsd);
-        return jobAccepted(accepted);
-      case 'repeated':
-        context.log.info(
-          { job: accepted.job.id, first: accepted.job.traceId },
-          'the job of an earlier request is shown',
+    const delivery = streamed(streaming);
+    const spoken = await speak({ flow: cardCredits, credential: accountId, charge, delivery });
+    switch (spoken.outcome) {
+      case 'delivered': {
+        const { mimeType, audio, ended } = spoken.delivered;
+        const noted = ended.then((isCharged) =>
+          context.note({ chargedMicroUsd: isCharged ? charge.priceMicroUsd : 0n }),
         );
-        return jobAccepted(accepted);
-    }
-
-    async function jobAccepted({ job, balanceMicroUsd }: { job: Job; balanceMicroUsd: bigint }) {
-      return {
-        status: 202 as const,
-        headers: {
-          'x-credit-account': accountId ?? '',
-          'x-credit-balance': balanceMicroUsd,
-          'cache-control': PRIVATE,
-        },
-        body: await jobBody(job, { baseUrl, signer }),
-      };
+        work
+          .add(context.follow(noted))
+          .catch((err) => context.log.error({ err }, 'a hold could not be ended; its lease ends it'));
+        const headers = { ...spoken.hold.receipt, 'cache-control': PRIVATE };
+        return { status: 200 as const, type: mimeType, headers, body: audio };
+      }
+      case 'refused':
+        return refusalAnswer(spoken, challenge);
+      case 'failed':
+        return cardSpeechFailed(spoken, context);
     }
   }
+
+  /** Answers with the job that speaks it. */
+  async function answerLater(
+    { cardCredits, streaming, charge, challenge }: CardSale,
+    terms: SpeechTerms,
+    context: OperationContext,
+  ) {
+    const request = { ...terms, utterance: charge.utterance, traceId: context.traceId };
+    const delivery = queued({ db, admission: streaming.admission, livemode: cardCredits.livemode }, request);
+    const spoken = await speak({ flow: cardCredits, credential: terms.accountId, charge, delivery });
+    switch (spoken.outcome) {
+      case 'delivered':
+        metrics.holdMoved('card', 'placed', charge.priceMicroUsd);
+        return accepted(spoken.delivered, spoken.hold.receipt);
+      case 'replayed': {
+        const job = spoken.delivered;
+        context.log.info({ job: job.id, first: job.traceId }, 'the job of an earlier request is shown');
+        return accepted(job, spoken.receipt);
+      }
+      case 'refused':
+        return refusalAnswer(spoken, challenge);
+      case 'failed':
+        return cardSpeechFailed(spoken, context);
+    }
+  }
+
+  const accepted = async (job: Job, receipt: CardReceipt) => ({
+    status: 202 as const,
+    headers: { ...receipt, 'cache-control': PRIVATE },
+    body: await jobBody(job, { baseUrl, signer }),
+  });
 
   return {
     createSpeech: async ({ query, headers, body }, context): Promise<CreateSpeechResult> => {
@@ -176,27 +159,28 @@ export function speechOperations(options: SpeechOptions): SpeechOperations {
         : body.value;
       // Either false wins (R2).
       const storeAudio = query.storeAudio !== 'false' && (isText || body.value.storeAudio !== false);
-      return speak(request, wishes(query, headers, storeAudio), context);
+      return answer(request, termsOf(query, headers, storeAudio), context);
     },
     getSpeech: async ({ query, headers }, context): Promise<GetSpeechResult> =>
-      speak(query, wishes(query, headers, query.storeAudio !== 'false'), context),
+      answer(query, termsOf(query, headers, query.storeAudio !== 'false'), context),
   };
 }
 
-const wishes = (
+const termsOf = (
   query: GetSpeechRequest['query'] | CreateSpeechRequest['query'],
   headers: GetSpeechRequest['headers'],
   storeAudio: boolean,
-): Wishes => ({
+): SpeechTerms => ({
   accountId: headers['x-credit-account'],
   asynchronous: query.async === 'true',
   storeAudio,
   idempotencyKey: headers['idempotency-key'],
 });
 
-const utteranceOf = ({ text, model, voice, speed }: Order): Utterance => ({
-  text,
-  model: model.upstreamModel,
-  voice: voice.upstreamVoice,
-  speed,
-});
+function cardSpeechFailed({ error, hold }: SpeechFailed<CardHold>, context: OperationContext) {
+  if (hold) {
+    context.note({ chargedMicroUsd: 0n });
+    context.log.warn({ err: error }, 'synthesis failed');
+  }
+  return speechFailure(error, NOT_CHARGED);
+}

@@ -6,7 +6,6 @@ import { failure } from '../http/errors.ts';
 import { PRIVATE } from '../http/headers.ts';
 import { pageContentSecurityPolicy, renderErrorPage } from '../http/page.ts';
 import { findCardAccount } from '../ledger/accounts.ts';
-import type { RollingWindow } from '../limits/rolling-window.ts';
 import { OWN_AMOUNT, topUpAmount, typedAmount } from '../top-up/amount.ts';
 import { launcherPage, unknownAccountPage } from '../top-up/launcher.ts';
 import * as pages from '../top-up/pages.ts';
@@ -26,7 +25,6 @@ export interface TopUpOptions {
         readonly checkoutOrigin: string;
         readonly maxCents: number;
         /** Counts the purchases that are begun, by address. */
-        readonly limits: RollingWindow;
       }
     | undefined;
   /** That accounts are shown of; undefined for those of either mode. */

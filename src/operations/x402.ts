@@ -1,16 +1,11 @@
 import type { Belonging } from '../belonging.ts';
-import type {
-  CreateX402SpeechRequest,
-  GetX402SpeechRequest,
-  GetX402SpeechResult,
-  X402Operations,
-} from '../contract/operations.ts';
+import type { GetX402SpeechResult, X402Operations } from '../contract/operations.ts';
 import type { OperationContext } from '../http/context.ts';
 import { errorBody, failure } from '../http/errors.ts';
 import { formatUsd } from '../money.ts';
+import type { BufferedSpeech } from '../payments/buffered.ts';
 import type { Deposits } from '../payments/deposit.ts';
-import type { DirectPayment } from '../payments/direct.ts';
-import type { PrepaidBalances } from '../payments/prepaid.ts';
+import type { PrepaidBalance } from '../payments/prepaid-balance.ts';
 import type { Catalog } from '../speech/catalog.ts';
 import { type OrderRefusal, type OrderRequest, placeOrder, select, textTooLong } from '../speech/order.ts';
 import { priceMicroUsd } from '../speech/price.ts';
@@ -19,34 +14,35 @@ import type { ServiceMetadata } from '../x402/metadata.ts';
 import type { Asset } from '../x402/network.ts';
 import { makeOffer } from '../x402/offer.ts';
 import { currentPayee, type Payee } from '../x402/payees.ts';
-import { readCredential } from '../x402/prepaid-credential.ts';
+import { PREPAID } from '../x402/prepaid.ts';
 import { invalidQuote, placeQuotedOrder, type QuotedRequest, type QuoteRefusal } from '../x402/quoted-order.ts';
 import { isExpired, type Quote, type Quotes } from '../x402/quotes.ts';
 import { makeDeposit } from './deposit.ts';
-import { speakDirect } from './direct.ts';
-import { refuseForeignHeaders, x402FlowOf } from './flows.ts';
+import { chooseFlow, type OfferedFlow, refuseForeignHeaders } from './flows.ts';
 import { askForPayment, offersFor, showExample } from './payment-required.ts';
-import { readPrepaidAccount, speakPrepaid } from './prepaid.ts';
+import { readPrepaidAccount } from './prepaid-account.ts';
 import { type Purchase, quoteExpired, utteranceOf } from './purchase.ts';
-import type { Speaking } from './speaking.ts';
-import { NOT_SETTLED, speechFailure } from './speech-failure.ts';
+import { NOT_SETTLED, providerMissing, speechFailure } from './speech-failure.ts';
+import { sellX402Speech, type X402Flow } from './x402-speech.ts';
 
 export interface X402Options {
   readonly baseUrl: string;
   readonly serviceName: string;
   readonly catalog: Catalog;
   /** Undefined while no speech provider is configured. */
-  readonly speech: Speaking | undefined;
+  readonly speech: BufferedSpeech | undefined;
   /** Who is paid in what. Undefined while payment under x402 is off (R47). */
   readonly terms: { readonly asset: Asset; readonly payees: readonly Payee[] } | undefined;
   /** Whether the database's money is of these terms. */
   readonly belonging: Belonging;
-  /** Undefined while payment under x402 is off, or the chain can't be asked (R58). */
-  readonly direct: DirectPayment | undefined;
+  /** Those that pay for speech at these endpoints. */
+  readonly flows: readonly OfferedFlow<X402Flow>[];
+  /** Of the flows of other endpoints (R36). */
+  readonly foreignHeaders: readonly string[];
   /** Undefined while payment under x402 is off, or the chain can't be asked (R58). */
   readonly deposits: Deposits | undefined;
   /** Undefined while payment under x402 is off. */
-  readonly prepaid: PrepaidBalances | undefined;
+  readonly prepaid: PrepaidBalance | undefined;
   readonly quotes: Quotes | undefined;
   readonly metadata: ServiceMetadata | undefined;
 }
@@ -59,15 +55,19 @@ export interface X402Parts {
   readonly operations: X402Operations;
   /** Whether a prepaid credential verifies, for who is beyond the edge's limit (R48). */
   readonly proofs: {
-    createX402Speech(request: CreateX402SpeechRequest, context: OperationContext): Promise<boolean>;
-    getX402Speech(request: GetX402SpeechRequest, context: OperationContext): Promise<boolean>;
+    readonly [Id in 'createX402Speech' | 'getX402Speech']: (
+      ...args: Parameters<X402Operations[Id]>
+    ) => Promise<boolean>;
   };
 }
 
 /** Text to speech paid in USDC under x402, quotes, and the signed metadata. */
 export function x402Operations(options: X402Options): X402Parts {
-  const { baseUrl, serviceName, catalog, speech, terms, direct, deposits, prepaid, quotes, metadata } = options;
-  const { belonging } = options;
+  const { baseUrl, serviceName, catalog, speech, terms, deposits, prepaid, quotes, metadata } = options;
+  const { belonging, flows, foreignHeaders } = options;
+  const otherHeaders = [...foreignHeaders, ...flows.flatMap(({ headers }) => headers)].filter(
+    (name) => !PREPAID.headers.some((own) => own === name),
+  );
   const resources = {
     GET: speechResource(baseUrl, serviceName, 'GET'),
     POST: speechResource(baseUrl, serviceName, 'POST'),
@@ -78,51 +78,43 @@ export function x402Operations(options: X402Options): X402Parts {
     request: SpeechRequest,
     context: OperationContext,
   ): Promise<GetX402SpeechResult> {
-    const asked = await readSpeechRequest(request, context);
-    if ('status' in asked) return asked;
-    const { purchase, flow, speech } = asked;
+    const read = await readSpeechRequest(request, context);
+    if ('status' in read) return read;
+    const { purchase, chosen, speech } = read;
     const resource = resources[method];
-    switch (flow) {
-      case 'prepaid':
-        return prepaid
-          ? speakPrepaid({ balances: prepaid, baseUrl }, purchase, speech, context)
-          : failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
-      case 'direct':
-        return direct ? speakDirect({ direct, resource }, purchase, speech, context) : chainMissing();
-      case 'none':
-        if (!direct) return chainMissing();
-        if (purchase.hasExpired) return quoteExpired();
-        return (
-          refuseText(purchase, speech) ?? (context.isBare ? showExample : askForPayment)(resource, purchase.offers[0])
-        );
+    if (chosen) {
+      const { flow } = chosen;
+      return flow ? sellX402Speech({ flow, purchase, speech, resource, baseUrl }, context) : chainMissing();
     }
+    if (!deposits) return chainMissing();
+    if (purchase.hasExpired) return quoteExpired();
+    return refuseText(purchase, speech) ?? (context.isBare ? showExample : askForPayment)(resource, purchase.offers[0]);
   }
 
-  /** What is known of a request before its payment is looked at. */
+  /** All that is known of a request before its payment is looked at. */
   async function readSpeechRequest(request: SpeechRequest, { headers }: OperationContext) {
     const purchase = 'quoteToken' in request ? await quotedPurchase(request) : plainPurchase(request);
     if ('status' in purchase) return purchase;
-    const flow = x402FlowOf(headers);
-    if ('refusal' in flow) return flow.refusal;
-    if (!speech) {
-      const details = { setting: 'SPEECH_BASE_URL' };
-      return failure('TTS_PROVIDER_NOT_CONFIGURED', 'No speech provider is set up here.', details);
-    }
-    if (await isForeign(flow.flow !== 'none')) return foreignDatabase();
-    return { purchase, flow: flow.flow, speech };
+    const { chosen, refusal } = chooseFlow(flows, headers, foreignHeaders);
+    if (refusal) return refusal;
+    if (!speech) return providerMissing();
+    if (await isForeign(chosen !== undefined)) return foreignDatabase();
+    return { purchase, chosen, speech };
   }
 
-  /** Whether a request could be paid from the balance of whoever signed it; nothing is written to find out. */
+  /** Whether a request could be paid by whoever signed it. Nothing is written to find out. */
   async function hasVerifiedCredential(request: SpeechRequest, context: OperationContext): Promise<boolean> {
-    const asked = await readSpeechRequest(request, context);
-    if (!prepaid || 'status' in asked || asked.flow !== 'prepaid') return false;
-    const { order, hasExpired } = asked.purchase;
-    const credential = hasExpired || order.text === undefined ? undefined : readCredential(context.headers);
-    return credential !== undefined && prepaid.verifies(credential, context);
+    const read = await readSpeechRequest(request, context);
+    const flow = 'status' in read ? undefined : read.chosen?.flow;
+    if ('status' in read || !flow?.verifies || read.purchase.hasExpired || read.purchase.order.text === undefined) {
+      return false;
+    }
+    const shown = flow.credentialOf(context.headers);
+    return 'credential' in shown && flow.verifies(shown.credential, context);
   }
 
   /** Nobody is asked to pay for what would not be spoken. The text of a quote may be shown with its payment only. */
-  function refuseText({ order }: Purchase, { admission }: Speaking) {
+  function refuseText({ order }: Purchase, { admission }: BufferedSpeech) {
     const refusal = order.text === undefined ? undefined : admission.refuse(utteranceOf(order, order.text));
     return refusal && speechFailure(refusal, NOT_SETTLED);
   }
@@ -163,7 +155,7 @@ export function x402Operations(options: X402Options): X402Parts {
     getPrepaidAccount: async ({ params }, context) => {
       if (!prepaid) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
       if (await isForeign(true)) return foreignDatabase();
-      return readPrepaidAccount({ balances: prepaid, baseUrl }, params.address, context);
+      return readPrepaidAccount({ balances: prepaid, foreignHeaders: otherHeaders }, params.address, context);
     },
 
     createDeposit: async ({ body }, context) => {
@@ -174,7 +166,7 @@ export function x402Operations(options: X402Options): X402Parts {
     },
 
     createQuote: async ({ body }, context) => {
-      const foreign = refuseForeignHeaders(context.headers, ['x-credit-account']);
+      const foreign = refuseForeignHeaders(context.headers, foreignHeaders);
       if (foreign) return foreign;
       const selected = select(catalog, body);
       if ('refusal' in selected) {

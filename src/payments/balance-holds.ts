@@ -4,10 +4,15 @@ import { isUnavailable } from '../db/errors.ts';
 import { persistently } from '../db/patience.ts';
 import { captureHold, type Hold, renewHold, voidHold } from '../ledger/hold.ts';
 import { type GivenBack, giveBack } from '../ledger/reversal.ts';
+import type { UnpaidWork } from '../limits/unpaid-work.ts';
 import type { Flow, Metrics } from '../metrics.ts';
-import type { Answer, Deliveries, Placed } from './deliveries.ts';
+import type { Answer } from './answer.ts';
+import { BalanceHold, type ShowBalance } from './balance-hold.ts';
 import type { GivingBack } from './giving-back.ts';
 import { keepLease } from './kept-lease.ts';
+import type { Receipt } from './payment-flow.ts';
+import { type Refused, refused } from './refusal.ts';
+import type { Placed, UnfinishedHolds } from './unfinished-holds.ts';
 
 /** How long a hold's lease outlasts the synthesis: long enough for the capture and its last, slow statement. */
 const LEASE_RESERVE_SECONDS = 30;
@@ -15,35 +20,70 @@ const LEASE_RESERVE_SECONDS = 30;
 /** How long a hold's lease must be, so that it outlasts a synthesis of at most so long and its capture. */
 export const leaseSeconds = (synthesisTimeoutMs: number): number => synthesisTimeoutMs / 1000 + LEASE_RESERVE_SECONDS;
 
-/** What the holds of both flows share. */
-export interface Delivery {
-  readonly deliveries: Deliveries;
+/** What the holds of all balances share. */
+export interface HoldKeeping {
+  readonly unfinished: UnfinishedHolds;
   readonly givingBack: GivingBack;
   /** How long a capture is repeated while the database is away; the lease of a hold is longer. */
   readonly capturePatienceMs: number;
 }
 
+export interface BalanceHoldsParts {
+  readonly db: Database;
+  readonly log: FastifyBaseLogger;
+  readonly metrics: Metrics;
+  /** How long a hold stands when nobody ends or renews it. */
+  readonly leaseSeconds: number;
+  readonly work: UnpaidWork;
+  readonly keeping: HoldKeeping;
+}
+
 /** Places the holds of one flow's balances, and ends them: exactly one of capture and void. */
 export class BalanceHolds {
-  readonly #db: Database;
   readonly #flow: Flow;
-  readonly #log: FastifyBaseLogger;
-  readonly #metrics: Metrics;
-  readonly #delivery: Delivery;
+  readonly #parts: BalanceHoldsParts;
 
-  constructor(db: Database, flow: Flow, log: FastifyBaseLogger, metrics: Metrics, delivery: Delivery) {
-    this.#db = db;
+  constructor(flow: Flow, parts: BalanceHoldsParts) {
     this.#flow = flow;
-    this.#log = log;
-    this.#metrics = metrics;
-    this.#delivery = delivery;
+    this.#parts = parts;
   }
 
-  /** Places a hold for this answer. @param statement places it in the name of that process */
-  async place<R extends Placed>(answer: Answer, statement: (processId: number) => Promise<R>): Promise<R> {
-    const result = await this.#delivery.deliveries.follow(answer, statement, (hold) => this.#giveBack(hold));
-    if (result.hold) this.#metrics.holdMoved(this.#flow, 'placed', result.hold.amountMicroUsd);
-    return result;
+  /**
+   * Places a hold for this answer, unless the payer's unpaid work leaves no room for more now.
+   * @param payer whose balance it is
+   * @param statement places it in the name of that process, with that lease
+   */
+  async place<P extends Placed, R extends Receipt>(
+    payer: string,
+    answer: Answer,
+    statement: (db: Database, leaseSeconds: number, processId: number) => Promise<P>,
+    show: ShowBalance<R>,
+  ): Promise<{ readonly placed: P; readonly hold: BalanceHold<R> | undefined } | Refused<'RATE_LIMITED'>> {
+    const { db, work, keeping, leaseSeconds, metrics } = this.#parts;
+    const endWork = work.begin(payer);
+    if (typeof endWork === 'string') return refused('RATE_LIMITED', endWork);
+    const lease = { askedAt: performance.now(), seconds: leaseSeconds };
+    let hold: BalanceHold<R> | undefined;
+    try {
+      const placed = await keeping.unfinished.follow(
+        answer,
+        (processId) => statement(db, leaseSeconds, processId),
+        (entry) => this.#giveBack(entry),
+      );
+      if (placed.hold) {
+        hold = new BalanceHold(this, placed.hold, { show, lease, endWork });
+        metrics.holdMoved(this.#flow, 'placed', placed.hold.amountMicroUsd);
+      }
+      return { placed, hold };
+    } finally {
+      if (!hold) endWork('not begun');
+    }
+  }
+
+  /** A hold that was placed for a job, which ends it. It has no lease, and nobody waits for its answer. */
+  ofJob<R extends Receipt>(entry: Hold, show: ShowBalance<R>): BalanceHold<R> {
+    const lease = { askedAt: performance.now(), seconds: Number.POSITIVE_INFINITY };
+    return new BalanceHold(this, entry, { show, lease, endWork: () => {} });
   }
 
   /**
@@ -53,9 +93,9 @@ export class BalanceHolds {
    */
   keep(hold: Hold, lease: { readonly askedAt: number; readonly seconds: number }, lost: () => void): () => void {
     const { askedAt, seconds } = lease;
-    const renew = () => renewHold(this.#db, hold, seconds);
+    const renew = () => renewHold(this.#parts.db, hold, seconds);
     return keepLease({ askedAt, durationMs: seconds * 1000, renew }, () => {
-      this.#log.warn('the lease of a hold was lost while its speech was heard');
+      this.#parts.log.warn('the lease of a hold was lost while its speech was heard');
       lost();
     });
   }
@@ -66,21 +106,21 @@ export class BalanceHolds {
    * throws: the hold is void, or is given back once the database tells what became of it.
    */
   async capture(hold: Hold): Promise<boolean> {
-    const { deliveries, capturePatienceMs } = this.#delivery;
+    const { unfinished, capturePatienceMs } = this.#parts.keeping;
     let captured: boolean;
     try {
-      captured = await persistently(capturePatienceMs, () => captureHold(this.#db, hold));
+      captured = await persistently(capturePatienceMs, () => captureHold(this.#parts.db, hold));
     } catch (error) {
       if (isUnavailable(error)) this.#giveBack(hold);
       else await this.#giveBackNow(hold);
       throw error;
     }
     if (!captured) {
-      deliveries.ended(hold.id);
+      unfinished.ended(hold.id);
       return false;
     }
-    this.#metrics.holdMoved(this.#flow, 'captured', hold.amountMicroUsd);
-    if (deliveries.captured(hold.id)) return true;
+    this.#parts.metrics.holdMoved(this.#flow, 'captured', hold.amountMicroUsd);
+    if (unfinished.captured(hold.id)) return true;
     this.#giveBack(hold);
     return false;
   }
@@ -91,34 +131,34 @@ export class BalanceHolds {
    */
   async void(hold: Hold): Promise<bigint | undefined> {
     try {
-      const balance = await voidHold(this.#db, hold);
-      if (balance !== undefined) this.#metrics.holdMoved(this.#flow, 'voided', hold.amountMicroUsd);
+      const balance = await voidHold(this.#parts.db, hold);
+      if (balance !== undefined) this.#parts.metrics.holdMoved(this.#flow, 'voided', hold.amountMicroUsd);
       return balance;
     } catch (error) {
       if (!isUnavailable(error)) throw error;
-      this.#log.warn({ err: error }, 'a hold could not be voided now; it ends with its lease');
+      this.#parts.log.warn({ err: error }, 'a hold could not be voided now; it ends with its lease');
       return undefined;
     } finally {
-      this.#delivery.deliveries.ended(hold.id);
+      this.#parts.keeping.unfinished.ended(hold.id);
     }
   }
 
   /** Goes on until the hold is void or reversed, whatever became of its capture. Nothing may have been delivered. */
   #giveBack(hold: Hold): void {
-    this.#delivery.givingBack.add(hold, (outcome) => this.#givenBack(hold, outcome));
+    this.#parts.keeping.givingBack.add(hold, (outcome) => this.#givenBack(hold, outcome));
   }
 
   async #giveBackNow(hold: Hold): Promise<void> {
     try {
-      this.#givenBack(hold, await giveBack(this.#db, hold));
+      this.#givenBack(hold, await giveBack(this.#parts.db, hold));
     } catch (error) {
-      this.#log.warn({ err: error }, 'a hold could not be given back now');
+      this.#parts.log.warn({ err: error }, 'a hold could not be given back now');
       this.#giveBack(hold);
     }
   }
 
   #givenBack(hold: Hold, outcome: GivenBack): void {
-    if (outcome !== 'ended') this.#metrics.holdMoved(this.#flow, outcome, hold.amountMicroUsd);
-    this.#delivery.deliveries.ended(hold.id);
+    if (outcome !== 'ended') this.#parts.metrics.holdMoved(this.#flow, outcome, hold.amountMicroUsd);
+    this.#parts.keeping.unfinished.ended(hold.id);
   }
 }

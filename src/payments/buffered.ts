@@ -1,35 +1,56 @@
+import type { Admission } from '../speech/admission.ts';
 import { collectSpeech } from '../speech/collect.ts';
-import { SpeechError, type Synthesizer, type Utterance } from '../speech/provider.ts';
+import { type Place, SpeechError, type Utterance } from '../speech/provider.ts';
+import { testPoint } from '../test-point.ts';
+import type { Delivery } from './delivery.ts';
+import type { PaymentHold } from './payment-flow.ts';
+import type { RefusalCode } from './refusal.ts';
 
-/** A payment that is captured with the whole audio at hand; exactly one of capture and void ends it. */
-export interface BufferedHold<Receipt> {
-  capture(audio: Buffer): Promise<Receipt>;
-  void(): Promise<void>;
+/** What speaks while a caller waits for the whole. */
+export interface BufferedSpeech {
+  readonly admission: Admission;
+  /** Longest synthesis that is collected before it is paid. */
+  readonly timeoutMs: number;
 }
 
 /**
- * Speaks what a hold pays for, whole, and captures it then (R21, R55): whether or not the caller still listens, and
- * nothing is delivered before. Only MPEG audio counts (R56).
- * @throws SpeechError when the provider fails; the hold is voided by then
+ * Collects the audio, and captures the hold then (R21, R55): whether or not the caller still listens, and nothing is
+ * delivered before. Only MPEG audio counts (R56).
  */
-export async function speakBuffered<Receipt>(
-  hold: BufferedHold<Receipt>,
-  synthesizer: Synthesizer,
+export const buffered = ({ admission, timeoutMs }: BufferedSpeech): Delivery<PaymentHold, Buffer> => ({
+  admit: (utterance) => {
+    const place = admission.admitBuffered(utterance);
+    if (place instanceof SpeechError) return place;
+    return {
+      deliver: (hold) => collectAndCapture(hold, place, utterance, Math.min(hold.timeoutMs ?? timeoutMs, timeoutMs)),
+      release: () => place.release(),
+    };
+  },
+});
+
+async function collectAndCapture<Code extends RefusalCode>(
+  hold: PaymentHold<Code>,
+  place: Place,
   utterance: Utterance,
   timeoutMs: number,
-): Promise<{ audio: Buffer; receipt: Receipt }> {
+) {
+  testPoint('speech held');
   let audio: Buffer;
   try {
-    audio = await collectMpeg(synthesizer, utterance, timeoutMs);
+    audio = await collectMpeg(place, utterance, timeoutMs);
   } catch (error) {
+    testPoint('speech failed');
     await hold.void();
     throw error;
   }
-  return { audio, receipt: await hold.capture(audio) };
+  testPoint('speech spoken');
+  const refusal = await hold.capture(audio);
+  testPoint('speech captured');
+  return refusal ?? { delivered: audio };
 }
 
-async function collectMpeg(synthesizer: Synthesizer, utterance: Utterance, timeoutMs: number): Promise<Buffer> {
-  const { mimeType, audio } = await collectSpeech(synthesizer, utterance, AbortSignal.timeout(timeoutMs));
+async function collectMpeg(place: Place, utterance: Utterance, timeoutMs: number): Promise<Buffer> {
+  const { mimeType, audio } = await collectSpeech(place, utterance, AbortSignal.timeout(timeoutMs));
   if (mimeType === 'audio/mpeg') return audio;
   throw new SpeechError('TTS_UPSTREAM_ERROR', 'The speech provider did not answer with MPEG audio.', false);
 }

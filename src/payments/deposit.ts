@@ -7,10 +7,17 @@ import type { Chain } from '../x402/chain.ts';
 import type { Hex } from '../x402/envelope.ts';
 import type { Payment, Payments } from '../x402/payment.ts';
 import type { Settlement } from '../x402/settlement.ts';
-import type { PaymentIntake, PaymentRequest, Reserved, Standing } from './intake.ts';
-import { type PaymentRefusalCode, type Refused, refused } from './refusal.ts';
+import type { KnownPayment, PaymentIntake, PaymentStatus, Reserved } from './intake.ts';
+import type { PaymentRequest } from './payment-request.ts';
+import { type Refused, refused } from './refusal.ts';
 
-type DepositRefusalCode = Exclude<PaymentRefusalCode, 'REPLAY_CACHE_UNAVAILABLE' | 'TTS_UNAVAILABLE'>;
+type DepositCode =
+  | 'PAYMENT_REQUIRED'
+  | 'PAYMENT_IDENTIFIER_CONFLICT'
+  | 'PAYMENT_REPLAY_PENDING'
+  | 'PAYMENT_OUTCOME_UNKNOWN'
+  | 'RATE_LIMITED'
+  | 'PAYMENT_ERROR';
 
 export type DepositResult =
   | {
@@ -22,8 +29,7 @@ export type DepositResult =
       /** 0 when an earlier request, or the reconciler, has credited the payment. */
       readonly creditedMicroUsd: bigint;
     }
-  /** `transaction` is the transfer whose confirmations are waited for. */
-  | (Refused<DepositRefusalCode> & { readonly transaction?: string });
+  | Refused<DepositCode>;
 
 /**
  * Credits a wallet by one on-chain payment, once the exact transfer is 2 blocks deep (R35, R44). The order of checks is
@@ -64,8 +70,8 @@ export class Deposits {
       case 'refused':
         return begun;
       case 'known':
-        if (!isConflict(begun.standing)) onAdmitted();
-        return this.#answerKnown(begun.payment, begun.standing);
+        if (!isConflict(begun.status)) onAdmitted();
+        return this.#answerKnown(begun);
       case 'reserved':
         testPoint('deposit reserved');
         return this.#settle(begun, onAdmitted);
@@ -110,16 +116,16 @@ export class Deposits {
     }
   }
 
-  async #answerKnown(payment: Payment, standing: Standing): Promise<DepositResult> {
-    switch (standing.outcome) {
+  async #answerKnown({ payment, status }: KnownPayment): Promise<DepositResult> {
+    switch (status.outcome) {
       case 'settled':
-        return this.#credited(payment, standing);
+        return this.#credited(payment, status);
       case 'open':
-        return standing.transaction === null
+        return status.transaction === null
           ? refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown')
-          : pending(standing.transaction);
+          : pending(status.transaction);
       case 'refused':
-        return standing;
+        return status;
     }
   }
 
@@ -131,10 +137,7 @@ export class Deposits {
 }
 
 /** The identifier belongs to another request. */
-const isConflict = (standing: Standing): boolean =>
-  standing.outcome === 'refused' && standing.refusal.code === 'PAYMENT_IDENTIFIER_CONFLICT';
+const isConflict = (status: PaymentStatus): boolean =>
+  status.outcome === 'refused' && status.code === 'PAYMENT_IDENTIFIER_CONFLICT';
 
-const pending = (transaction: string) => ({
-  ...refused('PAYMENT_REPLAY_PENDING', 'not_confirmed_yet'),
-  transaction,
-});
+const pending = (transaction: string) => refused('PAYMENT_REPLAY_PENDING', 'not_confirmed_yet', { transaction });

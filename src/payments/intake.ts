@@ -1,40 +1,32 @@
-import { createHash } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { FastifyBaseLogger } from 'fastify';
 import { isUnavailable } from '../db/errors.ts';
 import type { Booking } from '../ledger/book-settlement.ts';
-import type { Chain, TransferClaim } from '../x402/chain.ts';
-import type { Resource } from '../x402/challenge.ts';
-import type { PaymentEnvelope } from '../x402/envelope.ts';
+import type { Chain } from '../x402/chain.ts';
 import { type Facilitator, FacilitatorError, type FacilitatorPayment } from '../x402/facilitator.ts';
 import type { Asset } from '../x402/network.ts';
-import { findOffer, MAX_TIMEOUT_SECONDS, type Offer } from '../x402/offer.ts';
-import type { Address } from '../x402/payees.ts';
-import type { Exposure, Payment, PaymentPurpose, Payments } from '../x402/payment.ts';
+import { findOffer } from '../x402/offer.ts';
+import type { Payment, PaymentPurpose, Payments } from '../x402/payment.ts';
 import type { Resolution, Resolver } from '../x402/resolver.ts';
 import { RpcError } from '../x402/rpc.ts';
 import { isSignedByPayer } from '../x402/transfer-digest.ts';
+import { breachOf } from './authorization-terms.ts';
+import { claimOf, type PaymentRequest, requestHash } from './payment-request.ts';
 import { type Refused, refused } from './refusal.ts';
-
-/** A paid request, as far as the payment is concerned. */
-export interface PaymentRequest {
-  readonly method: string;
-  /** Path and query as they were sent. */
-  readonly url: string;
-  readonly bytes: Uint8Array;
-  readonly envelope: PaymentEnvelope;
-  /** What may have been accepted. */
-  readonly offers: readonly Offer[];
-  readonly resource: Resource;
-  readonly traceId: string;
-}
+import { isSolvent } from './solvency.ts';
 
 /** What has become of a payment that an earlier request made. */
-export type Standing =
+export type PaymentStatus =
   | ({ readonly outcome: 'settled'; readonly isReplayable: boolean } & Booking)
   /** Only the chain can tell. `transaction` is the one whose depth is waited for. */
   | { readonly outcome: 'open'; readonly transaction: string | null }
   | Refused<'PAYMENT_IDENTIFIER_CONFLICT' | 'PAYMENT_REPLAY_PENDING' | 'PAYMENT_REQUIRED'>;
+
+/** A payment that an earlier request made under this identifier. */
+export interface KnownPayment {
+  readonly outcome: 'known';
+  readonly payment: Payment;
+  readonly status: PaymentStatus;
+}
 
 /** A payment that was made by its payer, and whose identifier and authorization are reserved. */
 export interface Reserved {
@@ -44,14 +36,6 @@ export interface Reserved {
   /** The facilitator has said yes already. */
   readonly isVerified: boolean;
 }
-
-/** With less left of an authorization no payment is begun (R28). */
-const MIN_SECONDS_LEFT = 15;
-/** Beyond what a challenge asks for, an authorization may be valid this much longer (R28). */
-const MAX_SECONDS_AHEAD = MAX_TIMEOUT_SECONDS + 60;
-/** A payer's balance is read again when his other payments ended meanwhile, or while they are about to. */
-const SOLVENCY_PATIENCE_MS = 3_000;
-const SOLVENCY_POLL_MS = 50;
 
 export interface IntakeParts {
   readonly payments: Payments;
@@ -92,10 +76,10 @@ export class PaymentIntake {
   }
 
   /** The payment that an earlier request made under this identifier; undefined when there is none that counts. */
-  async find(request: PaymentRequest): Promise<{ readonly payment: Payment; readonly standing: Standing } | undefined> {
+  async find(request: PaymentRequest): Promise<KnownPayment | undefined> {
     const payment = await this.#payments.find(request.envelope.identifier);
-    const standing = payment && (await this.#standing(payment, requestHash(request), request.traceId));
-    return payment && standing && { payment, standing };
+    const status = payment && (await this.#status(payment, requestHash(request), request.traceId));
+    return payment && status && { outcome: 'known', payment, status };
   }
 
   /**
@@ -107,22 +91,19 @@ export class PaymentIntake {
     request: PaymentRequest,
     refuseNew: () => NewRefusal | undefined = () => undefined,
   ): Promise<
-    | Reserved
-    | { readonly outcome: 'known'; readonly payment: Payment; readonly standing: Standing }
-    | Refused<'PAYMENT_REQUIRED' | 'PAYMENT_ERROR' | 'PAYMENT_IDENTIFIER_CONFLICT'>
-    | NewRefusal
+    Reserved | KnownPayment | Refused<'PAYMENT_REQUIRED' | 'PAYMENT_ERROR' | 'PAYMENT_IDENTIFIER_CONFLICT'> | NewRefusal
   > {
     const { envelope, offers, resource, traceId } = request;
     const { identifier } = envelope;
     const hash = requestHash(request);
     const known = await this.#payments.find(identifier);
-    const standing = known && (await this.#standing(known, hash, traceId));
-    if (known && standing) return { outcome: 'known', payment: known, standing };
+    const status = known && (await this.#status(known, hash, traceId));
+    if (known && status) return { outcome: 'known', payment: known, status };
 
     const offer = findOffer(offers, envelope.accepted);
     if (!offer) return refused('PAYMENT_REQUIRED', 'accepted_is_no_offer');
-    const misfit = misfitOf(envelope, offer);
-    if (misfit) return refused('PAYMENT_REQUIRED', misfit);
+    const breach = breachOf(envelope, offer);
+    if (breach) return refused('PAYMENT_REQUIRED', breach);
     const verifiable = { envelope, offer, resource };
     const proof = await this.#prove(purpose, verifiable, known);
     if (proof.outcome === 'refused') return proof;
@@ -140,8 +121,8 @@ export class PaymentIntake {
     if (payment) return { outcome: 'reserved', payment, verifiable, isVerified: proof.isVerified };
     if (!winner) return AUTHORIZATION_TAKEN;
     const first =
-      (await this.#standing(winner, hash, traceId)) ?? refused('PAYMENT_REPLAY_PENDING', 'first_request_running');
-    return { outcome: 'known', payment: winner, standing: first };
+      (await this.#status(winner, hash, traceId)) ?? refused('PAYMENT_REPLAY_PENDING', 'first_request_running');
+    return { outcome: 'known', payment: winner, status: first };
   }
 
   /** What speaks against the reserved payment; it is released then, and also when this throws. */
@@ -206,7 +187,7 @@ export class PaymentIntake {
   }
 
   /** Undefined for an abandoned reservation of the same request, which may be taken over (R26). */
-  async #standing(known: Payment, hash: Buffer, traceId: string): Promise<Standing | undefined> {
+  async #status(known: Payment, hash: Buffer, traceId: string): Promise<PaymentStatus | undefined> {
     if (!known.requestHash.equals(hash)) return refused('PAYMENT_IDENTIFIER_CONFLICT', 'identifier_of_another_request');
     this.#log.info({ traceId, payment: known.id, first: known.traceId }, 'the payment of an earlier request is shown');
     switch (known.state) {
@@ -232,30 +213,12 @@ export class PaymentIntake {
   async #check({ payment, verifiable, isVerified }: Reserved) {
     const exposure = await this.#payments.exposure(payment);
     if (exposure.hasFailedLately && exposure.running > 0) return refused('RATE_LIMITED', 'one_at_a_time_after_failure');
-    const [verification, isSolvent] = await Promise.all([
+    const [verification, canPay] = await Promise.all([
       isVerified ? VALID : this.#facilitator.verify(verifiable),
-      this.#isSolvent(payment, exposure),
+      isSolvent({ chain: this.#chain, payments: this.#payments }, payment, exposure),
     ]);
     if (!verification.valid) return refused('PAYMENT_REQUIRED', verification.reason);
-    return isSolvent ? undefined : refused('PAYMENT_REQUIRED', 'insufficient_funds');
-  }
-
-  /**
-   * Whether the payer's balance covers his earlier unsettled payments and this one (R21b). A payment that
-   * has left the wallet, while the sum still holds it, would count twice: so both are read again when the sum has
-   * changed, and as long as a payment is settling.
-   */
-  async #isSolvent(payment: Payment, before: Exposure): Promise<boolean> {
-    const { payer, amount } = payment.claim;
-    let { unsettled } = before;
-    for (const giveUpAt = performance.now() + SOLVENCY_PATIENCE_MS; ; await sleep(SOLVENCY_POLL_MS)) {
-      const balance = await this.#chain.balanceOf(payer);
-      if (balance >= unsettled + amount) return true;
-      const now = await this.#payments.exposure(payment);
-      if (now.unsettled === unsettled && now.settling === 0) return false;
-      if (performance.now() >= giveUpAt) return false;
-      unsettled = now.unsettled;
-    }
+    return canPay ? undefined : refused('PAYMENT_REQUIRED', 'insufficient_funds');
   }
 
   /** Undefined when the chain can't be asked. */
@@ -285,28 +248,3 @@ export class PaymentIntake {
 
 const VALID = { valid: true } as const;
 const AUTHORIZATION_TAKEN = refused('PAYMENT_IDENTIFIER_CONFLICT', 'authorization_of_another_payment');
-
-/** What makes a request the same: method, path, query, body bytes and payload (R22). */
-function requestHash({ method, url, bytes, envelope }: PaymentRequest): Buffer {
-  const hash = createHash('sha256').update(`${method}\0${url}\0${bytes.length}\0`).update(bytes);
-  return hash.update(envelope.canonical).digest();
-}
-
-/** What an authorization claims to transfer. */
-const claimOf = ({ authorization }: Pick<PaymentEnvelope, 'authorization'>): TransferClaim => ({
-  payer: authorization.from,
-  nonce: authorization.nonce,
-  payTo: authorization.to,
-  amount: authorization.value,
-  validBefore: authorization.validBefore,
-});
-
-/** Why an authorization is not the one that the offer asks for, or is not valid for long enough or for too long (R28). */
-function misfitOf({ authorization }: PaymentEnvelope, offer: Offer): string | undefined {
-  if (authorization.to !== (offer.payTo.toLowerCase() as Address)) return 'authorization_to_another_payee';
-  if (authorization.value !== BigInt(offer.amount)) return 'authorization_of_another_amount';
-  const now = BigInt(Math.floor(Date.now() / 1000));
-  if (authorization.validAfter > now) return 'authorization_not_yet_valid';
-  if (authorization.validBefore < now + BigInt(MIN_SECONDS_LEFT)) return 'authorization_expires_too_soon';
-  return authorization.validBefore > now + BigInt(MAX_SECONDS_AHEAD) ? 'authorization_valid_for_too_long' : undefined;
-}

@@ -1,4 +1,5 @@
 import type { Readable } from 'node:stream';
+import type { Admission } from '../speech/admission.ts';
 import type { AudioMemory } from '../speech/audio-memory.ts';
 import {
   type AudioType,
@@ -10,7 +11,8 @@ import {
 } from '../speech/provider.ts';
 import { testPoint } from '../test-point.ts';
 import { AudioOutlet } from './audio-outlet.ts';
-import type { PaymentHold } from './strategy.ts';
+import type { Delivery } from './delivery.ts';
+import type { PaymentHold } from './payment-flow.ts';
 import type { StreamDeadline, StreamDeadlines } from './stream-deadlines.ts';
 
 export interface StreamedSpeech {
@@ -22,12 +24,13 @@ export interface StreamedSpeech {
 
 /** What all streams of the process share. */
 export interface Streaming {
+  readonly admission: Admission;
   readonly deadlines: StreamDeadlines;
   readonly memory: AudioMemory;
 }
 
 /**
- * Speaks what a hold pays for, and hands the audio on as it is produced (R55):
+ * Hands the audio on as it is produced (R55):
  *
  *     provider fails before audio  -> void, throw SpeechError
  *     provider breaks off          -> void, break the stream off
@@ -39,17 +42,28 @@ export interface Streaming {
  * The caller's reading speed never slows the provider: what is not read yet waits in memory. While audio flows, the
  * hold's lease is renewed, so that a synthesis that takes long is heard to its end and paid.
  */
-export async function streamSpeech(
+export const streamed = (streaming: Streaming): Delivery<PaymentHold, StreamedSpeech> => ({
+  admit: (utterance) => {
+    const place = streaming.admission.admit(utterance);
+    if (place instanceof SpeechError) return place;
+    return {
+      deliver: async (hold) => ({ delivered: await streamSpeech(hold, place, utterance, streaming) }),
+      release: () => place.release(),
+    };
+  },
+});
+
+async function streamSpeech(
   hold: PaymentHold,
   synthesizer: Synthesizer,
   utterance: Utterance,
   { deadlines, memory }: Streaming,
 ): Promise<StreamedSpeech> {
   const deadline = deadlines.begin();
-  const endLease = hold.keep(() => deadline.abort());
+  const endLease = hold.keep?.(() => deadline.abort());
   const end = () => {
     deadline.end();
-    endLease();
+    endLease?.();
   };
   testPoint('speech held');
   let speech: Speech;
@@ -82,7 +96,7 @@ async function forward(
   }
   testPoint('speech spoken');
   try {
-    if (!(await hold.capture())) throw new SpeechError('TTS_UNAVAILABLE', 'The hold was lost.', true);
+    if (await hold.capture()) throw new SpeechError('TTS_UNAVAILABLE', 'The hold was lost.', true);
     testPoint('speech captured');
     target.finish(last);
     return true;

@@ -14,10 +14,10 @@ const LEFT = FUNDS - 198n;
 
 /** Each point of a prepaid request, what the provider does before it, and what is left once everything has settled. */
 const POINTS: [point: string, mode: Mode, left: bigint][] = [
-  ['prepaid debited', mp3(), FUNDS],
-  ['prepaid spoken', mp3(), FUNDS],
-  ['prepaid captured', mp3(), FUNDS],
-  ['prepaid voiding', openAiError(500), FUNDS],
+  ['speech held', mp3(), FUNDS],
+  ['speech spoken', mp3(), FUNDS],
+  ['speech captured', mp3(), FUNDS],
+  ['speech failed', openAiError(500), FUNDS],
 ];
 
 test('kill -9 at each step of a prepaid request: the balance is right two intervals after the lease', {
@@ -57,7 +57,7 @@ test('kill -9 at each step of a prepaid request: the balance is right two interv
         assert.equal(await balance(), left);
         assert.deepEqual(await repeated(), ['0', null], 'what was told before is told again without the database');
         assert.deepEqual(await audit(gateway.db), []);
-        assert.equal(gateway.upstream.requests.length, point === 'prepaid debited' ? 0 : 1);
+        assert.equal(gateway.upstream.requests.length, point === 'speech held' ? 0 : 1);
         assert.equal(await restarted.child.stop(), 0);
       }),
     ),

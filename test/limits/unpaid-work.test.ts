@@ -83,7 +83,7 @@ test('R21b: of all direct payments together only work that failed settlements ha
   const work = new DirectWork({ ...LIMITS, maxRunning: 1000, maxUnsettledMs: 60_000 });
   const begin = (payer: string, address = payer) => {
     const begun = work.begin(payer, address);
-    return begun.outcome === 'begun' ? begun.end : begun.refusal.code;
+    return begun.outcome === 'begun' ? begun.end : begun.code;
   };
   const ended = (payer: string, ms: number, end: 'settled' | 'unsettled' | 'voided') => {
     const done = begin(payer);
@@ -109,7 +109,7 @@ test('R21b: a payer, or an address, with unpaid work is refused before anybody e
   const refusal = (payer: string, address: string) => {
     const begun = work.begin(payer, address);
     if (begun.outcome === 'begun') begun.end('not begun');
-    return begun.outcome === 'begun' ? undefined : begun.refusal.code;
+    return begun.outcome === 'begun' ? undefined : begun.code;
   };
   const first = work.begin('payer', 'address');
   time.now += 61_000;

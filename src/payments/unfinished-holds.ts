@@ -10,16 +10,7 @@ import {
 } from '../ledger/gateway-process.ts';
 import type { Hold } from '../ledger/hold.ts';
 import { within } from '../within.ts';
-
-/** The answer that a hold pays for, on its way to the caller. */
-export interface Answer {
-  /** Its last byte was handed to the connection, or the caller has gone. */
-  isOver(): boolean;
-  /** Calls the listener soon after that, as a rule. */
-  onceOver(listener: () => void): void;
-  /** What has not been sent yet is not sent any more. */
-  breakOff(): void;
-}
+import type { Answer } from './answer.ts';
 
 /** How often a process tells what it has finished: what it delivered since is not known when it dies. */
 const CHECKPOINT_EVERY_MS = 1_000;
@@ -56,7 +47,7 @@ interface Placement {
  * Knows which holds of this process are finished, and tells the database about once a second, in one statement for all
  * of them. When the process dies, the reconcilers give back what it has charged and not delivered by then.
  */
-export class Deliveries {
+export class UnfinishedHolds {
   readonly #db: Database;
   readonly #log: FastifyBaseLogger;
   readonly #open = new Map<bigint, OpenHold>();

@@ -1,25 +1,30 @@
 import { randomUUID } from 'node:crypto';
 import { canonicalize } from '../canonical-json.ts';
 import type { CreditRequired } from '../contract/types.ts';
+import type { Refused } from '../payments/refusal.ts';
 import { MIN_TOP_UP_CENTS } from '../top-up/amount.ts';
-import type { CreditRefusal } from './card-credits.ts';
 
 const MICRO_USD_PER_CENT = 10_000n;
 const CHALLENGE_LIFETIME_MS = 30 * 60 * 1000;
 
-const MESSAGES: Record<CreditRefusal['reason'], string> = {
-  no_account: 'Send the id of a credit account in x-credit-account. Buy credit at topUpUrl.',
-  unknown_account: 'The account in x-credit-account does not exist. Buy credit at topUpUrl.',
-  insufficient_funds: "The account's balance is too small for this request. Add credit at topUpUrl.",
-};
+const TOO_LITTLE = "The account's balance is too small for this request. Add credit at topUpUrl.";
 
 /**
  * The 402 of the card flow: body, `WWW-Authenticate: Payment` challenge (HTTP Payment authentication scheme,
  * draft-httpauth-payment) and `PAYMENT-REQUIRED` header (R11, R46).
+ * @param message in words, why it is asked for
  */
-export function creditChallenge(baseUrl: string, realm: string, priceMicroUsd: bigint, refusal: CreditRefusal) {
+export function creditChallenge(
+  {
+    baseUrl,
+    realm,
+    priceMicroUsd,
+  }: { readonly baseUrl: string; readonly realm: string; readonly priceMicroUsd: bigint },
+  { reason, balanceMicroUsd = 0n }: Refused,
+  message: string,
+) {
   const id = randomUUID();
-  const amount = String(topUpCents(priceMicroUsd - refusal.balanceMicroUsd));
+  const amount = String(topUpCents(priceMicroUsd - balanceMicroUsd));
   const topUpUrl = `${baseUrl}/top-up?amount=${amount}`;
   const body: CreditRequired = {
     type: `${baseUrl}/docs#payment-required`,
@@ -34,11 +39,11 @@ export function creditChallenge(baseUrl: string, realm: string, priceMicroUsd: b
     },
     error: {
       code: 'PAYMENT_REQUIRED',
-      message: MESSAGES[refusal.reason],
+      message: reason === 'insufficient_funds' ? TOO_LITTLE : message,
       details: {
-        reason: refusal.reason,
+        reason,
         priceMicroUsd: Number(priceMicroUsd),
-        balanceMicroUsd: Number(refusal.balanceMicroUsd),
+        balanceMicroUsd: Number(balanceMicroUsd),
         challengeId: id,
       },
     },

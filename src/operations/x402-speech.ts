@@ -1,0 +1,123 @@
+import type { Readable } from 'node:stream';
+import type { GetX402SpeechResult } from '../contract/operations.ts';
+import { isUnavailable } from '../db/errors.ts';
+import type { OperationContext } from '../http/context.ts';
+import { PRIVATE } from '../http/headers.ts';
+import { type BufferedSpeech, buffered } from '../payments/buffered.ts';
+import type { OfferedCharge } from '../payments/direct-payment.ts';
+import { paidFor } from '../payments/paid-for.ts';
+import type { PaymentFlow, PaymentHold, Receipt, Replayed } from '../payments/payment-flow.ts';
+import type { RefusalCode, Refused } from '../payments/refusal.ts';
+import { type SpeechFailed, speak } from '../payments/speak.ts';
+import type { Resource } from '../x402/challenge.ts';
+import { depositRequired, paymentRequired } from './payment-required.ts';
+import { type Purchase, quoteExpired, textMissing, utteranceOf } from './purchase.ts';
+import { refusalAnswer } from './refusals.ts';
+import { NOT_CHARGED, NOT_SETTLED, speechFailure } from './speech-failure.ts';
+
+/** A flow that pays for speech at the x402 endpoints. */
+export type X402Flow = PaymentFlow<unknown, RefusalCode, PaymentHold, OfferedCharge, Readable>;
+
+export interface X402Sale {
+  readonly flow: X402Flow;
+  readonly purchase: Purchase;
+  readonly speech: BufferedSpeech;
+  readonly resource: Resource;
+  readonly baseUrl: string;
+}
+
+/** Speaks what is paid by one of the flows under x402, and answers with the whole audio. */
+export async function sellX402Speech(sale: X402Sale, context: OperationContext): Promise<GetX402SpeechResult> {
+  const { flow, speech, resource } = sale;
+  const { order, offers, hasExpired } = sale.purchase;
+  const limited = flow.limitedBy === 'requests' ? await context.admission.take('payment') : undefined;
+  if (limited) return limited;
+  const shown = flow.credentialOf(context.headers);
+  if ('outcome' in shown) return refused(sale, shown, context);
+  const { credential } = shown;
+  const { text, priceMicroUsd } = order;
+  if (text === undefined) return textMissing();
+
+  const charge: OfferedCharge = {
+    utterance: utteranceOf(order, text),
+    priceMicroUsd,
+    paidFor: paidFor({ ...order, text }, context.traceId),
+    request: context,
+    offers,
+    resource,
+  };
+  context.note({ flow: flow.name, characters: text.length });
+  if (hasExpired) {
+    const earlier = await flow.replay?.(credential, charge);
+    if (!earlier) return quoteExpired();
+    return earlier.outcome === 'replayed' ? replayed(earlier, context) : refused(sale, earlier, context);
+  }
+  let held: PaymentHold | undefined;
+  const onHeld = (hold: PaymentHold) => {
+    held = hold;
+    if (flow.limitedBy === 'failures') context.admission.credentialVerified();
+  };
+  try {
+    const spoken = await speak({ flow, credential, charge, delivery: buffered(speech), onHeld });
+    switch (spoken.outcome) {
+      case 'delivered':
+        context.note({ chargedMicroUsd: priceMicroUsd });
+        return paid(spoken.delivered, spoken.hold.receipt);
+      case 'replayed':
+        return replayed(spoken, context);
+      case 'refused':
+        return await refused(sale, spoken, context);
+      case 'failed':
+        return failed(sale, spoken, context);
+    }
+  } catch (error) {
+    if (held && !isUnavailable(error)) showReceipt(held.receipt, context);
+    throw error;
+  }
+}
+
+const paid = (body: Buffer | Readable, receipt: Receipt | undefined) => ({
+  status: 200 as const,
+  headers: { ...receipt, 'cache-control': PRIVATE },
+  body,
+});
+
+function replayed({ delivered, receipt }: Replayed<Readable, Receipt | undefined>, context: OperationContext) {
+  context.note({ chargedMicroUsd: 0n });
+  return paid(delivered, receipt);
+}
+
+/** A credential that fails costs its address a slot (R48). */
+async function refused(sale: X402Sale, refusal: Refused, context: OperationContext): Promise<GetX402SpeechResult> {
+  const { offers, order } = sale.purchase;
+  if (refusal.isUncharged) context.note({ chargedMicroUsd: 0n });
+  const limited = await limitCredential(refusal, context);
+  if (limited) return limited;
+  showReceipt(refusal.receipt, context);
+  const explained = (await refusal.explain?.()) ?? refusal;
+  return refusalAnswer(explained, (refused, message) =>
+    refused.balanceMicroUsd === undefined
+      ? paymentRequired(sale.resource, offers[0], refused.reason, message)
+      : depositRequired(sale.baseUrl, order.priceMicroUsd, refused, message),
+  );
+}
+
+/** Counts what a credential turned out to be: the 429 when its address has shown too many that fail. */
+export async function limitCredential({ credential }: Refused, { admission }: OperationContext) {
+  if (credential === 'verified') admission.credentialVerified();
+  return credential === 'failed' ? admission.credentialFailed() : undefined;
+}
+
+function failed({ flow }: X402Sale, { error, hold }: SpeechFailed<PaymentHold>, context: OperationContext) {
+  if (hold) {
+    context.note({ chargedMicroUsd: 0n });
+    context.log.warn({ err: error }, 'synthesis failed');
+    showReceipt(hold.receipt, context);
+  }
+  return speechFailure(error, flow.name === 'direct' ? NOT_SETTLED : NOT_CHARGED);
+}
+
+/** On every answer after authentication, whatever its status. */
+function showReceipt(receipt: Receipt | undefined, context: OperationContext): void {
+  for (const [name, value] of Object.entries(receipt ?? {})) context.setHeader(name, String(value));
+}

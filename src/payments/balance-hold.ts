@@ -1,0 +1,73 @@
+import type { Hold } from '../ledger/hold.ts';
+import type { WorkEnd } from '../limits/unpaid-work.ts';
+import type { BalanceHolds } from './balance-holds.ts';
+import type { PaymentHold, Receipt } from './payment-flow.ts';
+import { type Refused, refused } from './refusal.ts';
+
+/** How a flow tells its payer what is left in the balance, and what was taken from it, in micro-USD. */
+export type ShowBalance<R extends Receipt> = (balanceMicroUsd: bigint, chargedMicroUsd: bigint) => R;
+
+/** What a hold on a balance needs besides the ledger's entry. */
+export interface BalanceHoldParts<R extends Receipt> {
+  readonly show: ShowBalance<R>;
+  /** How long the lease is, and when it was asked for by the monotonic clock. */
+  readonly lease: { readonly askedAt: number; readonly seconds: number };
+  readonly endWork: (end: WorkEnd) => void;
+}
+
+/** Money of a balance in the ledger that is held for one answer. */
+export class BalanceHold<R extends Receipt> implements PaymentHold<'TTS_UNAVAILABLE'> {
+  /** As it was placed. */
+  readonly entry: Hold;
+  readonly #holds: BalanceHolds;
+  readonly #parts: BalanceHoldParts<R>;
+  #balanceMicroUsd: bigint;
+  #chargedMicroUsd: bigint;
+
+  constructor(holds: BalanceHolds, entry: Hold, parts: BalanceHoldParts<R>) {
+    this.entry = entry;
+    this.#holds = holds;
+    this.#parts = parts;
+    this.#balanceMicroUsd = entry.balanceMicroUsd;
+    this.#chargedMicroUsd = entry.amountMicroUsd;
+  }
+
+  /** As if it were captured, until it is known that it is not. */
+  get receipt(): R {
+    return this.#parts.show(this.#balanceMicroUsd, this.#chargedMicroUsd);
+  }
+
+  keep(lost: () => void): () => void {
+    return this.#holds.keep(this.entry, this.#parts.lease, lost);
+  }
+
+  /** Refused when others may take this process for dead: then nothing may be delivered, and nothing is charged. */
+  async capture(): Promise<Refused<'TTS_UNAVAILABLE'> | undefined> {
+    let isCaptured = false;
+    try {
+      isCaptured = await this.#holds.capture(this.entry);
+    } finally {
+      this.#parts.endWork(isCaptured ? 'paid' : 'unpaid');
+      if (!isCaptured) this.#restored(this.#restoredMicroUsd);
+    }
+    return isCaptured ? undefined : refused('TTS_UNAVAILABLE', 'hold_lost', { isUncharged: true });
+  }
+
+  /** The hold may still be pending afterwards, when the database is away (R33). */
+  async void(): Promise<void> {
+    try {
+      this.#restored((await this.#holds.void(this.entry)) ?? this.#restoredMicroUsd);
+    } finally {
+      this.#parts.endWork('unpaid');
+    }
+  }
+
+  get #restoredMicroUsd(): bigint {
+    return this.entry.balanceMicroUsd + this.entry.amountMicroUsd;
+  }
+
+  #restored(balanceMicroUsd: bigint): void {
+    this.#balanceMicroUsd = balanceMicroUsd;
+    this.#chargedMicroUsd = 0n;
+  }
+}

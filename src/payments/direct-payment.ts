@@ -1,0 +1,170 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import type { Readable } from 'node:stream';
+import type { FastifyBaseLogger } from 'fastify';
+import { type AudioStore, StoreError } from '../audio/store.ts';
+import { addressKey } from '../limits/address-key.ts';
+import { testPoint } from '../test-point.ts';
+import type { Resource } from '../x402/challenge.ts';
+import type { PaymentEnvelope } from '../x402/envelope.ts';
+import type { Offer } from '../x402/offer.ts';
+import type { Payment, Payments } from '../x402/payment.ts';
+import { paymentAudioKey } from '../x402/payment-audio.ts';
+import type { Settlement } from '../x402/settlement.ts';
+import { DirectHold, type DirectReceipt, directReceipt } from './direct-hold.ts';
+import type { DirectWork, DirectWorkEnd } from './direct-work.ts';
+import type { KnownPayment, PaymentIntake, Reserved } from './intake.ts';
+import type { Authorization, Charge, PaymentFlow, Replayed } from './payment-flow.ts';
+import { type PaymentRequest, readPayment } from './payment-request.ts';
+import { type Refused, refused } from './refusal.ts';
+
+/** The request headers that show the flow's credential. */
+export const DIRECT_HEADERS = ['payment-signature'] as const;
+
+export type DirectCode =
+  | 'INVALID_PAYMENT_PAYLOAD'
+  | 'PAYMENT_REQUIRED'
+  | 'PAYMENT_IDENTIFIER_CONFLICT'
+  | 'PAYMENT_REPLAY_PENDING'
+  | 'PAYMENT_OUTCOME_UNKNOWN'
+  | 'RATE_LIMITED'
+  | 'PAYMENT_ERROR'
+  | 'REPLAY_CACHE_UNAVAILABLE'
+  | 'TTS_UNAVAILABLE';
+
+/** What is paid for, and the offers that may have been accepted for it. */
+export interface OfferedCharge extends Charge {
+  readonly offers: readonly Offer[];
+  readonly resource: Resource;
+}
+
+type DirectReplay = Replayed<Readable, DirectReceipt> | Refused<DirectCode>;
+
+/** When the checks of a payment have left less than this for the synthesis, it is not begun. */
+const MIN_SYNTHESIS_MS = 1_000;
+
+/**
+ * Pays by one on-chain authorization, which is settled once the audio exists (R21 to R28):
+ *
+ *     authorize: begin and admit the payment (PaymentIntake)
+ *     capture:   store the audio -> settle (DirectHold)
+ *     void:      release the reservation
+ */
+export class DirectPayment implements PaymentFlow<PaymentEnvelope, DirectCode, DirectHold, OfferedCharge, Readable> {
+  readonly name = 'direct';
+  readonly headers = DIRECT_HEADERS;
+  readonly limitedBy = 'requests';
+  readonly isRemote = true;
+  readonly #payments: Payments;
+  readonly #settlement: Settlement;
+  readonly #intake: PaymentIntake;
+  readonly #store: AudioStore;
+  readonly #work: DirectWork;
+  readonly #log: FastifyBaseLogger;
+
+  constructor(parts: {
+    payments: Payments;
+    settlement: Settlement;
+    intake: PaymentIntake;
+    store: AudioStore;
+    work: DirectWork;
+    log: FastifyBaseLogger;
+  }) {
+    this.#payments = parts.payments;
+    this.#settlement = parts.settlement;
+    this.#intake = parts.intake;
+    this.#store = parts.store;
+    this.#work = parts.work;
+    this.#log = parts.log;
+  }
+
+  credentialOf(headers: IncomingHttpHeaders) {
+    return readPayment(headers);
+  }
+
+  /** The answer to an exact repetition, or to a misuse of its identifier; undefined when the payment is new. */
+  async replay(envelope: PaymentEnvelope, charge: OfferedCharge): Promise<DirectReplay | undefined> {
+    const known = await this.#intake.find(requestOf(envelope, charge));
+    return known && this.#answerKnown(known, envelope);
+  }
+
+  async authorize(
+    envelope: PaymentEnvelope,
+    charge: OfferedCharge,
+  ): Promise<Authorization<DirectCode, DirectHold, Readable>> {
+    let endWork: (end: DirectWorkEnd) => void = () => {};
+    let isHeld = false;
+    try {
+      const begun = await this.#intake.begin('speech', requestOf(envelope, charge), () => {
+        const work = this.#work.begin(envelope.authorization.from, addressKey(charge.request.ip));
+        if (work.outcome === 'refused') return work;
+        endWork = work.end;
+        return undefined;
+      });
+      if (begun.outcome === 'refused') return begun;
+      if (begun.outcome === 'known') return await this.#answerKnown(begun, envelope);
+      const admitted = await this.#admit(begun, endWork);
+      isHeld = admitted.outcome === 'held';
+      return admitted;
+    } finally {
+      if (!isHeld) endWork('not begun');
+    }
+  }
+
+  async #admit(
+    reserved: Reserved,
+    endWork: (end: DirectWorkEnd) => void,
+  ): Promise<Authorization<DirectCode, DirectHold, Readable>> {
+    testPoint('x402 reserved');
+    const endLease = this.#payments.keepLease(reserved.payment);
+    const end = (work: DirectWorkEnd) => {
+      endLease();
+      endWork(work);
+    };
+    try {
+      const refusal = await this.#intake.admit(reserved);
+      if (refusal) {
+        endLease();
+        return refusal;
+      }
+      const parts = { settlement: this.#settlement, intake: this.#intake, store: this.#store, log: this.#log, end };
+      const hold = new DirectHold(reserved, parts);
+      if (hold.timeoutMs >= MIN_SYNTHESIS_MS) return { outcome: 'held', hold };
+      endLease();
+      await this.#intake.release(reserved.payment);
+      return refused('PAYMENT_REQUIRED', 'authorization_expires_too_soon');
+    } catch (error) {
+      endLease();
+      throw error;
+    }
+  }
+
+  async #answerKnown({ payment, status }: KnownPayment, { identifier }: PaymentEnvelope): Promise<DirectReplay> {
+    switch (status.outcome) {
+      case 'settled':
+        return status.isReplayable
+          ? this.#replaySettled(payment, directReceipt(status.receipt, identifier, true))
+          : refused('PAYMENT_IDENTIFIER_CONFLICT', 'replay_window_over');
+      case 'open':
+        return refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown');
+      case 'refused':
+        return status;
+    }
+  }
+
+  async #replaySettled(payment: Payment, receipt: DirectReceipt): Promise<DirectReplay> {
+    try {
+      const stored = await this.#store.open(paymentAudioKey(payment));
+      if (stored) return { outcome: 'replayed', delivered: stored.stream, receipt };
+      this.#log.error({ payment: payment.id }, 'the audio of a settled payment is missing');
+    } catch (error) {
+      if (!(error instanceof StoreError)) throw error;
+      this.#log.error({ err: error, payment: payment.id }, 'the audio of a settled payment could not be read');
+    }
+    return refused('REPLAY_CACHE_UNAVAILABLE', 'audio_not_readable');
+  }
+}
+
+const requestOf = (envelope: PaymentEnvelope, { request, offers, resource }: OfferedCharge): PaymentRequest => {
+  const { method, url, bytes, traceId } = request;
+  return { method, url, bytes, traceId, envelope, offers, resource };
+};

@@ -1,0 +1,43 @@
+import { createHash } from 'node:crypto';
+import type { IncomingHttpHeaders } from 'node:http';
+import type { TransferClaim } from '../x402/chain.ts';
+import type { Resource } from '../x402/challenge.ts';
+import { decodeEnvelope, InvalidEnvelope, type PaymentEnvelope } from '../x402/envelope.ts';
+import type { Offer } from '../x402/offer.ts';
+import type { PaidRequest } from './payment-flow.ts';
+import { refused } from './refusal.ts';
+
+/** A request that is paid by an on-chain authorization. */
+export interface PaymentRequest extends Pick<PaidRequest, 'method' | 'url' | 'bytes' | 'traceId'> {
+  readonly envelope: PaymentEnvelope;
+  /** What may have been accepted. */
+  readonly offers: readonly Offer[];
+  readonly resource: Resource;
+}
+
+/** Reads the payment-signature header, or refuses it. */
+export function readPayment(headers: IncomingHttpHeaders) {
+  try {
+    return { credential: decodeEnvelope(String(headers['payment-signature'])) };
+  } catch (error) {
+    if (!(error instanceof InvalidEnvelope)) throw error;
+    const { field, rule } = error;
+    const message = `payment-signature can't be read. ${error.message}`;
+    return refused('INVALID_PAYMENT_PAYLOAD', 'malformed_payment', { fault: { field, rule, message } });
+  }
+}
+
+/** What makes a request the same: method, path, query, body bytes and payload (R22). */
+export function requestHash({ method, url, bytes, envelope }: PaymentRequest): Buffer {
+  const hash = createHash('sha256').update(`${method}\0${url}\0${bytes.length}\0`).update(bytes);
+  return hash.update(envelope.canonical).digest();
+}
+
+/** What an authorization claims to transfer. */
+export const claimOf = ({ authorization }: Pick<PaymentEnvelope, 'authorization'>): TransferClaim => ({
+  payer: authorization.from,
+  nonce: authorization.nonce,
+  payTo: authorization.to,
+  amount: authorization.value,
+  validBefore: authorization.validBefore,
+});

@@ -1,0 +1,141 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import type { Database } from '../db/database.ts';
+import { isInTime, placeSpend, readWallet, type SpendResult, type WalletReading } from '../ledger/wallets.ts';
+import { PREPAID } from '../x402/prepaid.ts';
+import {
+  type PrepaidCredential,
+  type PrepaidVerifier,
+  readCredential,
+  type SignedRequest,
+  signedRequestOf,
+} from '../x402/prepaid-credential.ts';
+import { Replays } from '../x402/replays.ts';
+import type { BalanceHold } from './balance-hold.ts';
+import { BalanceHolds, type BalanceHoldsParts } from './balance-holds.ts';
+import type { Authorization, Charge, PaidRequest, PaymentFlow } from './payment-flow.ts';
+import { type Refused, refused } from './refusal.ts';
+
+type PrepaidCode =
+  | 'INVALID_REQUEST'
+  | 'UNAUTHORIZED'
+  | 'PAYMENT_REQUIRED'
+  | 'PREPAID_NONCE_REPLAYED'
+  | 'RATE_LIMITED'
+  | 'TTS_UNAVAILABLE';
+
+export interface PrepaidReceipt extends Record<string, bigint> {
+  readonly 'x-x402-balance': bigint;
+  readonly 'x-x402-charged': bigint;
+}
+
+export type PrepaidHold = BalanceHold<PrepaidReceipt>;
+
+/** Pays from a wallet's prepaid balance against a signature: nonce and debit are one write (R30 to R34). */
+export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCode, PrepaidHold> {
+  readonly name = 'prepaid';
+  readonly headers = PREPAID.headers;
+  readonly limitedBy = 'failures';
+  readonly isRemote = false;
+  readonly #db: Database;
+  readonly #verifier: PrepaidVerifier;
+  readonly #holds: BalanceHolds;
+  readonly #replays = new Replays();
+
+  constructor(verifier: PrepaidVerifier, parts: BalanceHoldsParts) {
+    this.#db = parts.db;
+    this.#verifier = verifier;
+    this.#holds = new BalanceHolds('prepaid', parts);
+  }
+
+  /** All five headers or none (R30). */
+  credentialOf(headers: IncomingHttpHeaders) {
+    const missing = PREPAID.headers.find((name) => headers[name] === undefined);
+    if (missing !== undefined) {
+      const message = `${missing} is missing. A prepaid request carries ${PREPAID.headers.join(', ')}.`;
+      return malformed(missing, 'required', message);
+    }
+    const credential = readCredential(headers);
+    return credential
+      ? { credential }
+      : malformed('x-x402-max-amount', 'uint256', 'x-x402-max-amount must be a uint256.');
+  }
+
+  /** Of a wallet that has deposited, in time, and for no nonce that is known to be spent. */
+  async verifies(credential: PrepaidCredential, request: PaidRequest): Promise<boolean> {
+    if (this.#replays.has(credential, request)) return false;
+    if (!this.#verifier.isSignedByAccount(credential, signedRequestOf(request))) return false;
+    return (await readWallet(this.#db, credential.account, credential.expiry)).outcome === 'read';
+  }
+
+  async authorize(
+    credential: PrepaidCredential,
+    { priceMicroUsd, paidFor, request }: Charge,
+  ): Promise<Authorization<PrepaidCode, PrepaidHold>> {
+    if (this.#replays.has(credential, request)) {
+      // It takes no slot of its address's window, but is counted at the edge; the balance is not known here.
+      return refused('PREPAID_NONCE_REPLAYED', 'nonce_spent', { receipt: { 'x-x402-charged': 0n } });
+    }
+    if (!this.#verifier.isSignedByAccount(credential, signedRequestOf(request))) return this.#unauthorized(credential);
+    const { account: address, nonce, expiry, maxAmountMicroUsd } = credential;
+    const isPermitted = priceMicroUsd <= maxAmountMicroUsd;
+    const spend = { address, nonce, expiry, amountMicroUsd: priceMicroUsd, isPermitted };
+    const result = await this.#holds.place(
+      address,
+      request.answer,
+      (db, leaseSeconds, processId) => placeSpend(db, spend, leaseSeconds, paidFor, processId),
+      receiptOf,
+    );
+    if ('outcome' in result) return result;
+    const { placed, hold } = result;
+    if (hold || placed.outcome === 'held') return { outcome: 'held', hold: hold as PrepaidHold };
+    if (placed.outcome === 'replayed') this.#replays.add(credential, request);
+    return placed.outcome === 'expiry' ? this.#unauthorized(credential) : refuse(placed, isPermitted);
+  }
+
+  /** Another address's credential is refused before anything is read; no nonce is consumed (R31). */
+  async read(
+    credential: PrepaidCredential,
+    request: SignedRequest,
+    address: string,
+  ): Promise<Exclude<WalletReading, { outcome: 'expiry' }> | Refused<'UNAUTHORIZED' | 'INVALID_REQUEST'>> {
+    const isOwn = credential.account === address.toLowerCase();
+    if (!isOwn || !this.#verifier.isSignedByAccount(credential, request)) return this.#unauthorized(credential);
+    const reading = await readWallet(this.#db, credential.account, credential.expiry);
+    return reading.outcome === 'expiry' ? this.#unauthorized(credential) : reading;
+  }
+
+  /** An expiry out of range is told first, whoever signed it (R30). */
+  #unauthorized({ expiry }: PrepaidCredential): Refused<'UNAUTHORIZED' | 'INVALID_REQUEST'> {
+    const unauthorized = refused('UNAUTHORIZED', 'signature', { credential: 'failed' });
+    return {
+      ...unauthorized,
+      explain: async () => ((await isInTime(this.#db, expiry)) ? unauthorized : refused('INVALID_REQUEST', 'expiry')),
+    };
+  }
+}
+
+const receiptOf = (balanceMicroUsd: bigint, chargedMicroUsd: bigint): PrepaidReceipt => ({
+  'x-x402-balance': balanceMicroUsd,
+  'x-x402-charged': chargedMicroUsd,
+});
+
+const malformed = (field: string, rule: string, message: string) =>
+  refused('INVALID_REQUEST', 'malformed_credential', { fault: { field, rule, message } });
+
+/** Why a spend by its owner was refused. The balance is told to nobody else (R32). */
+function refuse(
+  placed: Exclude<SpendResult, { outcome: 'held' | 'expiry' }>,
+  isPermitted: boolean,
+): Refused<PrepaidCode> {
+  if (placed.outcome === 'unknown_account') {
+    return refused('PAYMENT_REQUIRED', 'never_deposited', {
+      credential: 'failed',
+      balanceMicroUsd: 0n,
+      receipt: receiptOf(0n, 0n),
+    });
+  }
+  const { balanceMicroUsd } = placed;
+  const known = { credential: 'verified', balanceMicroUsd, receipt: receiptOf(balanceMicroUsd, 0n) } as const;
+  if (placed.outcome === 'replayed') return refused('PREPAID_NONCE_REPLAYED', 'nonce_spent', known);
+  return refused('PAYMENT_REQUIRED', isPermitted ? 'insufficient_funds' : 'over_max_amount', known);
+}
