@@ -131,6 +131,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     { headers: PREPAID.headers, flow: prepaid },
   ];
   const x402Headers = x402Flows.flatMap(({ headers }): readonly string[] => headers);
+  const flowHeaders = [...CARD_HEADERS, ...x402Headers];
   if (!x402) log.warn('payment under x402 is off: X402_PAY_TO is unset, its endpoints answer 503');
   else if (!chained) log.warn('direct payment under x402 is off: X402_RPC_URL is unset, it answers 503');
   if (!config.quotes) log.warn('quotes are off: QUOTE_SECRET is unset, they answer 503');
@@ -186,7 +187,8 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
       longestOperationMs: config.speech?.timeoutMs ?? 0,
       windows: { requests: limits, purchases: card?.limits },
       proofs: usdc.proofs,
-      standIns: x402?.probeAnswer === 402 ? probeStandIns([...CARD_HEADERS, ...x402Headers]) : {},
+      flowHeaders,
+      standIns: x402?.probeAnswer === 402 ? probeStandIns(flowHeaders) : {},
       work,
       metrics,
     },

@@ -1093,6 +1093,14 @@ export const document: OpenApiDocument = {
               "type": "string",
               "example": "bytes=0-1023"
             }
+          },
+          {
+            "name": "if-range",
+            "in": "header",
+            "description": "Makes the answer the whole audio, since it has no validator that a condition could hold for.",
+            "schema": {
+              "type": "string"
+            }
           }
         ],
         "responses": {

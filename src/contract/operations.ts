@@ -451,6 +451,8 @@ export interface GetJobAudioRequest {
   headers: {
     /** One part of the audio, such as `bytes=0-1023` (RFC 9110, section 14). */
     range?: string;
+    /** Makes the answer the whole audio, since it has no validator that a condition could hold for. */
+    'if-range'?: string;
   };
 }
 

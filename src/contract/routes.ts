@@ -584,7 +584,7 @@ export const routes: readonly Route[] = [
     listed: 19,
     admission: { edge: 'always', window: { by: 'audio', when: ['request'] } },
     query: ['sig'],
-    headers: ['range'],
+    headers: ['range', 'if-range'],
     consumes: [],
     bodyRequired: false,
     validate: {

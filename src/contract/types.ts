@@ -2359,6 +2359,8 @@ export interface operations {
             header?: {
                 /** @description One part of the audio, such as `bytes=0-1023` (RFC 9110, section 14). */
                 range?: string;
+                /** @description Makes the answer the whole audio, since it has no validator that a condition could hold for. */
+                "if-range"?: string;
             };
             path: {
                 /** @description Id of the job. One that is no UUID is simply unknown. */

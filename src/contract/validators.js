@@ -1279,7 +1279,7 @@ return errors === 0;
 }
 
 export const getJobAudioHeaders = validate20;
-const schema21 = {"type":"object","required":[],"properties":{"range":{"type":"string"}}};
+const schema21 = {"type":"object","required":[],"properties":{"range":{"type":"string"},"if-range":{"type":"string"}}};
 
 function validate20(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -1288,9 +1288,28 @@ if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 if(data.range !== undefined){
 let data0 = data.range;
+const _errs1 = errors;
 if(typeof data0 !== "string"){
 validate20.errors = [{instancePath:instancePath+"/range",schemaPath:"#/properties/range/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema21.properties.range.type,parentSchema:schema21.properties.range,data:data0}];
 return false;
+}
+var valid0 = _errs1 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["if-range"] !== undefined){
+let data1 = data["if-range"];
+const _errs3 = errors;
+if(typeof data1 !== "string"){
+validate20.errors = [{instancePath:instancePath+"/if-range",schemaPath:"#/properties/if-range/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema21.properties["if-range"].type,parentSchema:schema21.properties["if-range"],data:data1}];
+return false;
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
 }
 }
 }

@@ -1,4 +1,3 @@
-import type { IncomingHttpHeaders } from 'node:http';
 import type { Readable } from 'node:stream';
 import type { FastifyBaseLogger } from 'fastify';
 import type { Ticket } from './admission.ts';
@@ -25,8 +24,8 @@ export interface OperationContext {
   readonly method: string;
   /** The client's address: the socket's, or what a trusted proxy says (R39). */
   readonly ip: string;
-  /** All headers, for checks that span flows (R36). */
-  readonly headers: IncomingHttpHeaders;
+  /** The headers of every payment flow, also those that the operation does not declare: flows are not mixed (R36). */
+  readonly flowHeaders: Readonly<Record<string, string | undefined>>;
   /** Path and query as they were sent. */
   readonly url: string;
   /** The body as it was sent; empty when there was none. */

@@ -7,6 +7,7 @@ const REQUEST_HEADERS = [
   'content-type',
   'accept',
   'range',
+  'if-range',
   'idempotency-key',
   'x-credit-account',
   'payment-signature',

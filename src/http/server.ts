@@ -13,9 +13,7 @@ import { type Route, routes } from '../contract/routes.ts';
 import { FailureLimit } from '../limits/failure-limit.ts';
 import type { Metrics } from '../metrics.ts';
 import type { RunningWork } from '../running-work.ts';
-import { prefersHtml } from './accept.ts';
 import { Admission, type AdmissionParts, type Windows } from './admission.ts';
-import { ResponseAnswer } from './answer.ts';
 import { isBare, type StandIn } from './bare-request.ts';
 import { answerClientError, answerConnect, answerExpectations, mayBegin } from './client-errors.ts';
 import { Connections } from './connections.ts';
@@ -25,12 +23,12 @@ import { handleError } from './error-handler.ts';
 import { errorBody, failure } from './errors.ts';
 import { EDGE_HEADERS } from './headers.ts';
 import { createNotFoundHandler } from './not-found.ts';
+import { contextOf } from './operation-context.ts';
 import type { RateLimited } from './rate-limit.ts';
 import { readRequest } from './read-request.ts';
 import { sendFailure, sendResult } from './reply.ts';
 import { hasEmptyParameter, refuseHead } from './request-head.ts';
 import { RequestRecord, refusalRecorder } from './request-record.ts';
-import { pathAndQuery } from './target.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -52,7 +50,6 @@ const REQUEST_TIMEOUT_MS = 30_000;
 const KEEP_ALIVE_TIMEOUT_MS = 75_000;
 const BROKEN =
   'What follows this request on its connection is not HTTP. Is content-length right? Nothing was done or charged.';
-const EMPTY = Buffer.alloc(0);
 
 export interface ServerOptions {
   readonly logger: FastifyBaseLogger;
@@ -66,6 +63,8 @@ export interface ServerOptions {
   readonly clientStallMs: number;
   readonly longestOperationMs: number;
   readonly windows: Windows;
+  /** The request headers of every payment flow, in lower case. */
+  readonly flowHeaders: readonly string[];
   /** By operationId, where the contract lets a credential that verifies take a request from the edge's limit. */
   readonly proofs: Readonly<Record<string, OperationProof>>;
   /** What a request that says nothing at all is taken for, by operationId; where there is nothing it is refused. */
@@ -200,7 +199,7 @@ async function serve(
   operation: Operation,
   request: FastifyRequest,
   reply: FastifyReply,
-  { proofs, standIns }: ServerOptions,
+  { flowHeaders, proofs, standIns }: ServerOptions,
 ) {
   const { admission } = request;
   if (!mayBegin(request.raw, reply.raw)) {
@@ -211,29 +210,10 @@ async function serve(
   const bare = standIn && isBare(request, standIn) ? standIn : undefined;
   const read = bare ? { request: standFor(request, bare) } : readRequest(route, request);
   if ('failure' in read) return sendFailure(route, admission.refuse() ?? read.failure, reply);
-  const context = contextOf(request, reply, bare !== undefined);
+  const context = contextOf(request, reply, { isBare: bare !== undefined, flowHeaders });
   const refusal = await admission.prove(() => proofs[route.operationId]?.(read.request as never, context));
   if (refusal) return sendFailure(route, refusal, reply);
   return sendResult(route, await operation(read.request, context), reply);
 }
 
 const standFor = ({ params, headers }: FastifyRequest, { query, body }: StandIn) => ({ params, query, headers, body });
-
-function contextOf(request: FastifyRequest, reply: FastifyReply, isBare: boolean): OperationContext {
-  return {
-    traceId: request.id,
-    method: request.method,
-    ip: request.ip,
-    headers: request.headers,
-    url: pathAndQuery(request.url),
-    bytes: Buffer.isBuffer(request.body) ? request.body : EMPTY,
-    isBare,
-    prefersHtml: () => prefersHtml(request),
-    log: request.log,
-    answer: new ResponseAnswer(request.raw.socket, reply.raw, () => request.record.brokeOff()),
-    note: (facts) => request.record.note(facts),
-    follow: (work) => request.record.follow(work),
-    setHeader: (name, value) => void reply.header(name, value),
-    admission: request.admission,
-  };
-}

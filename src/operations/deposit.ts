@@ -28,7 +28,7 @@ export async function makeDeposit(
   amountMicroUsd: number,
   context: OperationContext,
 ): Promise<CreateDepositResult> {
-  const { headers, method, url, bytes, traceId } = context;
+  const { flowHeaders: headers, method, url, bytes, traceId } = context;
   const paid = headers['payment-signature'];
   const foreign = refuseForeignHeaders(headers, [...CARD_HEADERS, ...(paid === undefined ? [] : PREPAID.headers)]);
   if (foreign) return foreign;

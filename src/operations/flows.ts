@@ -1,4 +1,3 @@
-import type { IncomingHttpHeaders } from 'node:http';
 import { failure } from '../http/errors.ts';
 
 /** A flow as the parts list names it; its headers are known also while it is off. */
@@ -9,7 +8,10 @@ export interface OfferedFlow<Flow> {
 }
 
 /** Refuses a request that carries one of these headers, which belong to another flow (R36); undefined when it carries none. */
-export function refuseForeignHeaders(headers: IncomingHttpHeaders, foreign: readonly string[]) {
+export function refuseForeignHeaders(
+  headers: Readonly<Record<string, string | undefined>>,
+  foreign: readonly string[],
+) {
   const found = foreign.find((name) => headers[name] !== undefined);
   return found === undefined
     ? undefined
@@ -25,7 +27,7 @@ export function refuseForeignHeaders(headers: IncomingHttpHeaders, foreign: read
  */
 export function chooseFlow<Flow>(
   flows: readonly OfferedFlow<Flow>[],
-  headers: IncomingHttpHeaders,
+  headers: Readonly<Record<string, string | undefined>>,
   foreign: readonly string[],
 ) {
   const chosen = flows.find((offered) => offered.headers.some((name) => headers[name] !== undefined));

@@ -56,7 +56,7 @@ export function jobsOperations({ db, store, ...links }: JobsOptions): JobsOperat
         rule: 'required',
       });
     }
-    const range = context.method === 'GET' && context.headers['if-range'] === undefined ? headers.range : undefined;
+    const range = context.method === 'GET' && headers['if-range'] === undefined ? headers.range : undefined;
     return serve(job.id, job.audio, job.audio.stored.key, range);
   }
 

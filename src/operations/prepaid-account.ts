@@ -21,9 +21,9 @@ export async function readPrepaidAccount(
   address: string,
   context: OperationContext,
 ): Promise<GetPrepaidAccountResult> {
-  const foreign = refuseForeignHeaders(context.headers, foreignHeaders);
+  const foreign = refuseForeignHeaders(context.flowHeaders, foreignHeaders);
   if (foreign) return foreign;
-  const shown = balances.credentialOf(context.headers);
+  const shown = balances.credentialOf(context.flowHeaders);
   if ('outcome' in shown) return refusalFailure(shown);
   const { credential } = shown;
   const reading = await balances.read(credential, signedBalanceRead(context), address);

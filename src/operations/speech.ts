@@ -70,7 +70,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations {
       return failure(code, message, details);
     }
     const { order } = placed;
-    const mixed = refuseForeignHeaders(context.headers, foreignHeaders);
+    const mixed = refuseForeignHeaders(context.flowHeaders, foreignHeaders);
     if (mixed) return mixed;
     if (!cardCredits)
       return failure('CONFIG_ERROR', 'Payment by card is not set up here.', { setting: 'STRIPE_SECRET_KEY' });

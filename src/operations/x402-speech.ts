@@ -32,7 +32,7 @@ export async function sellX402Speech(sale: X402Sale, context: OperationContext):
   const { order, offers, hasExpired } = sale.purchase;
   const limited = flow.limitedBy === 'requests' ? await context.admission.take('payment') : undefined;
   if (limited) return limited;
-  const shown = flow.credentialOf(context.headers);
+  const shown = flow.credentialOf(context.flowHeaders);
   if ('outcome' in shown) return refused(sale, shown, context);
   const { credential } = shown;
   const { text, priceMicroUsd } = order;

@@ -92,10 +92,10 @@ export function x402Operations(options: X402Options): X402Parts {
   }
 
   /** All that is known of a request before its payment is looked at. */
-  async function readSpeechRequest(request: SpeechRequest, { headers }: OperationContext) {
+  async function readSpeechRequest(request: SpeechRequest, { flowHeaders }: OperationContext) {
     const purchase = 'quoteToken' in request ? await quotedPurchase(request) : plainPurchase(request);
     if ('status' in purchase) return purchase;
-    const { chosen, refusal } = chooseFlow(flows, headers, foreignHeaders);
+    const { chosen, refusal } = chooseFlow(flows, flowHeaders, foreignHeaders);
     if (refusal) return refusal;
     if (!speech) return providerMissing();
     if (await isForeign(chosen !== undefined)) return foreignDatabase();
@@ -109,7 +109,7 @@ export function x402Operations(options: X402Options): X402Parts {
     if ('status' in read || !flow?.verifies || read.purchase.hasExpired || read.purchase.order.text === undefined) {
       return false;
     }
-    const shown = flow.credentialOf(context.headers);
+    const shown = flow.credentialOf(context.flowHeaders);
     return 'credential' in shown && flow.verifies(shown.credential, context);
   }
 
@@ -158,15 +158,15 @@ export function x402Operations(options: X402Options): X402Parts {
       return readPrepaidAccount({ balances: prepaid, foreignHeaders: otherHeaders }, params.address, context);
     },
 
-    createDeposit: async ({ body }, context) => {
+    createDeposit: async ({ headers, body }, context) => {
       if (!terms) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
       if (!deposits) return chainMissing();
-      if (await isForeign(context.headers['payment-signature'] !== undefined)) return foreignDatabase();
+      if (await isForeign(headers['payment-signature'] !== undefined)) return foreignDatabase();
       return makeDeposit({ baseUrl, serviceName, terms, deposits }, body.amountMicroUsd, context);
     },
 
     createQuote: async ({ body }, context) => {
-      const foreign = refuseForeignHeaders(context.headers, foreignHeaders);
+      const foreign = refuseForeignHeaders(context.flowHeaders, foreignHeaders);
       if (foreign) return foreign;
       const selected = select(catalog, body);
       if ('refusal' in selected) {

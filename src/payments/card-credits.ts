@@ -33,9 +33,8 @@ export class CardCredits implements PaymentFlow<string | undefined, CardCode, Ca
     this.#holds = new BalanceHolds('card', parts);
   }
 
-  credentialOf(headers: Readonly<Record<string, unknown>>) {
-    const accountId = headers['x-credit-account'];
-    return { credential: typeof accountId === 'string' ? accountId : undefined };
+  credentialOf(headers: Readonly<Record<string, string | undefined>>) {
+    return { credential: headers['x-credit-account'] };
   }
 
   /** No account, an unknown one and too small a balance are all refused, with nothing debited (R12). */

@@ -1,4 +1,3 @@
-import type { IncomingHttpHeaders } from 'node:http';
 import type { Readable } from 'node:stream';
 import type { FastifyBaseLogger } from 'fastify';
 import { type AudioStore, StoreError } from '../audio/store.ts';
@@ -77,7 +76,7 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, DirectCode, D
     this.#log = parts.log;
   }
 
-  credentialOf(headers: IncomingHttpHeaders) {
+  credentialOf(headers: Readonly<Record<string, string | undefined>>) {
     return readPayment(headers);
   }
 

@@ -1,4 +1,3 @@
-import type { IncomingHttpHeaders } from 'node:http';
 import type { Database } from '../db/database.ts';
 import type { PaidFor } from '../ledger/paid-for.ts';
 import type { Utterance } from '../speech/provider.ts';
@@ -28,7 +27,9 @@ export interface PaymentFlow<
   /** Its authorization asks others, and takes as long as they do: no place at the provider is kept meanwhile. */
   readonly isRemote: boolean;
   /** Reads the credential from a request's headers. Nothing is asked for yet. */
-  credentialOf(headers: IncomingHttpHeaders): { readonly credential: Credential } | Refused<Code>;
+  credentialOf(
+    headers: Readonly<Record<string, string | undefined>>,
+  ): { readonly credential: Credential } | Refused<Code>;
   /**
    * Whether the credential is good for the request, as far as it can be told without holding anything: `authorize` judges
    * again. Undefined where each request is limited, so that nobody need know before.

@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto';
-import type { IncomingHttpHeaders } from 'node:http';
 import type { TransferClaim } from '../x402/chain.ts';
 import type { Resource } from '../x402/challenge.ts';
 import { decodeEnvelope, InvalidEnvelope, type PaymentEnvelope } from '../x402/envelope.ts';
@@ -16,7 +15,7 @@ export interface PaymentRequest extends Pick<PaidRequest, 'method' | 'url' | 'by
 }
 
 /** Reads the payment-signature header, or refuses it. */
-export function readPayment(headers: IncomingHttpHeaders) {
+export function readPayment(headers: Readonly<Record<string, string | undefined>>) {
   try {
     return { credential: decodeEnvelope(String(headers['payment-signature'])) };
   } catch (error) {

@@ -1,4 +1,3 @@
-import type { IncomingHttpHeaders } from 'node:http';
 import type { Database } from '../db/database.ts';
 import { isInTime, placeSpend, readWallet, type SpendResult, type WalletReading } from '../ledger/wallets.ts';
 import { PREPAID } from '../x402/prepaid.ts';
@@ -48,7 +47,7 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCod
   }
 
   /** All five headers or none (R30). */
-  credentialOf(headers: IncomingHttpHeaders) {
+  credentialOf(headers: Readonly<Record<string, string | undefined>>) {
     const missing = PREPAID.headers.find((name) => headers[name] === undefined);
     if (missing !== undefined) {
       const message = `${missing} is missing. A prepaid request carries ${PREPAID.headers.join(', ')}.`;

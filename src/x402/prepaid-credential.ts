@@ -1,5 +1,4 @@
 import { timingSafeEqual } from 'node:crypto';
-import type { IncomingHttpHeaders } from 'node:http';
 import { keccak256 } from 'viem';
 import { recoverAddress } from '../wallet-signature.ts';
 import { canonicalQuery } from './canonical-query.ts';
@@ -30,7 +29,7 @@ export interface SignedRequest {
 const MAX_UINT256 = 2n ** 256n - 1n;
 
 /** Reads the five prepaid headers, whose forms the contract holds. Undefined when the max amount is no uint256 (R30). */
-export function readCredential(headers: IncomingHttpHeaders): PrepaidCredential | undefined {
+export function readCredential(headers: Readonly<Record<string, string | undefined>>): PrepaidCredential | undefined {
   const [account, nonce, expiry, maxAmount, signature] = PREPAID.headers.map((name) => String(headers[name])) as [
     Address,
     string,
