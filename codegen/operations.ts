@@ -47,6 +47,7 @@ export function generateOperations(contract: Contract): string {
     printer.imports(),
     ...interfaces,
     `/** Every operation of the contract, by tag. */\nexport interface Operations {\n${members.join('')}}\n`,
+    proofs(contract),
     GENERAL,
     `/** Every error code that the contract declares. */\nexport type DeclaredErrorCode =${union([...codes].sort().map(literal))};\n`,
     `/** An error that the edge may answer where no operation has the request. */\nexport type EdgeError =${union(
@@ -55,6 +56,15 @@ export function generateOperations(contract: Contract): string {
     ...requests,
   ];
   return sections.join('\n');
+}
+
+/** What composition hands to the edge for the operations that it does not count where a credential verifies. */
+function proofs({ operations }: Contract): string {
+  const members = operations
+    .filter(({ admission }) => admission.edge === 'unless-verified')
+    .map(({ id }) => `  ${id}(request: ${pascal(id)}Request, context: OperationContext): Promise<boolean>;\n`);
+  return `/** Whether the credential of a request verifies, by operation; asked of clients beyond the edge's limit. */
+export interface CredentialProofs {\n${members.join('')}}\n`;
 }
 
 function method({ id, method, path, summary }: Operation): string {

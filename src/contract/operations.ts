@@ -156,6 +156,12 @@ export interface Operations {
   x402: X402Operations;
 }
 
+/** Whether the credential of a request verifies, by operation; asked of clients beyond the edge's limit. */
+export interface CredentialProofs {
+  getX402Speech(request: GetX402SpeechRequest, context: OperationContext): Promise<boolean>;
+  createX402Speech(request: CreateX402SpeechRequest, context: OperationContext): Promise<boolean>;
+}
+
 /** The most general result, to which each operation's own is assignable. */
 export interface OperationResult {
   status: number;

@@ -8,7 +8,7 @@ import Fastify, {
   type FastifyRequest,
   LogController,
 } from 'fastify';
-import type { OperationResult, Operations } from '../contract/operations.ts';
+import type { CredentialProofs, OperationResult, Operations } from '../contract/operations.ts';
 import { type Route, routes } from '../contract/routes.ts';
 import { FailureLimit } from '../limits/failure-limit.ts';
 import type { Metrics } from '../metrics.ts';
@@ -65,8 +65,7 @@ export interface ServerOptions {
   readonly windows: Windows;
   /** The request headers of every payment flow, in lower case. */
   readonly flowHeaders: readonly string[];
-  /** By operationId, where the contract lets a credential that verifies take a request from the edge's limit. */
-  readonly proofs: Readonly<Record<string, OperationProof>>;
+  readonly proofs: CredentialProofs;
   /** What a request that says nothing at all is taken for, by operationId; where there is nothing it is refused. */
   readonly standIns: Readonly<Record<string, StandIn>>;
   /** Every operation that runs is added to it. */
@@ -74,10 +73,8 @@ export interface ServerOptions {
   readonly metrics: Metrics;
 }
 
-/** Whether the credential of a request, which the contract's validators have passed, verifies. */
-export type OperationProof = (request: never, context: OperationContext) => Promise<boolean>;
-
 type Operation = (request: unknown, context: OperationContext) => Promise<OperationResult>;
+type CredentialProof = (request: unknown, context: OperationContext) => Promise<boolean>;
 
 /** The HTTP edge: serves each operation of the contract, and refuses everything else with a declared answer. */
 export async function createServer(operations: Operations, options: ServerOptions): Promise<FastifyInstance> {
@@ -210,8 +207,9 @@ async function serve(
   const bare = standIn && isBare(request, standIn) ? standIn : undefined;
   const read = bare ? { request: standFor(request, bare) } : readRequest(route, request);
   if ('failure' in read) return sendFailure(route, admission.refuse() ?? read.failure, reply);
+  const proof = (proofs as unknown as Record<string, CredentialProof>)[route.operationId];
   const context = contextOf(request, reply, { isBare: bare !== undefined, flowHeaders });
-  const refusal = await admission.prove(() => proofs[route.operationId]?.(read.request as never, context));
+  const refusal = await admission.prove(() => proof?.(read.request, context));
   if (refusal) return sendFailure(route, refusal, reply);
   return sendResult(route, await operation(read.request, context), reply);
 }

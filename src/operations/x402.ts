@@ -1,5 +1,5 @@
 import type { Belonging } from '../belonging.ts';
-import type { GetX402SpeechResult, X402Operations } from '../contract/operations.ts';
+import type { CredentialProofs, GetX402SpeechResult, X402Operations } from '../contract/operations.ts';
 import type { OperationContext } from '../http/context.ts';
 import { errorBody, failure } from '../http/errors.ts';
 import { formatUsd } from '../money.ts';
@@ -53,12 +53,7 @@ const OFF = 'Payment in USDC is not set up here.';
 
 export interface X402Parts {
   readonly operations: X402Operations;
-  /** Whether a prepaid credential verifies, for who is beyond the edge's limit (R48). */
-  readonly proofs: {
-    readonly [Id in 'createX402Speech' | 'getX402Speech']: (
-      ...args: Parameters<X402Operations[Id]>
-    ) => Promise<boolean>;
-  };
+  readonly proofs: CredentialProofs;
 }
 
 /** Text to speech paid in USDC under x402, quotes, and the signed metadata. */

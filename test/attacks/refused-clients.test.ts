@@ -60,6 +60,7 @@ const failures = async (gateway: PrepaidGateway, { wallet, sign }: Depositor): P
       withHeaders(await sign(TTS, HELLO), { 'x-x402-max-amount': String(2n ** 256n) }),
     ],
     ['no text', TTS, { ...(await sign(TTS, HELLO)), json: { text: '' } }],
+    ['an unknown model', TTS, await sign(TTS, { method: 'POST', json: { text: 'Hello', model: 'unknown' } })],
     ['another content type', TTS, withHeaders(await sign(TTS, HELLO), { 'content-type': 'text/plain' })],
     ['two flows', get, withHeaders(await sign(get), { 'payment-signature': 'e30=' })],
   ];
