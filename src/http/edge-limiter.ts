@@ -54,12 +54,10 @@ export class EdgeLimiter {
     };
   }
 
-  /** Takes back the count of a request whose credential verified. */
+  /** Takes back the count of a request. */
   giveBack(address: string): void {
     const minute = this.#minuteOf(address);
-    if (!minute) return;
-    if (minute.taken > 0) minute.taken -= 1;
-    minute.shown = 'verified';
+    if (minute && minute.taken > 0) minute.taken -= 1;
   }
 
   /** Remembers for the rest of the client's minute what its credential turned out to be. */
