@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { resolve } from 'node:path';
 import { test } from 'node:test';
-import { type Config, type ConfigFault, describeFaults, readConfig } from '../src/config.ts';
+import { type Config, describeFaults, readConfig } from '../src/config.ts';
+import type { SettingFault } from '../src/settings/settings-reader.ts';
 
 interface Setting {
   readonly read: (config: Config) => unknown;
@@ -401,12 +402,12 @@ function configOf(env: NodeJS.ProcessEnv): Config {
   return 'config' in result ? result.config : assert.fail(describeFaults(result.faults));
 }
 
-function faultsOf(env: NodeJS.ProcessEnv): readonly ConfigFault[] {
+function faultsOf(env: NodeJS.ProcessEnv): readonly SettingFault[] {
   const result = readConfig(env);
   return 'faults' in result ? result.faults : assert.fail('no fault');
 }
 
-const namesOf = (faults: readonly ConfigFault[]) => faults.map((fault) => fault.name);
+const namesOf = (faults: readonly SettingFault[]) => faults.map((fault) => fault.name);
 const shown = (value: string) => JSON.stringify(value.length > 50 ? `${value.slice(0, 50)}…` : value);
 
 test('these tests know every variable that is read', () => {

@@ -3,8 +3,8 @@ import type { TestContext } from 'node:test';
 import type { PaymentPayload } from '@x402/core/types';
 import { sql } from 'kysely';
 import type { Hex, LocalAccount } from 'viem';
-import type { X402Config } from '../../src/config.ts';
 import { audit } from '../../src/ledger/audit.ts';
+import type { X402Config } from '../../src/settings/x402.ts';
 import { currentPayee } from '../../src/x402/payees.ts';
 import {
   type Authorization,

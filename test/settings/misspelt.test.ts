@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { findMisspelt } from '../src/misspelt.ts';
+import { findMisspelt } from '../../src/settings/misspelt.ts';
 
 const SETTINGS = new Set(['HOST', 'RATE_LIMIT_MAX', 'X402_PAY_TO', 'DATABASE_URL', 'SANDBOX_DATABASE_URL']);
 
