@@ -90,5 +90,5 @@ test('the other limits of the guide', () => {
     feedbackBodyMaxBytes: paths['/feedback'].post.requestBody['x-body-limit'],
     feedbackPerWalletIn24Hours: MAX_PER_DAY,
   });
-  assert.ok(agentGuide.feedback[0]?.includes(schemas.FeedbackCategory.enum.join(', ')));
+  assert.ok(agentGuide.feedback[0]?.includes(`one of ${schemas.FeedbackCategory.enum.join(', ')}.`));
 });
