@@ -5,8 +5,11 @@ import { contra } from './contra.ts';
 import type { Hold } from './hold.ts';
 import type { PaidFor } from './paid-for.ts';
 
-/** How far ahead a signature may expire: its lifetime, and leeway for the client's clock (R30). */
-const MAX_EXPIRY_SECONDS = 125;
+/** The longest lifetime of a signature (R30). */
+export const SIGNATURE_LIFETIME_SECONDS = 120;
+/** How far the client's clock may be ahead of the database's (R30). */
+const CLOCK_LEEWAY_SECONDS = 5;
+const MAX_EXPIRY_SECONDS = SIGNATURE_LIFETIME_SECONDS + CLOCK_LEEWAY_SECONDS;
 
 /** A signed permission to spend from a wallet's balance, as far as the ledger is concerned. */
 export interface Spend {

@@ -1,4 +1,5 @@
 import { encodeFunctionData, numberToHex, pad, parseAbi, toEventSelector } from 'viem';
+import { newestConfirmed } from './confirmations.ts';
 import type { Hex } from './envelope.ts';
 import type { Asset } from './network.ts';
 import { type Log, type Receipt, readAnswer } from './node-answers.ts';
@@ -26,7 +27,7 @@ export interface TransferProof {
 
 /** What is known of an authorization: used for its transfer, never to be used any more, or neither yet. */
 export type ChainFinding =
-  /** `isConfirmed` when another block is on top of the transfer's (R44). */
+  /** `isConfirmed` when the transfer is deep enough to be credited (R44). */
   | { readonly outcome: 'paid'; readonly proof: TransferProof; readonly isConfirmed: boolean }
   | { readonly outcome: 'unused' }
   | { readonly outcome: 'open' };
@@ -55,7 +56,7 @@ interface Block {
 
 /** The newest block that counts for a verdict of failure. */
 interface FinalBlock extends Block {
-  /** False when it is only 2 blocks deep, because the node knows no finalized one. */
+  /** False when it is only confirmed, because the node knows no finalized one. */
   readonly isFinalized: boolean;
 }
 
@@ -85,7 +86,7 @@ export class ChainNode {
    * What the node tells about the authorization; `headBlock` was the head before it could be used. Paid means a
    * successful receipt with AuthorizationUsed and its exact Transfer (R25). Unused for good means that the `finalized`
    * block is later than validBefore and the authorization is unused, or that it was cancelled, or used for another
-   * transfer, in a block that is finalized. For a node that knows no finalized block, one that is 2 deep stands in (R44),
+   * transfer, in a block that is finalized. For a node that knows no finalized block, a confirmed one stands in (R44),
    * and an hour past validBefore where no second node has to agree.
    */
   async find(claim: TransferClaim, headBlock: bigint, isAlone: boolean): Promise<ChainFinding> {
@@ -135,7 +136,7 @@ export class ChainNode {
     const receipt = await this.#receipt(log.transactionHash);
     if (!receipt) return { outcome: 'open' };
     const proof = proofIn(receipt, this.#asset.address, claim);
-    if (proof) return { outcome: 'paid', proof, isConfirmed: proof.block < head };
+    if (proof) return { outcome: 'paid', proof, isConfirmed: proof.block <= newestConfirmed(head) };
     const final = await this.#finalBlock(head);
     return { outcome: isOver(final, claim, isAlone, BigInt(log.blockNumber)) ? 'unused' : 'open' };
   }
@@ -145,7 +146,8 @@ export class ChainNode {
       return { ...(await this.#block('finalized')), isFinalized: true };
     } catch (error) {
       if (!(error instanceof RpcRefusal)) throw error;
-      return { ...(await this.#block(numberToHex(head > 0n ? head - 1n : 0n))), isFinalized: false };
+      const deep = newestConfirmed(head);
+      return { ...(await this.#block(numberToHex(deep > 0n ? deep : 0n))), isFinalized: false };
     }
   }
 

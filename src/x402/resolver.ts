@@ -15,7 +15,8 @@ export type Resolution =
   /** `transaction` where the transfer is, but not 2 blocks deep yet. */
   | { readonly outcome: 'open'; readonly transaction?: string };
 
-const DATABASE_PATIENCE_MS = 20_000;
+/** How long a step of a settlement is tried while the database is away. */
+export const DATABASE_PATIENCE_MS = 20_000;
 
 /** Records what the chain tells about payments (R23, R25, R44). Its methods throw RpcError when it tells nothing. */
 export class Resolver {
