@@ -1,8 +1,8 @@
 import { getAddress } from 'viem';
 import type { Database } from '../db/database.ts';
 import { persistently } from '../db/patience.ts';
-import { type Booking, bookSettlement } from '../ledger/book-settlement.ts';
 import type { Metrics } from '../metrics.ts';
+import { type Booking, bookSettlement } from './book-settlement.ts';
 import type { Chain, TransferProof } from './chain.ts';
 import { encodeHeader } from './challenge.ts';
 import type { Asset } from './network.ts';

@@ -1,9 +1,9 @@
 import type { FastifyBaseLogger } from 'fastify';
 import { isUnavailable } from '../db/errors.ts';
 import { persistently } from '../db/patience.ts';
-import type { Booking } from '../ledger/book-settlement.ts';
 import type { Metrics } from '../metrics.ts';
 import { testPoint } from '../test-point.ts';
+import type { Booking } from './book-settlement.ts';
 import type { Chain, TransferClaim, TransferProof } from './chain.ts';
 import type { Hex } from './envelope.ts';
 import type { Facilitator, FacilitatorPayment, SettleAnswer } from './facilitator.ts';

@@ -6,7 +6,7 @@ import { sql } from 'kysely';
 import type Stripe from 'stripe';
 import { openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
-import { creditTopUp } from '../../src/ledger/credit-top-up.ts';
+import { creditTopUp } from '../../src/top-up/credit-top-up.ts';
 import { Processor } from '../../src/top-up/processor.ts';
 import { Purchases } from '../../src/top-up/purchase.ts';
 import { testDatabase } from '../support/database.ts';

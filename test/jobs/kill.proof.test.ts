@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import test from 'node:test';
 import { openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
-import { creditTopUp } from '../../src/ledger/credit-top-up.ts';
+import { creditTopUp } from '../../src/top-up/credit-top-up.ts';
 import { type Child, startChild } from '../support/child.ts';
 import { testDatabase } from '../support/database.ts';
 import { send } from '../support/gateway.ts';

@@ -4,9 +4,9 @@ import test, { type TestContext } from 'node:test';
 import { sql } from 'kysely';
 import { type Database, openDatabase } from '../../src/db/database.ts';
 import { contra } from '../../src/ledger/contra.ts';
-import { creditTopUp } from '../../src/ledger/credit-top-up.ts';
 import { captureHold, placeHold } from '../../src/ledger/hold.ts';
 import { newestSealable, parseSeal, sealUpTo } from '../../src/ledger/seal.ts';
+import { creditTopUp } from '../../src/top-up/credit-top-up.ts';
 import { testDatabase } from '../support/database.ts';
 import { unguarded } from '../support/unguarded.ts';
 
