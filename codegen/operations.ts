@@ -42,16 +42,12 @@ export function generateOperations(contract: Contract): string {
       ({ errorCodes }) => errorCodes,
     ),
   );
-  const edge = contract.edgeResponses.filter(({ errorCodes }) => errorCodes.length > 0);
   const sections = [
     printer.imports(),
     ...interfaces,
     `/** Every operation of the contract, by tag. */\nexport interface Operations {\n${members.join('')}}\n`,
     GENERAL,
     `/** Every error code that the contract declares. */\nexport type DeclaredErrorCode =${union([...codes].sort().map(literal))};\n`,
-    `/** An error that the edge may answer where no operation has the request. */\nexport type EdgeError =${union(
-      edge.map(({ status, errorCodes }) => `{ status: ${status}; code: ${errorCodes.map(literal).join(' | ')} }`),
-    )};\n`,
     ...requests,
   ];
   return sections.join('\n');

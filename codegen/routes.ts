@@ -21,7 +21,6 @@ export interface Route {
   readonly listed?: number;
   /** A GET without a HEAD beside it, since it charges or credits (R51). */
   readonly noHead?: true;
-  readonly flow?: string;
   /** The request header that asks the operation to take the request from the edge's limit. */
   readonly edgeExempt?: string;
   /** Declared query parameters. */
@@ -69,7 +68,6 @@ function route(operation: Operation): object {
     openapiPath: operation.path,
     ...(operation.listed !== undefined && { listed: operation.listed }),
     ...(operation.noHead && { noHead: true }),
-    ...(operation.flow !== undefined && { flow: operation.flow }),
     ...(operation.edgeExempt !== undefined && { edgeExempt: operation.edgeExempt }),
     query: names('query'),
     headers: names('header'),

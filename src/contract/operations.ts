@@ -203,18 +203,6 @@ export type DeclaredErrorCode =
   | 'UNKNOWN_TTS_MODEL'
   | 'UNSUPPORTED_CONTENT_TYPE';
 
-/** An error that the edge may answer where no operation has the request. */
-export type EdgeError =
-  | { status: 400; code: 'INVALID_REQUEST' }
-  | { status: 404; code: 'NOT_FOUND' }
-  | { status: 405; code: 'INVALID_REQUEST' }
-  | { status: 408; code: 'INVALID_REQUEST' }
-  | { status: 413; code: 'REQUEST_TOO_LARGE' }
-  | { status: 417; code: 'INVALID_REQUEST' }
-  | { status: 429; code: 'RATE_LIMITED' }
-  | { status: 431; code: 'REQUEST_TOO_LARGE' }
-  | { status: 500; code: 'INTERNAL_ERROR' };
-
 export type GetHealthRequest = Record<never, never>;
 
 export type GetHealthResult =
@@ -505,7 +493,7 @@ export interface ShowTopUpRequest {
 }
 
 export type ShowTopUpResult =
-  | { status: 200; body: string }
+  | { status: 200; headers?: { 'cache-control'?: string; 'content-security-policy'?: string }; body: string }
   | { status: 400; type: 'text/html'; body: string }
   | { status: 400; type: 'application/json'; body: InvalidRequestError }
   | { status: 408; body: InvalidRequestError }
@@ -522,11 +510,16 @@ export type StartTopUpResult =
   | { status: 303; headers: { location: string } }
   | {
       status: 400;
-      headers?: { 'cache-control'?: string };
+      headers?: { 'cache-control'?: string; 'content-security-policy'?: string };
       type: 'application/json';
       body: InvalidRequestError;
     }
-  | { status: 400; headers?: { 'cache-control'?: string }; type: 'text/html'; body: string }
+  | {
+      status: 400;
+      headers?: { 'cache-control'?: string; 'content-security-policy'?: string };
+      type: 'text/html';
+      body: string;
+    }
   | { status: 408; body: InvalidRequestError }
   | { status: 413; body: RequestTooLargeError }
   | { status: 415; body: UnsupportedContentTypeError }

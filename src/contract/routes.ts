@@ -17,7 +17,6 @@ export interface Route {
   readonly listed?: number;
   /** A GET without a HEAD beside it, since it charges or credits (R51). */
   readonly noHead?: true;
-  readonly flow?: string;
   /** The request header that asks the operation to take the request from the edge's limit. */
   readonly edgeExempt?: string;
   /** Declared query parameters. */

@@ -1488,6 +1488,23 @@ export interface components {
                 "application/json": components["schemas"]["RateLimitedError"];
             };
         };
+        /** @description Too many requests, or, where speech is paid, too much work for this payer that was not paid lately: then one request at a time, and `details.reason` says so. Nothing is charged. */
+        X402RateLimited: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "x-x402-charged": components["headers"]["PrepaidCharged"];
+                "Retry-After": components["headers"]["RetryAfter"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["RateLimitedError"];
+            };
+        };
         /** @description Something failed inside the service. */
         InternalError: {
             headers: {
@@ -1685,6 +1702,10 @@ export interface components {
         TraceId: string;
         /** @description Answers to paid or bearer requests are never stored. */
         CacheControl: string;
+        /** @description Pages that show an account id are never stored. */
+        PageCacheControl: string;
+        /** @description The policy of the page, which names where its forms may go. */
+        PagePolicy: string;
         /** @description The account that was debited. */
         CreditAccount: string;
         /** @description What remains in the account, in whole micro-USD. */
@@ -1820,6 +1841,7 @@ export type ResponseRequestTimeout = components['responses']['RequestTimeout'];
 export type ResponseExpectationFailed = components['responses']['ExpectationFailed'];
 export type ResponseHeadersTooLarge = components['responses']['HeadersTooLarge'];
 export type ResponseRateLimited = components['responses']['RateLimited'];
+export type ResponseX402RateLimited = components['responses']['X402RateLimited'];
 export type ResponseInternalError = components['responses']['InternalError'];
 export type ResponseX402InternalError = components['responses']['X402InternalError'];
 export type ResponseDepositInternalError = components['responses']['DepositInternalError'];
@@ -1850,6 +1872,8 @@ export type ParameterIgnoredMaxAmount = components['parameters']['IgnoredMaxAmou
 export type ParameterIgnoredSignature = components['parameters']['IgnoredSignature'];
 export type HeaderTraceId = components['headers']['TraceId'];
 export type HeaderCacheControl = components['headers']['CacheControl'];
+export type HeaderPageCacheControl = components['headers']['PageCacheControl'];
+export type HeaderPagePolicy = components['headers']['PagePolicy'];
 export type HeaderCreditAccount = components['headers']['CreditAccount'];
 export type HeaderCreditBalance = components['headers']['CreditBalance'];
 export type HeaderNoStore = components['headers']['NoStore'];
@@ -2517,6 +2541,8 @@ export interface operations {
             200: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
+                    "cache-control": components["headers"]["PageCacheControl"];
+                    "content-security-policy": components["headers"]["PagePolicy"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -2597,8 +2623,8 @@ export interface operations {
             400: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
-                    /** @description Pages that show an account id are never stored. */
-                    "cache-control"?: string;
+                    "cache-control": components["headers"]["PageCacheControl"];
+                    "content-security-policy": components["headers"]["PagePolicy"];
                     "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
                     "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
                     "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
@@ -2895,7 +2921,7 @@ export interface operations {
             409: components["responses"]["X402Conflict"];
             413: components["responses"]["TextTooLong"];
             417: components["responses"]["ExpectationFailed"];
-            429: components["responses"]["RateLimited"];
+            429: components["responses"]["X402RateLimited"];
             431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["X402InternalError"];
             502: components["responses"]["X402Failed"];
@@ -2943,7 +2969,7 @@ export interface operations {
             413: components["responses"]["TextTooLong"];
             415: components["responses"]["UnsupportedContentType"];
             417: components["responses"]["ExpectationFailed"];
-            429: components["responses"]["RateLimited"];
+            429: components["responses"]["X402RateLimited"];
             431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["X402InternalError"];
             502: components["responses"]["X402Failed"];
