@@ -96,7 +96,7 @@ const textOf = (schema: Schema) =>
 
 function requestOf(route: Route, accounts: readonly string[]): fc.Arbitrary<{ path: string; call: Call }> {
   const paths = document.paths as Record<string, Record<string, Operation>>;
-  const operation = paths[route.openapiPath]?.[route.method.toLowerCase()] as Operation;
+  const operation = paths[route.path.replaceAll(/:(\w+)/g, '{$1}')]?.[route.method.toLowerCase()] as Operation;
   const parameters = (operation.parameters ?? []).map(resolve);
   const named = (place: string) =>
     fc.record(
@@ -140,7 +140,7 @@ function requestOf(route: Route, accounts: readonly string[]): fc.Arbitrary<{ pa
       ),
     })
     .map(({ params, query, headers, body, method }) => {
-      const path = route.openapiPath.replaceAll(/\{(\w+)\}/g, (_, name) => encodeURIComponent(params[name] || 'x'));
+      const path = route.path.replaceAll(/:(\w+)/g, (_, name) => encodeURIComponent(params[name] || 'x'));
       const search = new URLSearchParams(given(query)).toString();
       const sendable = given(headers)
         .map(([name, value]) => [name, value.replaceAll(/[^\x20-\x7e]/g, '?')] as const)
