@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
-import type { DeclaredResponse } from '../../codegen/response-validators.ts';
+import type { DeclaredOperation, DeclaredResponse } from '../../codegen/response-validators.ts';
 import { declaredResponses } from './declared-responses.ts';
 
 const { operations, edgeHeaders, edgeResponses } = await declaredResponses();
+
+export const operationIds: readonly string[] = operations.map(({ operationId }) => operationId);
 
 /**
  * The headers of every response, written down here once more, so that neither the service nor the contract can change
@@ -75,13 +77,17 @@ export function assertContract(method: string, path: string, answer: Answer): vo
 }
 
 function declaredResponse(method: string, path: string, status: number): DeclaredResponse | undefined {
+  return (operationAt(method, path)?.responses ?? edgeResponses)[status];
+}
+
+/** The operation that a request reaches, if it reaches any. */
+export function operationAt(method: string, path: string): DeclaredOperation | undefined {
   const pathname = path.split('?')[0] ?? '';
-  const operation = operations.find(
+  return operations.find(
     (candidate) =>
       (candidate.method === method || (method === 'HEAD' && candidate.method === 'GET' && !candidate.noHead)) &&
       new RegExp(`^${candidate.path.replaceAll('.', '\\.').replaceAll(/\{\w+\}/g, '[^/]+')}$`).test(pathname),
   );
-  return (operation?.responses ?? edgeResponses)[status];
 }
 
 function undeclaredHeaders(response: DeclaredResponse, headers: Headers): string[] {
