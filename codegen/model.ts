@@ -56,7 +56,6 @@ export interface Operation {
   responses: Response[];
   listed?: number;
   noHead: boolean;
-  flow?: string;
   edgeExempt?: string;
 }
 
@@ -64,6 +63,8 @@ export interface Contract {
   document: Record<string, unknown>;
   tags: { name: string; description?: string }[];
   operations: Operation[];
+  /** `x-edge-headers`: headers of every response. */
+  edgeHeaders: Header[];
   /** `x-edge-responses`: answers that belong to no operation. */
   edgeResponses: Response[];
 }

@@ -147,9 +147,9 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const currentKey = x402 && config.signingKeys?.find(({ status }) => status === 'current');
   const stopWatchingKey = currentKey && watchKeyExpiry(currentKey, log);
 
-  const server = createServer(
-    {
-      service: serviceOperations({ serviceName, baseUrl }),
+  const server = await createServer(
+    (contract) => ({
+      service: serviceOperations({ serviceName, baseUrl, contract }),
       catalog: catalogOperations(catalog),
       speech: speechOperations({
         ...{ db, baseUrl, signer, serviceName, catalog, limits, metrics, work },
@@ -179,9 +179,10 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
             ? new ServiceMetadata(db, { baseUrl, serviceName, catalog, ...x402, keys: config.signingKeys })
             : undefined,
       }),
-    },
+    }),
     {
       logger: log,
+      baseUrl,
       trustProxy: config.trustProxy,
       edgeRateLimitMax: config.edgeRateLimitMax,
       maxConnections: config.maxConnections,

@@ -9,6 +9,7 @@ import Fastify, {
 } from 'fastify';
 import type { OperationResult, Operations } from '../contract/operations.ts';
 import { type Route, routes } from '../contract/routes.ts';
+import type { OpenApiDocument } from '../contract/types.ts';
 import type { Slot } from '../limits/slot.ts';
 import type { Metrics } from '../metrics.ts';
 import type { RunningWork } from '../running-work.ts';
@@ -19,6 +20,7 @@ import { decodeBody, isPercentEncoded, readContentType, refuseContentType } from
 import { answerClientError, answerConnect, answerExpectations, mayBegin } from './client-errors.ts';
 import { Connections } from './connections.ts';
 import type { OperationContext } from './context.ts';
+import { readContractDocument } from './contract-document.ts';
 import { EdgeLimiter, type Trial } from './edge-limiter.ts';
 import { handleError } from './error-handler.ts';
 import { type ErrorCode, errorBody, type Failure, failure } from './errors.ts';
@@ -55,6 +57,8 @@ const EMPTY = Buffer.alloc(0);
 
 export interface ServerOptions {
   readonly logger: FastifyBaseLogger;
+  /** Public origin of this deployment, which the served contract names. */
+  readonly baseUrl: string;
   /** Addresses and networks whose X-Forwarded-For is believed (R39). */
   readonly trustProxy: readonly string[];
   /** Requests per client and minute. */
@@ -73,8 +77,14 @@ export interface ServerOptions {
 
 type Operation = (request: unknown, context: OperationContext) => Promise<OperationResult>;
 
-/** The HTTP edge: serves each operation of the contract, and refuses everything else with a declared answer. */
-export function createServer(operations: Operations, options: ServerOptions): FastifyInstance {
+/**
+ * The HTTP edge: serves each operation of the contract, and refuses everything else with a declared answer. The
+ * operations are made when the contract has been read.
+ */
+export async function createServer(
+  operationsOf: (contract: OpenApiDocument) => Operations,
+  options: ServerOptions,
+): Promise<FastifyInstance> {
   const limiter = new EdgeLimiter(options.edgeRateLimitMax);
   const connections = new Connections({ ...options, stallMs: options.clientStallMs });
   const recordRefusal = refusalRecorder(options.logger, options.metrics);
@@ -121,6 +131,7 @@ export function createServer(operations: Operations, options: ServerOptions): Fa
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
 
+  const operations = operationsOf(await readContractDocument(app, options.baseUrl));
   addHooks(app, limiter, options);
   connections.start();
   app.addHook('preClose', async () => connections.stop());

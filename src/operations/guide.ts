@@ -1,4 +1,3 @@
-import { document } from '../contract/document.ts';
 import { routes } from '../contract/routes.ts';
 import { MAX_PER_DAY } from '../feedback/record.ts';
 import { statusOf } from '../http/errors.ts';
@@ -11,11 +10,18 @@ import { REPLAY_WINDOW_SECONDS } from '../x402/payment.ts';
 import { routeOf } from '../x402/route.ts';
 import { endpointsOf, prepaidLimits, prepaidPayment, prepaidSteps } from './guide-prepaid.ts';
 
+interface GuideOptions {
+  readonly serviceName: string;
+  readonly baseUrl: string;
+  /** Of the contract. */
+  readonly version: string;
+}
+
 /** The machine-readable guide of GET /docs (R41). `/openapi.json` is the canonical contract. */
-export function guide({ serviceName, baseUrl }: { serviceName: string; baseUrl: string }) {
+export function guide({ serviceName, baseUrl, version }: GuideOptions) {
   return {
     service: serviceName,
-    version: document.info.version,
+    version,
     description: 'Text to speech over HTTP, paid per request. Send text and a means of payment, get an MP3.',
     documentation: '/docs',
     openapi: { version: '3.0.3' as const, url: `${baseUrl}/openapi.json`, status: 'canonical' as const },

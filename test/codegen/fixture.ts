@@ -26,6 +26,9 @@ export function fixture(): Document {
     openapi: '3.0.3',
     info: { title: 'Fixture', version: '1' },
     tags: [{ name: 'notes', description: 'Notes.' }, { name: 'order-forms' }],
+    'x-edge-headers': {
+      headers: { 'X-Frame-Options': { required: true, schema: { type: 'string', enum: ['DENY'] } } },
+    },
     'x-edge-responses': {
       204: { description: 'Preflight.' },
       404: { $ref: '#/components/responses/NotFound' },
@@ -39,7 +42,6 @@ export function fixture(): Document {
           summary: 'One note',
           'x-listed': 1,
           'x-no-head': true,
-          'x-flow': 'card',
           'x-edge-exempt': 'x-key',
           parameters: [
             { name: 'text', in: 'query', required: true, schema: { $ref: '#/components/schemas/SpokenText' } },

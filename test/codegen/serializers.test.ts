@@ -65,7 +65,7 @@ test('leaves undeclared members out, and refuses to write a body without a requi
 
 test('writes a structured error with free details', () => {
   const error = { error: { code: 'NOT_FOUND', message: 'It\'s "gone"', details: { a: [{ b: null }], c: undefined } } };
-  assert.equal(serializers.getNote404?.(error), JSON.stringify(error));
+  assert.equal(serializers.error400?.(error), JSON.stringify(error));
 });
 
 const shapes: [string, Schema, object][] = [
