@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
+import { test } from 'tap';
 import { document } from '../../src/contract/document.ts';
 
 interface Response {
@@ -11,7 +11,7 @@ interface Contract {
   readonly components: { readonly responses: Record<string, Response> };
 }
 
-test('R62: no generic error promises anything about money', () => {
+test('R62: no generic error promises anything about money', async () => {
   const { paths, components } = document as unknown as Contract;
   const described = Object.values(paths)
     .flatMap((path) => Object.values(path))
