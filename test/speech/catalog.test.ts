@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { test } from 'tap';
+import { type Test, test } from 'tap';
 import { CatalogError, loadCatalog } from '../../src/speech/catalog.ts';
 import { startGateway } from '../support/gateway.ts';
 import { startStubUpstream } from '../support/stub-upstream.ts';
@@ -29,7 +29,7 @@ const acme = {
   ],
 };
 
-async function catalogFile(t: { after(hook: () => Promise<void>): void }, content: unknown): Promise<string> {
+async function catalogFile(t: Pick<Test, 'teardown'>, content: unknown): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'speechgate-catalog-'));
   t.teardown(() => rm(directory, { recursive: true }));
   const file = join(directory, 'catalog.json');
