@@ -31,7 +31,7 @@ export const prepaidPayment = ({ serviceName, baseUrl }: GuideOptions) => ({
     'have a key of its own (EOA); signatures of smart accounts (EIP-1271) are refused, at the deposit already.',
   price: 'As with direct payment. A request is charged once, or not at all.',
   funding: `POST /x402/deposit: one USDC payment as under directX402, credited once it has ${PREPAID.depositConfirmations} confirmations.`,
-  trust: `${baseUrl}${routeOf('getServiceMetadata').openapiPath}, verified under a key that was pinned out of band.`,
+  trust: `${baseUrl}${routeOf('getServiceMetadata').path}, verified under a key that was pinned out of band.`,
   refunds: 'None: a deposit can be spent and not be withdrawn. What a failed request was debited is restored.',
   authentication: {
     scheme: 'EIP-712 typed data, secp256k1',

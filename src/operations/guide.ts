@@ -53,7 +53,7 @@ export function guide({ serviceName, baseUrl, version }: GuideOptions) {
         price: 'As with card credits; one micro-USD is one atomic unit of USDC.',
         identifier: `The extension payment-identifier is required: ${IDENTIFIER_RULE}.`,
         replayWindowSeconds: REPLAY_WINDOW_SECONDS,
-        trust: `${baseUrl}${routeOf('getServiceMetadata').openapiPath}, verified under a key that was pinned out of band.`,
+        trust: `${baseUrl}${routeOf('getServiceMetadata').path}, verified under a key that was pinned out of band.`,
         refunds: 'None: payments are final, and settled only once the audio exists.',
       },
       prepaidX402: prepaidPayment({ serviceName, baseUrl }),

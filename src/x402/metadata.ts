@@ -74,7 +74,7 @@ export class ServiceMetadata {
 
   #sign(key: SigningKey, now: Date, validMs: number, firstSeen: ReadonlyMap<string, Date>): SignedServiceMetadata {
     const { baseUrl, serviceName, catalog, asset, payees, keys } = this.#options;
-    const url = (operationId: string) => baseUrl + routeOf(operationId).openapiPath;
+    const url = (operationId: string) => baseUrl + routeOf(operationId).path;
     const payload: SignedServiceMetadata['payload'] = {
       schemaVersion: '1',
       service: {

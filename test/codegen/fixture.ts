@@ -2,6 +2,7 @@ import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
+import type { Test } from 'tap';
 import { generate } from '../../codegen/generate.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: tests change any part of the document
@@ -204,12 +205,12 @@ export function fixture(): Document {
   };
 }
 
-type Cleanup = { after: (clean: () => Promise<void>) => void };
+type Cleanup = Pick<Test, 'teardown'>;
 
 /** A directory that is removed after the test, in which the project's packages can be imported. */
 export async function workspace(t: Cleanup): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'codegen-'));
-  t.after(() => rm(directory, { recursive: true, force: true }));
+  t.teardown(() => rm(directory, { recursive: true, force: true }));
   await writeFile(join(directory, 'package.json'), '{"type":"module"}');
   await symlink(resolve('node_modules'), join(directory, 'node_modules'));
   return directory;

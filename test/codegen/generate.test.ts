@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { after, test } from 'node:test';
+import { t, test } from 'tap';
 import { generate, HEADING } from '../../codegen/generate.ts';
 import { fixture, load } from './fixture.ts';
 
@@ -29,7 +29,7 @@ test('types: int64 is a bigint, binary is bytes, free-form objects are JSON, nul
 
 test('a route tells the edge all it needs', async () => {
   const [{ routes }, validators, serializers] = await load(
-    { after },
+    t,
     fixture(),
     'routes.ts',
     'validators.js',

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
-import { test } from 'node:test';
+import { test } from 'tap';
 
 /** Lines of generated code that a reader of a change may have to look past. */
 const MOST_LINES = 11_000;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
-import test from 'node:test';
+import { test } from 'tap';
 import { parse } from 'yaml';
 import { API_POLICY, assertContract, EDGE_HEADERS } from '../support/contract.ts';
 
@@ -22,7 +22,7 @@ const answer = (headers: Record<string, string> = {}, body: unknown = NOT_FOUND)
   bytes: Buffer.from(JSON.stringify(body)),
 });
 
-test('an answer as the contract declares it passes', () => {
+test('an answer as the contract declares it passes', async () => {
   assertContract('GET', '/nowhere', answer({ date: 'Thu, 01 Jan 1970 00:00:00 GMT', connection: 'keep-alive' }));
 });
 
@@ -37,20 +37,20 @@ const faults: [string, Record<string, string>, RegExp][] = [
   ['a cookie', { 'set-cookie': 'a=b' }, /'set-cookie'/],
 ];
 for (const [name, headers, message] of faults) {
-  test(`${name} fails`, () => {
+  test(`${name} fails`, async () => {
     assert.throws(() => assertContract('GET', '/nowhere', answer(headers)), message);
   });
 }
 
 for (const name of Object.keys(HEADERS).filter((header) => header !== 'content-type')) {
-  test(`an answer without ${name} fails`, () => {
+  test(`an answer without ${name} fails`, async () => {
     const lacking = answer();
     lacking.headers.delete(name);
     assert.throws(() => assertContract('GET', '/nowhere', lacking), new RegExp(`${name}|its policy`));
   });
 }
 
-test('an undeclared status, media type and body fail', () => {
+test('an undeclared status, media type and body fail', async () => {
   assert.throws(() => assertContract('GET', '/nowhere', { ...answer(), status: 418 }), /418, which the contract/);
   assert.throws(() => assertContract('GET', '/nowhere', answer({ 'content-type': 'audio/ogg' })), /audio\/ogg/);
   const other = { error: { ...NOT_FOUND.error, code: 'OTHER' } };

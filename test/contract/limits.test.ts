@@ -1,7 +1,7 @@
 /** The limits that the contract declares are those that the guide, the challenges and the metadata publish. */
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
-import test from 'node:test';
+import { test } from 'tap';
 import { parse } from 'yaml';
 import { MAX_TOKEN_LENGTH } from '../../src/audio/link-token.ts';
 import { MAX_PER_DAY } from '../../src/feedback/record.ts';
@@ -16,14 +16,14 @@ import { PREPAID } from '../../src/x402/prepaid.ts';
 
 const { components, paths } = parse(await readFile(new URL('../../openapi.yaml', import.meta.url), 'utf8'));
 const { schemas, parameters, headers } = components;
-const { limits, agentGuide } = guide({ serviceName: 'speechgate', baseUrl: 'https://speech.example' });
+const { limits, agentGuide } = guide({ serviceName: 'speechgate', baseUrl: 'https://speech.example', version: '2' });
 
 /** How a challenge says that its resource is called. */
 const calledBy = ({ extensions }: ReturnType<typeof speechResource>) =>
   // biome-ignore lint/suspicious/noExplicitAny: a JSON schema, held against another one.
   (extensions.bazaar as any).schema.properties.input.properties;
 
-test('lengths of texts and names', () => {
+test('lengths of texts and names', async () => {
   const { text } = schemas.TtsRequest.properties;
   const inText = paths['/tts'].post.requestBody.content['text/plain'].schema;
   for (const { maxLength } of [text, inText, schemas.QuotedTtsRequest.properties.text]) {
@@ -35,7 +35,7 @@ test('lengths of texts and names', () => {
   assert.deepEqual([limits.maxTextLength, limits.getTtsMaxTextLength], [MAX_TEXT_LENGTH, MAX_QUERY_TEXT_LENGTH]);
 });
 
-test('what the contract says in words', () => {
+test('what the contract says in words', async () => {
   assert.ok(schemas.TtsRequest.properties.text.description.includes(`1 to ${MAX_TEXT_LENGTH} characters`));
   assert.ok(parameters.Text.description.includes(`1 to ${MAX_QUERY_TEXT_LENGTH} characters`));
   const { description } = paths['/x402/tts'].post;
@@ -45,13 +45,13 @@ test('what the contract says in words', () => {
   assert.ok(sig.description.includes(`1 to ${MAX_TOKEN_LENGTH} characters`));
 });
 
-test('speed', () => {
+test('speed', async () => {
   const { minimum, maximum } = schemas.Speed;
   assert.deepEqual({ minimum, maximum }, { minimum: SPEED.min, maximum: SPEED.max });
   assert.deepEqual(limits.speed, SPEED);
 });
 
-test('the challenges call the service as the contract does', () => {
+test('the challenges call the service as the contract does', async () => {
   const speech = calledBy(speechResource('https://speech.example', 'speechgate', 'POST')).body.properties;
   for (const [name, schema] of Object.entries({ model: schemas.ModelId, voice: schemas.VoiceId })) {
     const { minLength, maxLength } = schema;
@@ -65,7 +65,7 @@ test('the challenges call the service as the contract does', () => {
   assert.deepEqual(deposit.amountMicroUsd, { type, minimum, maximum });
 });
 
-test('payment identifiers, nonces and deposits', () => {
+test('payment identifiers, nonces and deposits', async () => {
   const { minLength, maxLength } = headers.PaymentIdentifier.schema;
   const { id } = identifierExtension().schema.properties as { id: object };
   assert.deepEqual({ ...id, minLength, maxLength }, id);
@@ -75,7 +75,7 @@ test('payment identifiers, nonces and deposits', () => {
   assert.deepEqual([PREPAID.minDepositMicroUsd, PREPAID.maxDepositMicroUsd], [minimum, maximum]);
 });
 
-test('the other limits of the guide', () => {
+test('the other limits of the guide', async () => {
   const { minDepositMicroUsd, maxDepositMicroUsd, maxTextLength, getTtsMaxTextLength, speed, characters, ...others } =
     limits;
   assert.deepEqual(others, {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
-import test from 'node:test';
 import fc from 'fast-check';
+import { test } from 'tap';
 import { parse } from 'yaml';
 import { type Route, routes } from '../../src/contract/routes.ts';
 import { audit } from '../../src/ledger/audit.ts';
@@ -159,7 +159,7 @@ function requestOf(route: Route, accounts: readonly string[]): fc.Arbitrary<{ pa
 
 test(`${REQUESTS} random requests: no undeclared status, no body that breaks the contract, no 5xx`, async (t) => {
   const upstream = await startStubUpstream();
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   const checkout = await testCheckout(t);
   const gateway = await startGateway(t, { ...checkout.env, SPEECH_BASE_URL: upstream.url });
   const accounts = [await gateway.fund(99_999_999), await gateway.fund(500)];

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
 import type { CompiledQuery } from 'kysely';
+import { test } from 'tap';
 import type { Database } from '../../src/db/database.ts';
 import { fragment, statement } from '../../src/db/statement.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { test } from 'node:test';
+import { test } from 'tap';
 import ts from 'typescript';
 
 const ROOT = new URL('../../', import.meta.url).pathname;
@@ -86,7 +86,7 @@ const sources = new Map(files.map((file) => [file, readFileSync(join(ROOT, file)
 
 const isAudit = (file: string) => AUDITS.some((folder) => file.startsWith(folder));
 
-test('each table is named by the code of one folder, and by the audits, which only read', () => {
+test('each table is named by the code of one folder, and by the audits, which only read', async () => {
   const uses = [...sources].flatMap(([file, source]) => usesIn(file, source));
   const strays = uses.filter(
     ({ table, file, isWrite }) => !(isAudit(file) ? !isWrite : file.startsWith(OWNERS[table] as string)),
@@ -100,14 +100,14 @@ test('each table is named by the code of one folder, and by the audits, which on
   }
 });
 
-test('every table of the schema has its folder', () => {
+test('every table of the schema has its folder', async () => {
   const types = readFileSync(join(ROOT, 'db/types.ts'), 'utf8');
   const schema = /export interface DB \{([^}]*)\}/.exec(types)?.[1] ?? '';
   const tables = [...schema.matchAll(/^ {2}(\w+):/gm)].map(([, table]) => table);
   assert.deepEqual(tables.sort(), Object.keys(OWNERS).sort());
 });
 
-test('a transfer is inserted by one fragment, in src/ledger/transfer.ts', () => {
+test('a transfer is inserted by one fragment, in src/ledger/transfer.ts', async () => {
   const spelled = [...sources].flatMap(([file, source]) =>
     Array(source.match(INSERT_TRANSFER)?.length ?? 0).fill(file),
   );
@@ -127,12 +127,12 @@ const NAMINGS = [
 ] as const;
 
 for (const [how, source] of NAMINGS) {
-  test(`a table is seen ${how}`, () => {
+  test(`a table is seen ${how}`, async () => {
     assert.ok(usesIn('src/x.ts', source).some(({ table }) => table === 'account'));
   });
 }
 
-test('a write is told from a read, and a kind from a table', () => {
+test('a write is told from a read, and a kind from a table', async () => {
   assert.deepEqual(usesIn('src/x.ts', "sql`update account set kind = 'job' from worker`"), [
     { table: 'account', file: 'src/x.ts', isWrite: true },
     { table: 'worker', file: 'src/x.ts', isWrite: false },

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
-import test from 'node:test';
+import { test } from 'tap';
 import { readConfig } from '../../src/config.ts';
 
 const PROJECT = new URL('../../', import.meta.url);

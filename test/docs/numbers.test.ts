@@ -1,7 +1,7 @@
 /** The numbers that the documents tell are those of the code, where each stands once. */
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
-import test from 'node:test';
+import { test } from 'tap';
 import { type Config, readConfig } from '../../src/config.ts';
 import { MAX_UNANSWERED, MAX_UNSENT_BYTES } from '../../src/http/connection.ts';
 import { CLIENT_STALL_MS, MAX_HELD_BYTES } from '../../src/http/connections.ts';

@@ -1,7 +1,7 @@
 /** docs/rules.md defines what code, tests and documents cite as R1, R2, …; both sides are held against each other here. */
 import assert from 'node:assert/strict';
 import { readdir, readFile } from 'node:fs/promises';
-import test from 'node:test';
+import { test } from 'tap';
 
 const PROJECT = new URL('../../', import.meta.url);
 const RULES = 'docs/rules.md';
@@ -40,7 +40,7 @@ const saysWhyNot = (text: string): boolean => /^Not cited: /m.test(text);
 const citedIn = (id: string): string[] =>
   [...citations].filter(([path, ids]) => path !== RULES && ids.has(id)).map(([path]) => path);
 
-test('each citation of a rule is of one that docs/rules.md defines', () => {
+test('each citation of a rule is of one that docs/rules.md defines', async () => {
   const defined = new Set(rules.map(({ id }) => id));
   assert.ok(defined.size > 60);
   const unknown = [...citations].flatMap(([path, ids]) =>
@@ -49,13 +49,13 @@ test('each citation of a rule is of one that docs/rules.md defines', () => {
   assert.deepEqual(unknown, []);
 });
 
-test('each rule is defined once, and in the order of the numbers', () => {
+test('each rule is defined once, and in the order of the numbers', async () => {
   const ids = rules.map(({ id }) => id);
   const inOrder = [...new Set(ids)].sort((a, b) => a.localeCompare(b, 'en', { numeric: true }));
   assert.deepEqual(ids, inOrder);
 });
 
-test('each rule is cited by code or by a test, or says why not', () => {
+test('each rule is cited by code or by a test, or says why not', async () => {
   const isCited = (id: string) => citedIn(id).some((path) => /^(src|test|codegen)\//.test(path));
   assert.deepEqual(
     rules.filter(({ id, text }) => isCited(id) === saysWhyNot(text)).map(({ id }) => id),
@@ -63,7 +63,7 @@ test('each rule is cited by code or by a test, or says why not', () => {
   );
 });
 
-test('each file where a rule is said to begin is there, and cites it', () => {
+test('each file where a rule is said to begin is there, and cites it', async () => {
   const broken = rules.flatMap(({ id, text }) => {
     const [, line] = /^At: (.+)$/m.exec(text) ?? [];
     if (line === undefined) return saysWhyNot(text) ? [] : [`${id} has no line of files`];

@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
-import test from 'node:test';
+import { test } from 'tap';
 import { EdgeLimiter } from '../../src/http/edge-limiter.ts';
 import { startGateway } from '../support/gateway.ts';
 
-test("a client's minute starts with its first request, and ends exactly 60 seconds later", () => {
+test("a client's minute starts with its first request, and ends exactly 60 seconds later", async () => {
   const limiter = new EdgeLimiter(2);
   const slot = { scope: 'edge', limit: 2, windowSeconds: 60 };
   assert.deepEqual(limiter.take('192.0.2.1', 1000), { ...slot, allowed: true, remaining: 1, resetSeconds: 60 });
@@ -17,7 +17,7 @@ test("a client's minute starts with its first request, and ends exactly 60 secon
   assert.deepEqual(limiter.take('192.0.2.1', 61_000), { ...slot, allowed: true, remaining: 1, resetSeconds: 60 });
 });
 
-test('R13: IPv6 addresses of one /64 count together', () => {
+test('R13: IPv6 addresses of one /64 count together', async () => {
   const limiter = new EdgeLimiter(2);
   assert.equal(limiter.take('2001:db8::1', 0).allowed, true);
   assert.equal(limiter.take('2001:db8::2', 0).allowed, true);
@@ -25,7 +25,7 @@ test('R13: IPv6 addresses of one /64 count together', () => {
   assert.equal(limiter.take('2001:db8:0:1::3', 0).allowed, true);
 });
 
-test('minutes that have ended are forgotten, and no flood of addresses takes more than its share of memory', () => {
+test('minutes that have ended are forgotten, and no flood of addresses takes more than its share of memory', async () => {
   const limiter = new EdgeLimiter(1, 1000);
   for (let host = 0; host < 3000; host += 1) limiter.take(`10.0.${host >> 8}.${host & 255}`, host);
   assert.equal(limiter.size, 1000);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import test, { type TestContext } from 'node:test';
 import { sql } from 'kysely';
+import { type Test, test } from 'tap';
 import { type Database, openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { placeHold } from '../../src/ledger/hold.ts';
@@ -41,10 +41,10 @@ const FLOWS: [
 ];
 
 for (const [name, credit, debit] of FLOWS) {
-  test(`a debit of a ${name} that waits while money comes in is judged by what is there then`, async (t: TestContext) => {
+  test(`a debit of a ${name} that waits while money comes in is judged by what is there then`, async (t: Test) => {
     const { url } = await testDatabase(t);
     const db = openDatabase(url, { maxConnections: 4 });
-    t.after(() => db.destroy());
+    t.teardown(() => db.destroy());
     await credit(db);
     const lock = await lockRows(t, url, sql`select from account where kind <> 'contra' for update`);
     const credited = credit(db);

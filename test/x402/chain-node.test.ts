@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { type TestContext, test } from 'node:test';
 import { inspect } from 'node:util';
+import { type Test, test } from 'tap';
 import { ChainNode } from '../../src/x402/chain-node.ts';
 import { RpcError } from '../../src/x402/rpc.ts';
 
@@ -29,7 +29,7 @@ const GOOD: Readonly<Record<string, unknown>> = {
 const good: Answer = (method, response) => json({ result: GOOD[method] ?? null })(method, response);
 
 /** A node whose address holds credentials and a key. */
-async function startNode(t: TestContext, answer: { now: Answer }) {
+async function startNode(t: Test, answer: { now: Answer }) {
   const requests: { readonly method: string; readonly incoming: IncomingMessage }[] = [];
   const server = createServer(async (incoming, response) => {
     const chunks: Buffer[] = [];
@@ -43,7 +43,7 @@ async function startNode(t: TestContext, answer: { now: Answer }) {
   const url = `http://reader:hunter2%21@127.0.0.1:${port}/key-in-the-path?x=1`;
   const asset = { network: 'eip155:8453', chainId: 8453, address: ADDRESS, name: 'USD Coin', version: '2' } as const;
   const node = new ChainNode(url, asset);
-  t.after(async () => {
+  t.teardown(async () => {
     server.close();
     server.closeAllConnections();
     await node.close();
