@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import test from 'node:test';
 import createClient from 'openapi-fetch';
+import { test } from 'tap';
 import type { operations, paths } from '../../src/contract/types.ts';
 import { wallet as fundedWallet, testChain } from '../support/chain.ts';
 import { testCheckout } from '../support/checkout.ts';
