@@ -71,3 +71,12 @@ test('the first secret signs, all verify, and a retired one does not', async () 
     assert.equal(await createTokenSigner([SECRET], kind).open(token), undefined);
   }
 });
+
+test('a token whose header says another type, or none, is not read', async () => {
+  const [quote, other, plain] = [{ typ: 'quote' }, { typ: 'other' }, {}].map((kind) =>
+    createTokenSigner([SECRET], kind),
+  );
+  const token = (await quote?.sign({ a: 1 })) ?? '';
+  assert.deepEqual(await quote?.open(token), { a: 1 });
+  assert.deepEqual([await other?.open(token), await plain?.open(token)], [undefined, undefined]);
+});
