@@ -79,7 +79,10 @@ const BAD: readonly [name: string, answer: Answer][] = [
   ['no HTTP', (_, response) => response.socket?.end('words of the node\r\n\r\n')],
   ['a result of another kind', json({ result: 'words of the node' })],
   ['an object', json({ result: { number: 'words of the node' } })],
-  ['more than 8 MB', (_, response) => response.writeHead(200).end(Buffer.alloc(9 << 20, ' '))],
+  [
+    'more than 8 MB',
+    (method, response) => response.end(JSON.stringify({ result: GOOD[method] ?? null }) + ' '.repeat(9 << 20)),
+  ],
 ];
 
 for (const [name, bad] of BAD) {
