@@ -32,6 +32,7 @@ export function readContract(yaml: string): Contract {
   const resolved = dereference(document, names) as Raw;
   const reader = new Reader(names, problems);
   const operations = reader.operations(resolved.paths ?? {});
+  const edgeHeaders = reader.headers(resolved['x-edge-headers']?.headers ?? {}, 'x-edge-headers');
   const edgeResponses = reader.responses(resolved['x-edge-responses'] ?? {}, 'x-edge-responses');
   for (const response of edgeResponses) {
     if (response.status >= 400 && response.errorCodes.length === 0) {
@@ -48,6 +49,7 @@ export function readContract(yaml: string): Contract {
     document,
     tags: tags.filter(({ name }) => operations.some((operation) => operation.tag === name)),
     operations,
+    edgeHeaders,
     edgeResponses,
   };
 }
@@ -105,7 +107,6 @@ class Reader {
       responses: this.responses(raw.responses ?? {}, where),
       ...(raw['x-listed'] !== undefined && { listed: raw['x-listed'] }),
       noHead: raw['x-no-head'] === true,
-      ...(raw['x-flow'] !== undefined && { flow: raw['x-flow'] }),
       admission: readAdmission(raw['x-admission'], parameters, where, this.problems),
     };
     this.checkErrorCodes(operation, where);
@@ -144,15 +145,7 @@ class Reader {
       if (!/^[1-5]\d\d$/.test(status)) {
         this.problems.push(`${here}: a status must be a number; neither default nor ranges, which admit everything`);
       }
-      const headers = Object.entries((response.headers ?? {}) as Raw).map(([name, header]): Header => {
-        return {
-          name: name.toLowerCase(),
-          required: header.required === true,
-          setByEdge: header['x-set-by'] === 'edge',
-          schema: this.scalar(header.schema, `${here}: header ${name}`),
-        };
-      });
-      this.unique(headers, `${here}: header`, (header) => header.name);
+      const headers = this.headers(response.headers ?? {}, here);
       const content = this.content(response.content ?? {}, here);
       const json = content.filter((media) => isJson(media.type));
       if (json.length > 1) this.problems.push(`${here}: more than one JSON media type`);
@@ -163,6 +156,19 @@ class Reader {
         errorCodes: Number(status) < 400 ? [] : json.flatMap((media) => this.errorCodes(media.schema, here)),
       };
     });
+  }
+
+  headers(raw: Raw, where: string): Header[] {
+    const headers = Object.entries(raw).map(([name, header]: [string, Raw]): Header => {
+      return {
+        name: name.toLowerCase(),
+        required: header.required === true,
+        setByEdge: header['x-set-by'] === 'edge',
+        schema: this.scalar(header.schema, `${where}: header ${name}`),
+      };
+    });
+    this.unique(headers, `${where}: header`, (header) => header.name);
+    return headers;
   }
 
   private content(raw: Raw, where: string): Media[] {

@@ -4,7 +4,6 @@ const EXTENSIONS: Record<string, string[]> = {
   'x-edge-responses': ['openapi'],
   'x-listed': ['operationId'],
   'x-no-head': ['operationId'],
-  'x-flow': ['operationId'],
   'x-admission': ['operationId'],
   'x-body-limit': ['content'],
   'x-set-by': ['schema'],

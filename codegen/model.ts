@@ -58,7 +58,6 @@ export interface Operation {
   responses: Response[];
   listed?: number;
   noHead: boolean;
-  flow?: string;
   admission: Admission;
 }
 
@@ -66,6 +65,8 @@ export interface Contract {
   document: Record<string, unknown>;
   tags: { name: string; description?: string }[];
   operations: Operation[];
+  /** `x-edge-headers`: headers of every response. */
+  edgeHeaders: Header[];
   /** `x-edge-responses`: answers that belong to no operation. */
   edgeResponses: Response[];
 }

@@ -30,7 +30,10 @@ export function tagKey(tag: string): string {
  */
 export function generateOperations(contract: Contract): string {
   const printer = new Printer();
-  const requests = contract.operations.map((operation) => printer.request(operation) + printer.result(operation));
+  const requests = contract.operations.map((operation) => printer.request(operation));
+  const results = contract.operations.map((operation) => printer.results(operation));
+  const [first = [], ...others] = results;
+  const everywhere = first.filter((result) => others.every((other) => other.includes(result)));
   const interfaces = contract.tags.map(({ name, description }) => {
     const methods = contract.operations.filter(({ tag }) => tag === name).map(method);
     const doc = description === undefined ? '' : `${docs(description)}\n`;
@@ -42,7 +45,6 @@ export function generateOperations(contract: Contract): string {
       ({ errorCodes }) => errorCodes,
     ),
   );
-  const edge = contract.edgeResponses.filter(({ errorCodes }) => errorCodes.length > 0);
   const sections = [
     printer.imports(),
     ...interfaces,
@@ -50,10 +52,11 @@ export function generateOperations(contract: Contract): string {
     proofs(contract),
     GENERAL,
     `/** Every error code that the contract declares. */\nexport type DeclaredErrorCode =${union([...codes].sort().map(literal))};\n`,
-    `/** An error that the edge may answer where no operation has the request. */\nexport type EdgeError =${union(
-      edge.map(({ status, errorCodes }) => `{ status: ${status}; code: ${errorCodes.map(literal).join(' | ')} }`),
-    )};\n`,
-    ...requests,
+    `/** What every operation may answer. */\nexport type EveryResult =${union(everywhere)};\n`,
+    ...contract.operations.map(({ id }, index) => {
+      const own = (results[index] ?? []).filter((result) => !everywhere.includes(result));
+      return `${requests[index]}export type ${pascal(id)}Result =${union([...own, 'EveryResult'])};\n`;
+    }),
   ];
   return sections.join('\n');
 }
@@ -115,9 +118,8 @@ class Printer {
     return `export interface ${name} {\n${groups.join('')}}\n\n`;
   }
 
-  result(operation: Operation): string {
-    const results = operation.responses.flatMap((response) => this.responses(operation.id, response));
-    return `export type ${pascal(operation.id)}Result =${union(results)};\n`;
+  results(operation: Operation): string[] {
+    return operation.responses.flatMap((response) => this.responses(operation.id, response));
   }
 
   /** The results for one status: media types that carry the same type share one. */

@@ -2,7 +2,7 @@ import { EDGE_TERMS, WINDOW_KEYS, WINDOW_TERMS } from './admission.ts';
 import type { Contract, Operation, Response } from './model.ts';
 import { tagKey } from './operations.ts';
 import { Code, print } from './print.ts';
-import { serializerName } from './serializers.ts';
+import { serializerNames } from './serializers.ts';
 import { validatorNames } from './validators.ts';
 
 const union = (names: readonly string[]) => names.map((name) => `'${name}'`).join(' | ');
@@ -24,6 +24,16 @@ export interface Admission {
   };
 }
 
+/** A declared answer. */
+export interface RouteResponse {
+  /** Media types; none where there is no body. */
+  readonly produces: readonly string[];
+  /** Where the body may be JSON. */
+  readonly serialize?: serialize.Serialize;
+  /** Where the body is a structured error. */
+  readonly errorCodes?: readonly DeclaredErrorCode[];
+}
+
 /** An operation as the edge serves it. */
 export interface Route {
   readonly operationId: string;
@@ -32,12 +42,10 @@ export interface Route {
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   /** In Fastify's syntax. */
   readonly path: string;
-  readonly openapiPath: string;
   /** Position in the list of \`GET /\`. */
   readonly listed?: number;
   /** A GET without a HEAD beside it, since it charges or credits (R51). */
   readonly noHead?: true;
-  readonly flow?: string;
   readonly admission: Admission;
   /** Declared query parameters. */
   readonly query: readonly string[];
@@ -55,23 +63,77 @@ export interface Route {
     readonly headers?: validate.Validator;
     readonly body?: Readonly<Record<string, validate.Validator>>;
   };
-  /** By status, where the body may be JSON. */
-  readonly serialize: Readonly<Record<number, serialize.Serialize>>;
-  /** Media types by status; none where there is no body. */
-  readonly produces: Readonly<Record<number, readonly string[]>>;
-  /** Declared error codes by status; none where the body is no structured error. */
-  readonly errorCodes: Readonly<Record<number, readonly DeclaredErrorCode[]>>;
+  /** By status. */
+  readonly responses: Readonly<Record<number, RouteResponse>>;
 }
 
 `;
 
-/** `routes.ts`: the table of operations. */
+/** `routes.ts`: the table of operations. Answers that are alike are printed once, and so are those of every operation. */
 export function generateRoutes(contract: Contract): string {
-  const routes = contract.operations.map(route);
-  return `${START}export const routes: readonly Route[] = ${print(routes)};\n`;
+  const shared = new SharedResponses(contract);
+  const everywhere = shared.ofEveryOperation();
+  const routes = contract.operations.map((operation) => route(operation, shared, everywhere));
+  const sections = [
+    START,
+    ...shared.definitions(),
+    `\n/** Answers that every operation may give. */\nconst everywhere = ${print(everywhere)};\n`,
+    `\nexport const routes: readonly Route[] = ${print(routes)};\n`,
+  ];
+  return sections.join('');
 }
 
-function route(operation: Operation): object {
+/** The answers of the contract, each under the name of its schema, or else of the first operation that declares it. */
+class SharedResponses {
+  readonly #names = new Map<string, string>();
+  readonly #of = new Map<Response, Code>();
+
+  constructor(private readonly contract: Contract) {
+    const serializers = serializerNames(contract);
+    for (const { id, responses } of contract.operations) {
+      for (const response of responses) {
+        const text = print(routeResponse(response, serializers.get(response)));
+        const [media, ...more] = response.content;
+        const wanted = (more.length === 0 && media?.name) || `${id}${response.status}`;
+        const name = this.#names.get(text) ?? this.#unused(wanted);
+        this.#names.set(text, name);
+        this.#of.set(response, new Code(name));
+      }
+    }
+  }
+
+  of(responses: Response[]): Record<number, Code> {
+    return Object.fromEntries(responses.map((response) => [response.status, this.#of.get(response) as Code]));
+  }
+
+  ofEveryOperation(): Record<number, Code> {
+    const [first, ...others] = this.contract.operations.map(({ responses }) => this.of(responses));
+    const common = Object.entries(first ?? {}).filter(([status, { text }]) =>
+      others.every((responses) => responses[Number(status)]?.text === text),
+    );
+    return Object.fromEntries(common);
+  }
+
+  definitions(): string[] {
+    return [...this.#names].map(([text, name]) => `const ${name}: RouteResponse = ${text};\n`);
+  }
+
+  #unused(wanted: string): string {
+    const taken = new Set(this.#names.values());
+    const numbered = Array.from({ length: taken.size }, (_, index) => `${wanted}${index + 2}`);
+    return [wanted, ...numbered].find((name) => !taken.has(name)) ?? wanted;
+  }
+}
+
+function routeResponse({ content, errorCodes }: Response, serializer: string | undefined): object {
+  return {
+    produces: content.map(({ type }) => type),
+    ...(serializer !== undefined && { serialize: new Code(`serialize.${serializer}`) }),
+    ...(errorCodes.length > 0 && { errorCodes }),
+  };
+}
+
+function route(operation: Operation, shared: SharedResponses, everywhere: Record<number, Code>): object {
   const names = (place: string) => operation.parameters.filter((p) => p.in === place).map(({ name }) => name);
   const validators = validatorNames(operation);
   const { params, query, headers, body } = validators;
@@ -81,10 +143,8 @@ function route(operation: Operation): object {
     tag: tagKey(operation.tag),
     method: operation.method,
     path: operation.path.replaceAll(/\{([^}]+)\}/g, ':$1'),
-    openapiPath: operation.path,
     ...(operation.listed !== undefined && { listed: operation.listed }),
     ...(operation.noHead && { noHead: true }),
-    ...(operation.flow !== undefined && { flow: operation.flow }),
     admission: operation.admission,
     query: names('query'),
     headers: names('header'),
@@ -99,16 +159,19 @@ function route(operation: Operation): object {
         body: Object.fromEntries(Object.entries(body).map(([type, name]) => [type, validator(name)])),
       }),
     },
-    serialize: byStatus(operation.responses, (response) => {
-      const name = serializerName(operation.id, response);
-      return name === undefined ? undefined : new Code(`serialize.${name}`);
-    }),
-    produces: byStatus(operation.responses, ({ content }) => content.map(({ type }) => type)),
-    errorCodes: byStatus(operation.responses, ({ errorCodes }) => (errorCodes.length > 0 ? errorCodes : undefined)),
+    responses: new Code(responses(shared.of(operation.responses), everywhere)),
   };
 }
 
-function byStatus<T>(responses: Response[], value: (response: Response) => T | undefined): Record<number, T> {
-  const entries = responses.map((response) => [response.status, value(response)] as const);
-  return Object.fromEntries(entries.filter(([, item]) => item !== undefined)) as Record<number, T>;
+/** An object of answers by status, some to a line. */
+function responses(own: Record<number, Code>, everywhere: Record<number, Code>): string {
+  const others = Object.entries(own).filter(([status]) => everywhere[Number(status)] === undefined);
+  const items = ['...everywhere', ...others.map(([status, { text }]) => `${status}: ${text}`)];
+  const lines = [''];
+  for (const item of items) {
+    const line = lines.at(-1) as string;
+    if (line.length + item.length > 100) lines.push(`${item}, `);
+    else lines[lines.length - 1] = `${line}${item}, `;
+  }
+  return `{\n${lines.map((line) => `      ${line.trimEnd()}\n`).join('')}    }`;
 }

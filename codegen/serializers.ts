@@ -12,51 +12,90 @@ export interface Written {
   items?: Written;
 }
 
-/** What the serializer of a JSON response is called in `serializers.js`; undefined if the response is no JSON. */
-export function serializerName(operationId: string, response: Response): string | undefined {
-  return response.content.some(({ type }) => isJson(type)) ? `${operationId}${response.status}` : undefined;
+/** Written out by fast-json-stringify for each member that is a string, always the same. */
+const TEXT_MEMBER = new RegExp(
+  [
+    "if \\(typeof (\\w+(?:\\[\\w+\\])?) !== 'string'\\) \\{",
+    'if \\(\\1 === null\\) \\{',
+    'json \\+= JSON_STR_EMPTY_STRING',
+    '\\} else if \\(\\1 instanceof Date\\) \\{',
+    'json \\+= JSON_STR_QUOTE \\+ \\1\\.toISOString\\(\\) \\+ JSON_STR_QUOTE',
+    '\\} else if \\(\\1 instanceof RegExp\\) \\{',
+    'json \\+= asString\\(\\1\\.source\\)',
+    '\\} else \\{',
+    'json \\+= asString\\(\\1\\.toString\\(\\)\\)',
+    '\\}',
+    '\\} else \\{',
+    'json \\+= asString\\(\\1\\)',
+    '\\}',
+  ].join('\\s*'),
+  'g',
+);
+/** The last line of what precedes the functions, the same for each schema. */
+const END_OF_HEAD = "const JSON_STR_NULL = 'null'\n";
+
+const START = `import Serializer from 'fast-json-stringify/lib/serializer.js';
+
+const serializer = new Serializer();
+`;
+const TEXT = `
+function asText(value) {
+  if (typeof value === 'string') return asString(value);
+  if (value === null) return JSON_STR_EMPTY_STRING;
+  if (value instanceof Date) return JSON_STR_QUOTE + value.toISOString() + JSON_STR_QUOTE;
+  return asString(value instanceof RegExp ? value.source : value.toString());
+}
+`;
+const DECLARATIONS = `/** Writes a body as JSON. */
+export type Serialize = (body: unknown) => string;
+
+`;
+
+/**
+ * What the serializers in `serializers.js` are called, by response; those that are no JSON have none. Responses whose
+ * bodies are written alike share one, called after the first.
+ */
+export function serializerNames({ operations }: Contract): Map<Response, string> {
+  const names = new Map<Response, string>();
+  const byWriting = new Map<string, string>();
+  for (const { id, responses } of operations) {
+    for (const response of responses) {
+      const media = response.content.find(({ type }) => isJson(type));
+      if (media === undefined) continue;
+      const writing = JSON.stringify(written(media.schema));
+      const name = byWriting.get(writing) ?? (response.errorCodes.length > 0 ? 'error' : id) + response.status;
+      byWriting.set(writing, name);
+      names.set(response, name);
+    }
+  }
+  return names;
 }
 
 /**
- * `serializers.js` and its declarations: a serializer for each JSON response. It writes the declared members as
- * JSON.stringify would, `integer` of format `int64` also from a bigint, and leaves undeclared members out.
+ * `serializers.js` and its declarations. A serializer writes the declared members as JSON.stringify would, `integer` of
+ * format `int64` also from a bigint, and leaves undeclared members out.
  */
 export function generateSerializers(contract: Contract): { js: string; dts: string } {
-  const bodies = new Map<string, string>();
-  const names = new Map<string, string>();
-  for (const { id, responses } of contract.operations) {
-    for (const response of responses) {
-      const name = serializerName(id, response);
-      const media = response.content.find(({ type }) => isJson(type));
-      if (name === undefined || media === undefined) continue;
-      const code = serializer(written(media.schema));
-      const body = bodies.get(code) ?? `body${bodies.size + 1}`;
-      bodies.set(code, body);
-      names.set(name, body);
+  const serializers = new Map<string, string>();
+  let head = '';
+  for (const [response, name] of serializerNames(contract)) {
+    const schema = written(response.content.find(({ type }) => isJson(type))?.schema ?? {});
+    if (serializers.has(name)) continue;
+    if (schema.type === undefined) serializers.set(name, 'JSON.stringify');
+    else {
+      const built = build(schema as Parameters<typeof build>[0], { mode: 'debug' }) as unknown as { code: string };
+      const end = built.code.indexOf(END_OF_HEAD) + END_OF_HEAD.length;
+      head = built.code.slice(0, end).replace(/^validator\nserializer\n/, '');
+      const functions = built.code.slice(end).replaceAll(TEXT_MEMBER, 'json += asText($1)');
+      serializers.set(name, `(() => {\n${functions.replaceAll(/\n\s*(?=\n)/g, '').trimEnd()}\n})()`);
     }
   }
-  const definitions = [...bodies].map(([code, body]) => `const ${body} = ${code};\n`);
-  const exports = [...names].map(([name, body]) => `export const ${name} = ${body};\n`);
-  const declarations = [...names.keys()].map((name) => `export declare const ${name}: Serialize;\n`);
+  const definitions = [...serializers].map(([name, code]) => `\nexport const ${name} = ${code};\n`);
+  const declarations = [...serializers.keys()].map((name) => `export declare const ${name}: Serialize;\n`);
   return {
-    js: `import Serializer from 'fast-json-stringify/lib/serializer.js';
-
-const serializer = new Serializer();
-
-${definitions.join('\n')}
-${exports.join('')}`,
-    dts: `/** Writes a body as JSON. */
-export type Serialize = (body: unknown) => string;
-
-${declarations.join('')}`,
+    js: [START, head.trim().replaceAll(/^ +(?=const)/gm, ''), '\n', TEXT, ...definitions].join(''),
+    dts: DECLARATIONS + declarations.join(''),
   };
-}
-
-/** An expression for the function that writes a value. */
-function serializer(schema: Written): string {
-  if (schema.type === undefined) return 'JSON.stringify';
-  const debug = build(schema as Parameters<typeof build>[0], { mode: 'debug' }) as unknown as { code: string };
-  return `((validator) => {\n${debug.code.replaceAll(/\n\s*(?=\n)/g, '')}\n})(null)`;
 }
 
 /**

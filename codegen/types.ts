@@ -26,7 +26,28 @@ export async function generateTypes(contract: Contract): Promise<string> {
       return ts.factory.createUnionTypeNode([type, ts.factory.createLiteralTypeNode(ts.factory.createNull())]);
     },
   });
-  return astToString(nodes);
+  return astToString(nodes.filter((node) => !isAliasOfOtherComponent(node)).map(withoutNevers));
+}
+
+/** Components that are no schemas are named by what holds them only. */
+function isAliasOfOtherComponent(node: ts.Node): boolean {
+  return ts.isTypeAliasDeclaration(node) && /^components\['(?!schemas')/.test(astToString([node.type]));
+}
+
+/** Leaves out the members that say only what is not there, such as `put?: never`. */
+function withoutNevers(node: ts.Node): ts.Node {
+  const isNever = (member: ts.Node) =>
+    ts.isPropertySignature(member) &&
+    member.questionToken !== undefined &&
+    member.type?.kind === ts.SyntaxKind.NeverKeyword;
+  const visitor =
+    (context: ts.TransformationContext) =>
+    (root: ts.Node): ts.Node => {
+      const visit = (child: ts.Node): ts.Node | undefined =>
+        isNever(child) ? undefined : ts.visitEachChild(child, visit, context);
+      return ts.visitEachChild(root, visit, context);
+    };
+  return ts.transform(node, [visitor]).transformed[0] as ts.Node;
 }
 
 function specialType(schema: SchemaObject): ts.TypeNode | undefined {

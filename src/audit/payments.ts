@@ -123,3 +123,9 @@ async function* endedPayments(db: Database): AsyncGenerator<Row[]> {
     after = last.id;
   }
 }
+
+/** Whether there are settled payments to compare. */
+export async function hasPayments(db: Database): Promise<boolean> {
+  const { rows } = await sql`select from x402_payment where state = 'settled' limit 1`.execute(db);
+  return rows.length > 0;
+}

@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import type Stripe from 'stripe';
 import type { Database } from '../db/database.ts';
+import { findInstanceId } from '../ledger/instance.ts';
 import { type Processor, ProcessorError } from '../top-up/processor.ts';
 import { eachOf, Findings, type OutsideAudit, type Progress } from './outside.ts';
 
@@ -30,7 +31,7 @@ export async function auditPurchases(db: Database, processor: Processor, progres
   const seen = new Set<string>();
   let compared = 0;
   try {
-    const { id: instanceId } = await db.selectFrom('instance').select('id').executeTakeFirstOrThrow();
+    const instanceId = await findInstanceId(db);
     for (let after: string | undefined; ; ) {
       const { sessions, hasMore } = await processor.listSessions(0, after);
       const ours = sessions.filter((session) => session.metadata?.instance_id === instanceId);
@@ -125,4 +126,10 @@ async function* creditedPurchases(db: Database): AsyncGenerator<Purchase[]> {
     yield rows;
     after = last.id;
   }
+}
+
+/** Whether there are purchases to compare. */
+export async function hasPurchases(db: Database): Promise<boolean> {
+  const { rows } = await sql`select from top_up where state = 'credited' limit 1`.execute(db);
+  return rows.length > 0;
 }

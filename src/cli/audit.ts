@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util';
 import type { OutsideAudit } from '../audit/outside.ts';
-import { auditPayments, PAYMENT_RULES } from '../audit/payments.ts';
-import { auditPurchases, PURCHASE_RULES } from '../audit/purchases.ts';
+import { auditPayments, hasPayments, PAYMENT_RULES } from '../audit/payments.ts';
+import { auditPurchases, hasPurchases, PURCHASE_RULES } from '../audit/purchases.ts';
 import { type Config, describeFaults, readConfig } from '../config.ts';
 import type { Database } from '../db/database.ts';
 import { type AuditFinding, audit, invariants } from '../ledger/audit.ts';
@@ -64,8 +64,7 @@ async function printSeal(db: Database): Promise<void> {
 
 async function auditedPurchases(db: Database, { card }: Config): Promise<OutsideAudit> {
   if (card) return auditPurchases(db, new Processor(card.secretKey, card.apiBase), progress('purchases'));
-  const row = await db.selectFrom('top_up').select('id').where('state', '=', 'credited').executeTakeFirst();
-  return notAsked(row && 'there are purchases, and STRIPE_SECRET_KEY is unset.');
+  return notAsked((await hasPurchases(db)) && 'there are purchases, and STRIPE_SECRET_KEY is unset.');
 }
 
 async function auditedPayments(db: Database, { x402 }: Config): Promise<OutsideAudit> {
@@ -73,11 +72,10 @@ async function auditedPayments(db: Database, { x402 }: Config): Promise<OutsideA
     const { chain } = openPayments(db, x402.asset, x402.rpcUrls);
     return auditPayments(db, chain, x402.asset, progress('payments')).finally(() => chain.close());
   }
-  const row = await db.selectFrom('x402_payment').select('id').where('state', '=', 'settled').executeTakeFirst();
-  return notAsked(row && 'there are payments in USDC, and X402_PAY_TO or X402_RPC_URL is unset.');
+  return notAsked((await hasPayments(db)) && 'there are payments in USDC, and X402_PAY_TO or X402_RPC_URL is unset.');
 }
 
-function notAsked(reason: string | undefined): OutsideAudit {
+function notAsked(reason: string | false): OutsideAudit {
   return { findings: [], compared: 0, unanswered: reason ? [reason] : [] };
 }
 

@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util';
-import { findTrace, type TraceEntry } from '../ledger/trace.ts';
+import { findTrace, type TraceEntry } from '../audit/trace.ts';
 import { isUuid } from '../uuid.ts';
 import { look } from './look.ts';
 import { printable, printableJson } from './printable.ts';

@@ -209,62 +209,48 @@ export type DeclaredErrorCode =
   | 'UNKNOWN_TTS_MODEL'
   | 'UNSUPPORTED_CONTENT_TYPE';
 
-/** An error that the edge may answer where no operation has the request. */
-export type EdgeError =
-  | { status: 400; code: 'INVALID_REQUEST' }
-  | { status: 404; code: 'NOT_FOUND' }
-  | { status: 405; code: 'INVALID_REQUEST' }
-  | { status: 408; code: 'INVALID_REQUEST' }
-  | { status: 413; code: 'REQUEST_TOO_LARGE' }
-  | { status: 417; code: 'INVALID_REQUEST' }
-  | { status: 429; code: 'RATE_LIMITED' }
-  | { status: 431; code: 'REQUEST_TOO_LARGE' }
-  | { status: 500; code: 'INTERNAL_ERROR' };
+/** What every operation may answer. */
+export type EveryResult =
+  | { status: 408; body: InvalidRequestError }
+  | { status: 417; body: InvalidRequestError }
+  | { status: 431; body: RequestTooLargeError };
 
 export type GetHealthRequest = Record<never, never>;
 
 export type GetHealthResult =
   | { status: 200; body: Health }
   | { status: 400; body: InvalidRequestError }
-  | { status: 408; body: InvalidRequestError }
-  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
-  | { status: 431; body: RequestTooLargeError }
-  | { status: 500; body: InternalError };
+  | { status: 500; body: InternalError }
+  | EveryResult;
 
 export type GetGuideRequest = Record<never, never>;
 
 export type GetGuideResult =
   | { status: 200; body: Guide }
   | { status: 400; body: InvalidRequestError }
-  | { status: 408; body: InvalidRequestError }
-  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
-  | { status: 431; body: RequestTooLargeError }
-  | { status: 500; body: InternalError };
+  | { status: 500; body: InternalError }
+  | EveryResult;
 
 export type GetContractRequest = Record<never, never>;
 
 export type GetContractResult =
   | { status: 200; body: OpenApiDocument }
   | { status: 400; body: InvalidRequestError }
-  | { status: 408; body: InvalidRequestError }
-  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
-  | { status: 431; body: RequestTooLargeError }
-  | { status: 500; body: InternalError };
+  | { status: 500; body: InternalError }
+  | EveryResult;
 
 export type GetServiceMetadataRequest = Record<never, never>;
 
 export type GetServiceMetadataResult =
   | { status: 200; headers: { 'cache-control': string }; body: SignedServiceMetadata }
   | { status: 400; body: InvalidRequestError }
-  | { status: 408; body: InvalidRequestError }
-  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
-  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError }
-  | { status: 503; body: ConfigError };
+  | { status: 503; body: ConfigError }
+  | EveryResult;
 
 export interface CreateFeedbackChallengeRequest {
   body: FeedbackChallengeRequest;
@@ -273,14 +259,12 @@ export interface CreateFeedbackChallengeRequest {
 export type CreateFeedbackChallengeResult =
   | { status: 200; body: FeedbackChallenge }
   | { status: 400; body: InvalidFeedbackError }
-  | { status: 408; body: InvalidRequestError }
   | { status: 413; body: RequestTooLargeError }
   | { status: 415; body: UnsupportedContentTypeError }
-  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
-  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError }
-  | { status: 503; body: ConfigError };
+  | { status: 503; body: ConfigError }
+  | EveryResult;
 
 export interface SubmitFeedbackRequest {
   body: FeedbackSubmission;
@@ -290,26 +274,22 @@ export type SubmitFeedbackResult =
   | { status: 201; body: FeedbackReceipt }
   | { status: 400; body: FeedbackRefusedError }
   | { status: 401; body: FeedbackSignatureError }
-  | { status: 408; body: InvalidRequestError }
   | { status: 409; body: FeedbackReplayedError }
   | { status: 413; body: RequestTooLargeError }
   | { status: 415; body: UnsupportedContentTypeError }
-  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: FeedbackRateLimitedError }
-  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError }
-  | { status: 503; body: ConfigError };
+  | { status: 503; body: ConfigError }
+  | EveryResult;
 
 export type ListModelsRequest = Record<never, never>;
 
 export type ListModelsResult =
   | { status: 200; body: TtsModelsResponse }
   | { status: 400; body: InvalidRequestError }
-  | { status: 408; body: InvalidRequestError }
-  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
-  | { status: 431; body: RequestTooLargeError }
-  | { status: 500; body: InternalError };
+  | { status: 500; body: InternalError }
+  | EveryResult;
 
 export interface ListVoicesRequest {
   query: {
@@ -321,11 +301,9 @@ export interface ListVoicesRequest {
 export type ListVoicesResult =
   | { status: 200; body: VoicesResponse }
   | { status: 400; body: UnknownModelError }
-  | { status: 408; body: InvalidRequestError }
-  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
-  | { status: 431; body: RequestTooLargeError }
-  | { status: 500; body: InternalError };
+  | { status: 500; body: InternalError }
+  | EveryResult;
 
 export interface GetSpeechRequest {
   query: {
@@ -368,14 +346,12 @@ export type GetSpeechResult =
       headers: { 'cache-control': string; 'payment-required': string; 'www-authenticate': string };
       body: CreditRequired;
     }
-  | { status: 408; body: InvalidRequestError }
   | { status: 413; body: TextTooLongError }
-  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
-  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError }
   | { status: 502; body: SpeechFailedError }
-  | { status: 503; headers?: { 'retry-after'?: number }; body: SpeechUnavailableError };
+  | { status: 503; headers?: { 'retry-after'?: number }; body: SpeechUnavailableError }
+  | EveryResult;
 
 export interface CreateSpeechRequest {
   query: {
@@ -417,15 +393,13 @@ export type CreateSpeechResult =
       headers: { 'cache-control': string; 'payment-required': string; 'www-authenticate': string };
       body: CreditRequired;
     }
-  | { status: 408; body: InvalidRequestError }
   | { status: 413; body: TextTooLongError }
   | { status: 415; body: UnsupportedContentTypeError }
-  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
-  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError }
   | { status: 502; body: SpeechFailedError }
-  | { status: 503; headers?: { 'retry-after'?: number }; body: SpeechUnavailableError };
+  | { status: 503; headers?: { 'retry-after'?: number }; body: SpeechUnavailableError }
+  | EveryResult;
 
 export interface GetJobRequest {
   params: {
@@ -438,12 +412,10 @@ export type GetJobResult =
   | { status: 200; headers: { 'cache-control': string }; body: TtsJob }
   | { status: 400; body: InvalidRequestError }
   | { status: 404; body: NotFoundError }
-  | { status: 408; body: InvalidRequestError }
-  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
-  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError }
-  | { status: 503; body: ConfigError };
+  | { status: 503; body: ConfigError }
+  | EveryResult;
 
 export interface GetJobAudioRequest {
   params: {
@@ -489,15 +461,13 @@ export type GetJobAudioResult =
   | { status: 400; body: InvalidRequestError }
   | { status: 401; body: UnauthorizedError }
   | { status: 404; body: NotFoundError }
-  | { status: 408; body: InvalidRequestError }
   | { status: 409; headers: { 'retry-after': number }; body: JobNotReadyError }
   | { status: 410; body: AudioNotStoredError }
   | { status: 416; headers: { 'content-range': string }; body: InvalidRequestError }
-  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
-  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError }
-  | { status: 503; body: ConfigError };
+  | { status: 503; body: ConfigError }
+  | EveryResult;
 
 export interface ShowTopUpRequest {
   query: {
@@ -513,14 +483,12 @@ export interface ShowTopUpRequest {
 }
 
 export type ShowTopUpResult =
-  | { status: 200; body: string }
+  | { status: 200; headers?: { 'cache-control'?: string; 'content-security-policy'?: string }; body: string }
   | { status: 400; type: 'text/html'; body: string }
   | { status: 400; type: 'application/json'; body: InvalidRequestError }
-  | { status: 408; body: InvalidRequestError }
-  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
-  | { status: 431; body: RequestTooLargeError }
-  | { status: 500; body: string };
+  | { status: 500; body: string }
+  | EveryResult;
 
 export interface StartTopUpRequest {
   body: NonNullable<operations['startTopUp']['requestBody']>['content']['application/x-www-form-urlencoded'] | undefined;
@@ -530,21 +498,24 @@ export type StartTopUpResult =
   | { status: 303; headers: { location: string } }
   | {
       status: 400;
-      headers?: { 'cache-control'?: string };
+      headers?: { 'cache-control'?: string; 'content-security-policy'?: string };
       type: 'application/json';
       body: InvalidRequestError;
     }
-  | { status: 400; headers?: { 'cache-control'?: string }; type: 'text/html'; body: string }
-  | { status: 408; body: InvalidRequestError }
+  | {
+      status: 400;
+      headers?: { 'cache-control'?: string; 'content-security-policy'?: string };
+      type: 'text/html';
+      body: string;
+    }
   | { status: 413; body: RequestTooLargeError }
   | { status: 415; body: UnsupportedContentTypeError }
-  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; type: 'application/json'; body: RateLimitedError }
   | { status: 429; headers: { 'retry-after': number }; type: 'text/html'; body: string }
-  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError }
   | { status: 502; body: PaymentError }
-  | { status: 503; body: ConfigError };
+  | { status: 503; body: ConfigError }
+  | EveryResult;
 
 export interface CompleteTopUpRequest {
   query: {
@@ -557,13 +528,11 @@ export type CompleteTopUpResult =
   | { status: 200; headers: { 'cache-control': string }; body: string }
   | { status: 400; body: string }
   | { status: 402; body: string }
-  | { status: 408; body: InvalidRequestError }
-  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
-  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: string }
   | { status: 502; body: string }
-  | { status: 503; body: string };
+  | { status: 503; body: string }
+  | EveryResult;
 
 export interface GetTopUpStatusRequest {
   query: {
@@ -576,12 +545,10 @@ export type GetTopUpStatusResult =
   | { status: 200; headers: { 'cache-control': string }; body: TopUpStatus }
   | { status: 400; body: InvalidRequestError }
   | { status: 404; headers: { 'cache-control': string }; body: TopUpStatus }
-  | { status: 408; body: InvalidRequestError }
-  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
-  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError }
-  | { status: 503; body: ConfigError };
+  | { status: 503; body: ConfigError }
+  | EveryResult;
 
 export interface GetCreditsRequest {
   params: {
@@ -594,12 +561,10 @@ export type GetCreditsResult =
   | { status: 200; headers: { 'cache-control': string }; body: CreditAccount }
   | { status: 400; body: InvalidRequestError }
   | { status: 404; body: NotFoundError }
-  | { status: 408; body: InvalidRequestError }
-  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
-  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError }
-  | { status: 503; body: ConfigError };
+  | { status: 503; body: ConfigError }
+  | EveryResult;
 
 export interface CreateQuoteRequest {
   body: QuoteRequest;
@@ -608,14 +573,12 @@ export interface CreateQuoteRequest {
 export type CreateQuoteResult =
   | { status: 200; body: Quote }
   | { status: 400; body: InvalidQuoteRequestError }
-  | { status: 408; body: InvalidRequestError }
   | { status: 413; body: RequestTooLargeError }
   | { status: 415; body: UnsupportedContentTypeError }
-  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
-  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError }
-  | { status: 503; body: ConfigError };
+  | { status: 503; body: ConfigError }
+  | EveryResult;
 
 export interface GetX402SpeechRequest {
   query: {
@@ -662,15 +625,13 @@ export type GetX402SpeechResult =
       headers: { 'cache-control': 'no-store'; 'payment-required'?: string };
       body: PaymentRequiredError;
     }
-  | { status: 408; body: InvalidRequestError }
   | { status: 409; body: X402ConflictError }
   | { status: 413; body: TextTooLongError }
-  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
-  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError }
   | { status: 502; body: SpeechFailedError }
-  | { status: 503; headers?: { 'retry-after'?: number }; body: X402UnavailableError };
+  | { status: 503; headers?: { 'retry-after'?: number }; body: X402UnavailableError }
+  | EveryResult;
 
 export interface CreateX402SpeechRequest {
   headers: {
@@ -708,16 +669,14 @@ export type CreateX402SpeechResult =
       headers: { 'cache-control': 'no-store'; 'payment-required'?: string };
       body: PaymentRequiredError;
     }
-  | { status: 408; body: InvalidRequestError }
   | { status: 409; body: X402ConflictError }
   | { status: 413; body: TextTooLongError }
   | { status: 415; body: UnsupportedContentTypeError }
-  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
-  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError }
   | { status: 502; body: SpeechFailedError }
-  | { status: 503; headers?: { 'retry-after'?: number }; body: X402UnavailableError };
+  | { status: 503; headers?: { 'retry-after'?: number }; body: X402UnavailableError }
+  | EveryResult;
 
 export interface CreateDepositRequest {
   headers: {
@@ -749,16 +708,14 @@ export type CreateDepositResult =
       headers: { 'cache-control': 'no-store'; 'payment-required'?: string };
       body: PaymentRequiredError;
     }
-  | { status: 408; body: InvalidRequestError }
   | { status: 409; body: DepositConflictError }
   | { status: 413; body: RequestTooLargeError }
   | { status: 415; body: UnsupportedContentTypeError }
-  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
-  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError }
   | { status: 502; body: PaymentError }
-  | { status: 503; body: ConfigError };
+  | { status: 503; body: ConfigError }
+  | EveryResult;
 
 export interface GetPrepaidAccountRequest {
   params: {
@@ -784,9 +741,7 @@ export type GetPrepaidAccountResult =
   | { status: 400; body: InvalidRequestError }
   | { status: 401; body: UnauthorizedError }
   | { status: 404; body: NotFoundError }
-  | { status: 408; body: InvalidRequestError }
-  | { status: 417; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
-  | { status: 431; body: RequestTooLargeError }
   | { status: 500; body: InternalError }
-  | { status: 503; body: ConfigError };
+  | { status: 503; body: ConfigError }
+  | EveryResult;

@@ -17,6 +17,16 @@ export interface Admission {
   };
 }
 
+/** A declared answer. */
+export interface RouteResponse {
+  /** Media types; none where there is no body. */
+  readonly produces: readonly string[];
+  /** Where the body may be JSON. */
+  readonly serialize?: serialize.Serialize;
+  /** Where the body is a structured error. */
+  readonly errorCodes?: readonly DeclaredErrorCode[];
+}
+
 /** An operation as the edge serves it. */
 export interface Route {
   readonly operationId: string;
@@ -25,12 +35,10 @@ export interface Route {
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   /** In Fastify's syntax. */
   readonly path: string;
-  readonly openapiPath: string;
   /** Position in the list of `GET /`. */
   readonly listed?: number;
   /** A GET without a HEAD beside it, since it charges or credits (R51). */
   readonly noHead?: true;
-  readonly flow?: string;
   readonly admission: Admission;
   /** Declared query parameters. */
   readonly query: readonly string[];
@@ -48,13 +56,171 @@ export interface Route {
     readonly headers?: validate.Validator;
     readonly body?: Readonly<Record<string, validate.Validator>>;
   };
-  /** By status, where the body may be JSON. */
-  readonly serialize: Readonly<Record<number, serialize.Serialize>>;
-  /** Media types by status; none where there is no body. */
-  readonly produces: Readonly<Record<number, readonly string[]>>;
-  /** Declared error codes by status; none where the body is no structured error. */
-  readonly errorCodes: Readonly<Record<number, readonly DeclaredErrorCode[]>>;
+  /** By status. */
+  readonly responses: Readonly<Record<number, RouteResponse>>;
 }
+
+const Health: RouteResponse = { produces: ['application/json'], serialize: serialize.getHealth200 };
+const InvalidRequestError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['INVALID_REQUEST'] };
+const RateLimitedError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['RATE_LIMITED'] };
+const RequestTooLargeError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['REQUEST_TOO_LARGE'] };
+const InternalError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['INTERNAL_ERROR'] };
+const Guide: RouteResponse = { produces: ['application/json'], serialize: serialize.getGuide200 };
+const OpenApiDocument: RouteResponse = { produces: ['application/json'], serialize: serialize.getContract200 };
+const SignedServiceMetadata: RouteResponse = { produces: ['application/json'], serialize: serialize.getServiceMetadata200 };
+const ConfigError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['CONFIG_ERROR'] };
+const FeedbackChallenge: RouteResponse = { produces: ['application/json'], serialize: serialize.createFeedbackChallenge200 };
+const InvalidFeedbackError: RouteResponse = {
+  produces: ['application/json'],
+  serialize: serialize.error400,
+  errorCodes: ['INVALID_JSON', 'INVALID_REQUEST'],
+};
+const UnsupportedContentTypeError: RouteResponse = {
+  produces: ['application/json'],
+  serialize: serialize.error400,
+  errorCodes: ['UNSUPPORTED_CONTENT_TYPE'],
+};
+const FeedbackReceipt: RouteResponse = { produces: ['application/json'], serialize: serialize.submitFeedback201 };
+const FeedbackRefusedError: RouteResponse = {
+  produces: ['application/json'],
+  serialize: serialize.error400,
+  errorCodes: [
+    'INVALID_JSON',
+    'INVALID_REQUEST',
+    'FEEDBACK_CHALLENGE_INVALID',
+    'FEEDBACK_CHALLENGE_EXPIRED',
+    'FEEDBACK_PAYLOAD_MISMATCH',
+  ],
+};
+const FeedbackSignatureError: RouteResponse = {
+  produces: ['application/json'],
+  serialize: serialize.error400,
+  errorCodes: ['FEEDBACK_SIGNATURE_INVALID'],
+};
+const FeedbackReplayedError: RouteResponse = {
+  produces: ['application/json'],
+  serialize: serialize.error400,
+  errorCodes: ['FEEDBACK_CHALLENGE_REPLAYED'],
+};
+const FeedbackRateLimitedError: RouteResponse = {
+  produces: ['application/json'],
+  serialize: serialize.error400,
+  errorCodes: ['RATE_LIMITED', 'FEEDBACK_RATE_LIMITED'],
+};
+const TtsModelsResponse: RouteResponse = { produces: ['application/json'], serialize: serialize.listModels200 };
+const VoicesResponse: RouteResponse = { produces: ['application/json'], serialize: serialize.listVoices200 };
+const UnknownModelError: RouteResponse = {
+  produces: ['application/json'],
+  serialize: serialize.error400,
+  errorCodes: ['INVALID_REQUEST', 'UNKNOWN_TTS_MODEL'],
+};
+const getSpeech200: RouteResponse = { produces: ['audio/mpeg', 'audio/wav'] };
+const TtsJob: RouteResponse = { produces: ['application/json'], serialize: serialize.getSpeech202 };
+const InvalidSpeechRequestError: RouteResponse = {
+  produces: ['application/json'],
+  serialize: serialize.error400,
+  errorCodes: ['INVALID_JSON', 'INVALID_REQUEST', 'UNKNOWN_TTS_MODEL', 'INVALID_VOICE', 'INVALID_SPEED'],
+};
+const CreditRequired: RouteResponse = { produces: ['application/json'], serialize: serialize.error402, errorCodes: ['PAYMENT_REQUIRED'] };
+const TextTooLongError: RouteResponse = {
+  produces: ['application/json'],
+  serialize: serialize.error400,
+  errorCodes: ['TEXT_TOO_LONG', 'REQUEST_TOO_LARGE'],
+};
+const SpeechFailedError: RouteResponse = {
+  produces: ['application/json'],
+  serialize: serialize.error400,
+  errorCodes: ['PAYMENT_ERROR', 'TTS_UPSTREAM_ERROR'],
+};
+const SpeechUnavailableError: RouteResponse = {
+  produces: ['application/json'],
+  serialize: serialize.error400,
+  errorCodes: ['CONFIG_ERROR', 'TTS_PROVIDER_NOT_CONFIGURED', 'TTS_UNAVAILABLE'],
+};
+const NotFoundError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['NOT_FOUND'] };
+const UnauthorizedError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['UNAUTHORIZED'] };
+const JobNotReadyError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['JOB_NOT_READY'] };
+const AudioNotStoredError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['AUDIO_NOT_STORED'] };
+const showTopUp200: RouteResponse = { produces: ['text/html'] };
+const showTopUp400: RouteResponse = {
+  produces: ['text/html', 'application/json'],
+  serialize: serialize.error400,
+  errorCodes: ['INVALID_REQUEST'],
+};
+const startTopUp303: RouteResponse = { produces: [] };
+const startTopUp400: RouteResponse = {
+  produces: ['application/json', 'text/html'],
+  serialize: serialize.error400,
+  errorCodes: ['INVALID_REQUEST'],
+};
+const startTopUp429: RouteResponse = {
+  produces: ['application/json', 'text/html'],
+  serialize: serialize.error400,
+  errorCodes: ['RATE_LIMITED'],
+};
+const PaymentError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['PAYMENT_ERROR'] };
+const TopUpStatus: RouteResponse = { produces: ['application/json'], serialize: serialize.getTopUpStatus200 };
+const CreditAccount: RouteResponse = { produces: ['application/json'], serialize: serialize.getCredits200 };
+const Quote: RouteResponse = { produces: ['application/json'], serialize: serialize.createQuote200 };
+const InvalidQuoteRequestError: RouteResponse = {
+  produces: ['application/json'],
+  serialize: serialize.error400,
+  errorCodes: [
+    'INVALID_JSON',
+    'INVALID_REQUEST',
+    'UNKNOWN_TTS_MODEL',
+    'INVALID_VOICE',
+    'INVALID_SPEED',
+    'TEXT_TOO_LONG',
+  ],
+};
+const getX402Speech200: RouteResponse = { produces: ['audio/mpeg'] };
+const InvalidX402RequestError: RouteResponse = {
+  produces: ['application/json'],
+  serialize: serialize.error400,
+  errorCodes: [
+    'INVALID_JSON',
+    'INVALID_REQUEST',
+    'UNKNOWN_TTS_MODEL',
+    'INVALID_VOICE',
+    'INVALID_SPEED',
+    'INVALID_PAYMENT_PAYLOAD',
+    'INVALID_QUOTE',
+    'QUOTE_EXPIRED',
+    'QUOTE_BODY_MISMATCH',
+  ],
+};
+const PaymentRequiredError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['PAYMENT_REQUIRED'] };
+const X402ConflictError: RouteResponse = {
+  produces: ['application/json'],
+  serialize: serialize.error400,
+  errorCodes: [
+    'PAYMENT_IDENTIFIER_CONFLICT',
+    'PAYMENT_REPLAY_PENDING',
+    'PAYMENT_OUTCOME_UNKNOWN',
+    'PREPAID_NONCE_REPLAYED',
+  ],
+};
+const X402UnavailableError: RouteResponse = {
+  produces: ['application/json'],
+  serialize: serialize.error400,
+  errorCodes: ['CONFIG_ERROR', 'TTS_PROVIDER_NOT_CONFIGURED', 'REPLAY_CACHE_UNAVAILABLE', 'TTS_UNAVAILABLE'],
+};
+const X402DepositResponse: RouteResponse = { produces: ['application/json'], serialize: serialize.createDeposit200 };
+const InvalidDepositError: RouteResponse = {
+  produces: ['application/json'],
+  serialize: serialize.error400,
+  errorCodes: ['INVALID_JSON', 'INVALID_REQUEST', 'INVALID_PAYMENT_PAYLOAD'],
+};
+const DepositConflictError: RouteResponse = {
+  produces: ['application/json'],
+  serialize: serialize.error400,
+  errorCodes: ['PAYMENT_IDENTIFIER_CONFLICT', 'PAYMENT_REPLAY_PENDING', 'PAYMENT_OUTCOME_UNKNOWN'],
+};
+const X402PrepaidAccount: RouteResponse = { produces: ['application/json'], serialize: serialize.getPrepaidAccount200 };
+
+/** Answers that every operation may give. */
+const everywhere = { 408: InvalidRequestError, 417: InvalidRequestError, 431: RequestTooLargeError };
 
 export const routes: readonly Route[] = [
   {
@@ -62,38 +228,14 @@ export const routes: readonly Route[] = [
     tag: 'service',
     method: 'GET',
     path: '/',
-    openapiPath: '/',
     admission: { edge: 'always' },
     query: [],
     headers: [],
     consumes: [],
     bodyRequired: false,
     validate: {},
-    serialize: {
-      200: serialize.getHealth200,
-      400: serialize.getHealth400,
-      408: serialize.getHealth408,
-      417: serialize.getHealth417,
-      429: serialize.getHealth429,
-      431: serialize.getHealth431,
-      500: serialize.getHealth500,
-    },
-    produces: {
-      200: ['application/json'],
-      400: ['application/json'],
-      408: ['application/json'],
-      417: ['application/json'],
-      429: ['application/json'],
-      431: ['application/json'],
-      500: ['application/json'],
-    },
-    errorCodes: {
-      400: ['INVALID_REQUEST'],
-      408: ['INVALID_REQUEST'],
-      417: ['INVALID_REQUEST'],
-      429: ['RATE_LIMITED'],
-      431: ['REQUEST_TOO_LARGE'],
-      500: ['INTERNAL_ERROR'],
+    responses: {
+      ...everywhere, 200: Health, 400: InvalidRequestError, 429: RateLimitedError, 500: InternalError,
     },
   },
   {
@@ -101,7 +243,6 @@ export const routes: readonly Route[] = [
     tag: 'service',
     method: 'GET',
     path: '/docs',
-    openapiPath: '/docs',
     listed: 3,
     admission: { edge: 'always' },
     query: [],
@@ -109,31 +250,8 @@ export const routes: readonly Route[] = [
     consumes: [],
     bodyRequired: false,
     validate: {},
-    serialize: {
-      200: serialize.getGuide200,
-      400: serialize.getGuide400,
-      408: serialize.getGuide408,
-      417: serialize.getGuide417,
-      429: serialize.getGuide429,
-      431: serialize.getGuide431,
-      500: serialize.getGuide500,
-    },
-    produces: {
-      200: ['application/json'],
-      400: ['application/json'],
-      408: ['application/json'],
-      417: ['application/json'],
-      429: ['application/json'],
-      431: ['application/json'],
-      500: ['application/json'],
-    },
-    errorCodes: {
-      400: ['INVALID_REQUEST'],
-      408: ['INVALID_REQUEST'],
-      417: ['INVALID_REQUEST'],
-      429: ['RATE_LIMITED'],
-      431: ['REQUEST_TOO_LARGE'],
-      500: ['INTERNAL_ERROR'],
+    responses: {
+      ...everywhere, 200: Guide, 400: InvalidRequestError, 429: RateLimitedError, 500: InternalError,
     },
   },
   {
@@ -141,7 +259,6 @@ export const routes: readonly Route[] = [
     tag: 'service',
     method: 'GET',
     path: '/openapi.json',
-    openapiPath: '/openapi.json',
     listed: 1,
     admission: { edge: 'always' },
     query: [],
@@ -149,31 +266,9 @@ export const routes: readonly Route[] = [
     consumes: [],
     bodyRequired: false,
     validate: {},
-    serialize: {
-      200: serialize.getContract200,
-      400: serialize.getContract400,
-      408: serialize.getContract408,
-      417: serialize.getContract417,
-      429: serialize.getContract429,
-      431: serialize.getContract431,
-      500: serialize.getContract500,
-    },
-    produces: {
-      200: ['application/json'],
-      400: ['application/json'],
-      408: ['application/json'],
-      417: ['application/json'],
-      429: ['application/json'],
-      431: ['application/json'],
-      500: ['application/json'],
-    },
-    errorCodes: {
-      400: ['INVALID_REQUEST'],
-      408: ['INVALID_REQUEST'],
-      417: ['INVALID_REQUEST'],
-      429: ['RATE_LIMITED'],
-      431: ['REQUEST_TOO_LARGE'],
-      500: ['INTERNAL_ERROR'],
+    responses: {
+      ...everywhere, 200: OpenApiDocument, 400: InvalidRequestError, 429: RateLimitedError,
+      500: InternalError,
     },
   },
   {
@@ -181,7 +276,6 @@ export const routes: readonly Route[] = [
     tag: 'x402',
     method: 'GET',
     path: '/.well-known/x402-service-metadata',
-    openapiPath: '/.well-known/x402-service-metadata',
     listed: 2,
     admission: { edge: 'always' },
     query: [],
@@ -189,34 +283,9 @@ export const routes: readonly Route[] = [
     consumes: [],
     bodyRequired: false,
     validate: {},
-    serialize: {
-      200: serialize.getServiceMetadata200,
-      400: serialize.getServiceMetadata400,
-      408: serialize.getServiceMetadata408,
-      417: serialize.getServiceMetadata417,
-      429: serialize.getServiceMetadata429,
-      431: serialize.getServiceMetadata431,
-      500: serialize.getServiceMetadata500,
-      503: serialize.getServiceMetadata503,
-    },
-    produces: {
-      200: ['application/json'],
-      400: ['application/json'],
-      408: ['application/json'],
-      417: ['application/json'],
-      429: ['application/json'],
-      431: ['application/json'],
-      500: ['application/json'],
-      503: ['application/json'],
-    },
-    errorCodes: {
-      400: ['INVALID_REQUEST'],
-      408: ['INVALID_REQUEST'],
-      417: ['INVALID_REQUEST'],
-      429: ['RATE_LIMITED'],
-      431: ['REQUEST_TOO_LARGE'],
-      500: ['INTERNAL_ERROR'],
-      503: ['CONFIG_ERROR'],
+    responses: {
+      ...everywhere, 200: SignedServiceMetadata, 400: InvalidRequestError, 429: RateLimitedError,
+      500: InternalError, 503: ConfigError,
     },
   },
   {
@@ -224,7 +293,6 @@ export const routes: readonly Route[] = [
     tag: 'feedback',
     method: 'POST',
     path: '/feedback/challenge',
-    openapiPath: '/feedback/challenge',
     listed: 4,
     admission: { edge: 'always', window: { by: 'feedback', when: ['request'] } },
     query: [],
@@ -233,40 +301,9 @@ export const routes: readonly Route[] = [
     bodyRequired: true,
     bodyLimit: 32768,
     validate: { body: { 'application/json': validate.createFeedbackChallengeJsonBody } },
-    serialize: {
-      200: serialize.createFeedbackChallenge200,
-      400: serialize.createFeedbackChallenge400,
-      408: serialize.createFeedbackChallenge408,
-      413: serialize.createFeedbackChallenge413,
-      415: serialize.createFeedbackChallenge415,
-      417: serialize.createFeedbackChallenge417,
-      429: serialize.createFeedbackChallenge429,
-      431: serialize.createFeedbackChallenge431,
-      500: serialize.createFeedbackChallenge500,
-      503: serialize.createFeedbackChallenge503,
-    },
-    produces: {
-      200: ['application/json'],
-      400: ['application/json'],
-      408: ['application/json'],
-      413: ['application/json'],
-      415: ['application/json'],
-      417: ['application/json'],
-      429: ['application/json'],
-      431: ['application/json'],
-      500: ['application/json'],
-      503: ['application/json'],
-    },
-    errorCodes: {
-      400: ['INVALID_JSON', 'INVALID_REQUEST'],
-      408: ['INVALID_REQUEST'],
-      413: ['REQUEST_TOO_LARGE'],
-      415: ['UNSUPPORTED_CONTENT_TYPE'],
-      417: ['INVALID_REQUEST'],
-      429: ['RATE_LIMITED'],
-      431: ['REQUEST_TOO_LARGE'],
-      500: ['INTERNAL_ERROR'],
-      503: ['CONFIG_ERROR'],
+    responses: {
+      ...everywhere, 200: FeedbackChallenge, 400: InvalidFeedbackError, 413: RequestTooLargeError,
+      415: UnsupportedContentTypeError, 429: RateLimitedError, 500: InternalError, 503: ConfigError,
     },
   },
   {
@@ -274,7 +311,6 @@ export const routes: readonly Route[] = [
     tag: 'feedback',
     method: 'POST',
     path: '/feedback',
-    openapiPath: '/feedback',
     listed: 5,
     admission: { edge: 'always', window: { by: 'feedback', when: ['request'] } },
     query: [],
@@ -283,52 +319,10 @@ export const routes: readonly Route[] = [
     bodyRequired: true,
     bodyLimit: 32768,
     validate: { body: { 'application/json': validate.submitFeedbackJsonBody } },
-    serialize: {
-      201: serialize.submitFeedback201,
-      400: serialize.submitFeedback400,
-      401: serialize.submitFeedback401,
-      408: serialize.submitFeedback408,
-      409: serialize.submitFeedback409,
-      413: serialize.submitFeedback413,
-      415: serialize.submitFeedback415,
-      417: serialize.submitFeedback417,
-      429: serialize.submitFeedback429,
-      431: serialize.submitFeedback431,
-      500: serialize.submitFeedback500,
-      503: serialize.submitFeedback503,
-    },
-    produces: {
-      201: ['application/json'],
-      400: ['application/json'],
-      401: ['application/json'],
-      408: ['application/json'],
-      409: ['application/json'],
-      413: ['application/json'],
-      415: ['application/json'],
-      417: ['application/json'],
-      429: ['application/json'],
-      431: ['application/json'],
-      500: ['application/json'],
-      503: ['application/json'],
-    },
-    errorCodes: {
-      400: [
-        'INVALID_JSON',
-        'INVALID_REQUEST',
-        'FEEDBACK_CHALLENGE_INVALID',
-        'FEEDBACK_CHALLENGE_EXPIRED',
-        'FEEDBACK_PAYLOAD_MISMATCH',
-      ],
-      401: ['FEEDBACK_SIGNATURE_INVALID'],
-      408: ['INVALID_REQUEST'],
-      409: ['FEEDBACK_CHALLENGE_REPLAYED'],
-      413: ['REQUEST_TOO_LARGE'],
-      415: ['UNSUPPORTED_CONTENT_TYPE'],
-      417: ['INVALID_REQUEST'],
-      429: ['RATE_LIMITED', 'FEEDBACK_RATE_LIMITED'],
-      431: ['REQUEST_TOO_LARGE'],
-      500: ['INTERNAL_ERROR'],
-      503: ['CONFIG_ERROR'],
+    responses: {
+      ...everywhere, 201: FeedbackReceipt, 400: FeedbackRefusedError, 401: FeedbackSignatureError,
+      409: FeedbackReplayedError, 413: RequestTooLargeError, 415: UnsupportedContentTypeError,
+      429: FeedbackRateLimitedError, 500: InternalError, 503: ConfigError,
     },
   },
   {
@@ -336,7 +330,6 @@ export const routes: readonly Route[] = [
     tag: 'catalog',
     method: 'GET',
     path: '/tts/models',
-    openapiPath: '/tts/models',
     listed: 13,
     admission: { edge: 'always' },
     query: [],
@@ -344,31 +337,9 @@ export const routes: readonly Route[] = [
     consumes: [],
     bodyRequired: false,
     validate: {},
-    serialize: {
-      200: serialize.listModels200,
-      400: serialize.listModels400,
-      408: serialize.listModels408,
-      417: serialize.listModels417,
-      429: serialize.listModels429,
-      431: serialize.listModels431,
-      500: serialize.listModels500,
-    },
-    produces: {
-      200: ['application/json'],
-      400: ['application/json'],
-      408: ['application/json'],
-      417: ['application/json'],
-      429: ['application/json'],
-      431: ['application/json'],
-      500: ['application/json'],
-    },
-    errorCodes: {
-      400: ['INVALID_REQUEST'],
-      408: ['INVALID_REQUEST'],
-      417: ['INVALID_REQUEST'],
-      429: ['RATE_LIMITED'],
-      431: ['REQUEST_TOO_LARGE'],
-      500: ['INTERNAL_ERROR'],
+    responses: {
+      ...everywhere, 200: TtsModelsResponse, 400: InvalidRequestError, 429: RateLimitedError,
+      500: InternalError,
     },
   },
   {
@@ -376,7 +347,6 @@ export const routes: readonly Route[] = [
     tag: 'catalog',
     method: 'GET',
     path: '/tts/voices',
-    openapiPath: '/tts/voices',
     listed: 14,
     admission: { edge: 'always' },
     query: ['model'],
@@ -384,31 +354,9 @@ export const routes: readonly Route[] = [
     consumes: [],
     bodyRequired: false,
     validate: { query: validate.listVoicesQuery },
-    serialize: {
-      200: serialize.listVoices200,
-      400: serialize.listVoices400,
-      408: serialize.listVoices408,
-      417: serialize.listVoices417,
-      429: serialize.listVoices429,
-      431: serialize.listVoices431,
-      500: serialize.listVoices500,
-    },
-    produces: {
-      200: ['application/json'],
-      400: ['application/json'],
-      408: ['application/json'],
-      417: ['application/json'],
-      429: ['application/json'],
-      431: ['application/json'],
-      500: ['application/json'],
-    },
-    errorCodes: {
-      400: ['INVALID_REQUEST', 'UNKNOWN_TTS_MODEL'],
-      408: ['INVALID_REQUEST'],
-      417: ['INVALID_REQUEST'],
-      429: ['RATE_LIMITED'],
-      431: ['REQUEST_TOO_LARGE'],
-      500: ['INTERNAL_ERROR'],
+    responses: {
+      ...everywhere, 200: VoicesResponse, 400: UnknownModelError, 429: RateLimitedError,
+      500: InternalError,
     },
   },
   {
@@ -416,7 +364,6 @@ export const routes: readonly Route[] = [
     tag: 'speech',
     method: 'GET',
     path: '/tts',
-    openapiPath: '/tts',
     listed: 7,
     noHead: true,
     admission: { edge: 'always', window: { by: 'account', when: ['request'] } },
@@ -425,44 +372,10 @@ export const routes: readonly Route[] = [
     consumes: [],
     bodyRequired: false,
     validate: { query: validate.getSpeechQuery, headers: validate.getSpeechHeaders },
-    serialize: {
-      202: serialize.getSpeech202,
-      400: serialize.getSpeech400,
-      402: serialize.getSpeech402,
-      408: serialize.getSpeech408,
-      413: serialize.getSpeech413,
-      417: serialize.getSpeech417,
-      429: serialize.getSpeech429,
-      431: serialize.getSpeech431,
-      500: serialize.getSpeech500,
-      502: serialize.getSpeech502,
-      503: serialize.getSpeech503,
-    },
-    produces: {
-      200: ['audio/mpeg', 'audio/wav'],
-      202: ['application/json'],
-      400: ['application/json'],
-      402: ['application/json'],
-      408: ['application/json'],
-      413: ['application/json'],
-      417: ['application/json'],
-      429: ['application/json'],
-      431: ['application/json'],
-      500: ['application/json'],
-      502: ['application/json'],
-      503: ['application/json'],
-    },
-    errorCodes: {
-      400: ['INVALID_JSON', 'INVALID_REQUEST', 'UNKNOWN_TTS_MODEL', 'INVALID_VOICE', 'INVALID_SPEED'],
-      402: ['PAYMENT_REQUIRED'],
-      408: ['INVALID_REQUEST'],
-      413: ['TEXT_TOO_LONG', 'REQUEST_TOO_LARGE'],
-      417: ['INVALID_REQUEST'],
-      429: ['RATE_LIMITED'],
-      431: ['REQUEST_TOO_LARGE'],
-      500: ['INTERNAL_ERROR'],
-      502: ['PAYMENT_ERROR', 'TTS_UPSTREAM_ERROR'],
-      503: ['CONFIG_ERROR', 'TTS_PROVIDER_NOT_CONFIGURED', 'TTS_UNAVAILABLE'],
+    responses: {
+      ...everywhere, 200: getSpeech200, 202: TtsJob, 400: InvalidSpeechRequestError, 402: CreditRequired,
+      413: TextTooLongError, 429: RateLimitedError, 500: InternalError, 502: SpeechFailedError,
+      503: SpeechUnavailableError,
     },
   },
   {
@@ -470,7 +383,6 @@ export const routes: readonly Route[] = [
     tag: 'speech',
     method: 'POST',
     path: '/tts',
-    openapiPath: '/tts',
     listed: 6,
     admission: { edge: 'always', window: { by: 'account', when: ['request'] } },
     query: ['async', 'storeAudio', 'model', 'voice', 'speed'],
@@ -486,47 +398,10 @@ export const routes: readonly Route[] = [
         'text/plain': validate.createSpeechTextBody,
       },
     },
-    serialize: {
-      202: serialize.createSpeech202,
-      400: serialize.createSpeech400,
-      402: serialize.createSpeech402,
-      408: serialize.createSpeech408,
-      413: serialize.createSpeech413,
-      415: serialize.createSpeech415,
-      417: serialize.createSpeech417,
-      429: serialize.createSpeech429,
-      431: serialize.createSpeech431,
-      500: serialize.createSpeech500,
-      502: serialize.createSpeech502,
-      503: serialize.createSpeech503,
-    },
-    produces: {
-      200: ['audio/mpeg', 'audio/wav'],
-      202: ['application/json'],
-      400: ['application/json'],
-      402: ['application/json'],
-      408: ['application/json'],
-      413: ['application/json'],
-      415: ['application/json'],
-      417: ['application/json'],
-      429: ['application/json'],
-      431: ['application/json'],
-      500: ['application/json'],
-      502: ['application/json'],
-      503: ['application/json'],
-    },
-    errorCodes: {
-      400: ['INVALID_JSON', 'INVALID_REQUEST', 'UNKNOWN_TTS_MODEL', 'INVALID_VOICE', 'INVALID_SPEED'],
-      402: ['PAYMENT_REQUIRED'],
-      408: ['INVALID_REQUEST'],
-      413: ['TEXT_TOO_LONG', 'REQUEST_TOO_LARGE'],
-      415: ['UNSUPPORTED_CONTENT_TYPE'],
-      417: ['INVALID_REQUEST'],
-      429: ['RATE_LIMITED'],
-      431: ['REQUEST_TOO_LARGE'],
-      500: ['INTERNAL_ERROR'],
-      502: ['PAYMENT_ERROR', 'TTS_UPSTREAM_ERROR'],
-      503: ['CONFIG_ERROR', 'TTS_PROVIDER_NOT_CONFIGURED', 'TTS_UNAVAILABLE'],
+    responses: {
+      ...everywhere, 200: getSpeech200, 202: TtsJob, 400: InvalidSpeechRequestError, 402: CreditRequired,
+      413: TextTooLongError, 415: UnsupportedContentTypeError, 429: RateLimitedError, 500: InternalError,
+      502: SpeechFailedError, 503: SpeechUnavailableError,
     },
   },
   {
@@ -534,7 +409,6 @@ export const routes: readonly Route[] = [
     tag: 'jobs',
     method: 'GET',
     path: '/tts/jobs/:jobId',
-    openapiPath: '/tts/jobs/{jobId}',
     listed: 18,
     admission: { edge: 'always' },
     query: [],
@@ -542,37 +416,9 @@ export const routes: readonly Route[] = [
     consumes: [],
     bodyRequired: false,
     validate: { params: validate.getJobParams },
-    serialize: {
-      200: serialize.getJob200,
-      400: serialize.getJob400,
-      404: serialize.getJob404,
-      408: serialize.getJob408,
-      417: serialize.getJob417,
-      429: serialize.getJob429,
-      431: serialize.getJob431,
-      500: serialize.getJob500,
-      503: serialize.getJob503,
-    },
-    produces: {
-      200: ['application/json'],
-      400: ['application/json'],
-      404: ['application/json'],
-      408: ['application/json'],
-      417: ['application/json'],
-      429: ['application/json'],
-      431: ['application/json'],
-      500: ['application/json'],
-      503: ['application/json'],
-    },
-    errorCodes: {
-      400: ['INVALID_REQUEST'],
-      404: ['NOT_FOUND'],
-      408: ['INVALID_REQUEST'],
-      417: ['INVALID_REQUEST'],
-      429: ['RATE_LIMITED'],
-      431: ['REQUEST_TOO_LARGE'],
-      500: ['INTERNAL_ERROR'],
-      503: ['CONFIG_ERROR'],
+    responses: {
+      ...everywhere, 200: TtsJob, 400: InvalidRequestError, 404: NotFoundError, 429: RateLimitedError,
+      500: InternalError, 503: ConfigError,
     },
   },
   {
@@ -580,7 +426,6 @@ export const routes: readonly Route[] = [
     tag: 'jobs',
     method: 'GET',
     path: '/tts/jobs/:jobId/audio',
-    openapiPath: '/tts/jobs/{jobId}/audio',
     listed: 19,
     admission: { edge: 'always', window: { by: 'audio', when: ['request'] } },
     query: ['sig'],
@@ -592,49 +437,10 @@ export const routes: readonly Route[] = [
       query: validate.getJobAudioQuery,
       headers: validate.getJobAudioHeaders,
     },
-    serialize: {
-      400: serialize.getJobAudio400,
-      401: serialize.getJobAudio401,
-      404: serialize.getJobAudio404,
-      408: serialize.getJobAudio408,
-      409: serialize.getJobAudio409,
-      410: serialize.getJobAudio410,
-      416: serialize.getJobAudio416,
-      417: serialize.getJobAudio417,
-      429: serialize.getJobAudio429,
-      431: serialize.getJobAudio431,
-      500: serialize.getJobAudio500,
-      503: serialize.getJobAudio503,
-    },
-    produces: {
-      200: ['audio/mpeg', 'audio/wav'],
-      206: ['audio/mpeg', 'audio/wav'],
-      400: ['application/json'],
-      401: ['application/json'],
-      404: ['application/json'],
-      408: ['application/json'],
-      409: ['application/json'],
-      410: ['application/json'],
-      416: ['application/json'],
-      417: ['application/json'],
-      429: ['application/json'],
-      431: ['application/json'],
-      500: ['application/json'],
-      503: ['application/json'],
-    },
-    errorCodes: {
-      400: ['INVALID_REQUEST'],
-      401: ['UNAUTHORIZED'],
-      404: ['NOT_FOUND'],
-      408: ['INVALID_REQUEST'],
-      409: ['JOB_NOT_READY'],
-      410: ['AUDIO_NOT_STORED'],
-      416: ['INVALID_REQUEST'],
-      417: ['INVALID_REQUEST'],
-      429: ['RATE_LIMITED'],
-      431: ['REQUEST_TOO_LARGE'],
-      500: ['INTERNAL_ERROR'],
-      503: ['CONFIG_ERROR'],
+    responses: {
+      ...everywhere, 200: getSpeech200, 206: getSpeech200, 400: InvalidRequestError,
+      401: UnauthorizedError, 404: NotFoundError, 409: JobNotReadyError, 410: AudioNotStoredError,
+      416: InvalidRequestError, 429: RateLimitedError, 500: InternalError, 503: ConfigError,
     },
   },
   {
@@ -642,7 +448,6 @@ export const routes: readonly Route[] = [
     tag: 'topUp',
     method: 'GET',
     path: '/top-up',
-    openapiPath: '/top-up',
     listed: 15,
     admission: { edge: 'always' },
     query: ['amount', 'account', 'challenge', 'canceled'],
@@ -650,28 +455,8 @@ export const routes: readonly Route[] = [
     consumes: [],
     bodyRequired: false,
     validate: { query: validate.showTopUpQuery },
-    serialize: {
-      400: serialize.showTopUp400,
-      408: serialize.showTopUp408,
-      417: serialize.showTopUp417,
-      429: serialize.showTopUp429,
-      431: serialize.showTopUp431,
-    },
-    produces: {
-      200: ['text/html'],
-      400: ['text/html', 'application/json'],
-      408: ['application/json'],
-      417: ['application/json'],
-      429: ['application/json'],
-      431: ['application/json'],
-      500: ['text/html'],
-    },
-    errorCodes: {
-      400: ['INVALID_REQUEST'],
-      408: ['INVALID_REQUEST'],
-      417: ['INVALID_REQUEST'],
-      429: ['RATE_LIMITED'],
-      431: ['REQUEST_TOO_LARGE'],
+    responses: {
+      ...everywhere, 200: showTopUp200, 400: showTopUp400, 429: RateLimitedError, 500: showTopUp200,
     },
   },
   {
@@ -679,7 +464,6 @@ export const routes: readonly Route[] = [
     tag: 'topUp',
     method: 'POST',
     path: '/top-up',
-    openapiPath: '/top-up',
     listed: 16,
     admission: { edge: 'always', window: { by: 'top-up', when: ['request'] } },
     query: [],
@@ -688,42 +472,10 @@ export const routes: readonly Route[] = [
     bodyRequired: false,
     bodyLimit: 65536,
     validate: { body: { 'application/x-www-form-urlencoded': validate.startTopUpFormBody } },
-    serialize: {
-      400: serialize.startTopUp400,
-      408: serialize.startTopUp408,
-      413: serialize.startTopUp413,
-      415: serialize.startTopUp415,
-      417: serialize.startTopUp417,
-      429: serialize.startTopUp429,
-      431: serialize.startTopUp431,
-      500: serialize.startTopUp500,
-      502: serialize.startTopUp502,
-      503: serialize.startTopUp503,
-    },
-    produces: {
-      303: [],
-      400: ['application/json', 'text/html'],
-      408: ['application/json'],
-      413: ['application/json'],
-      415: ['application/json'],
-      417: ['application/json'],
-      429: ['application/json', 'text/html'],
-      431: ['application/json'],
-      500: ['application/json'],
-      502: ['application/json'],
-      503: ['application/json'],
-    },
-    errorCodes: {
-      400: ['INVALID_REQUEST'],
-      408: ['INVALID_REQUEST'],
-      413: ['REQUEST_TOO_LARGE'],
-      415: ['UNSUPPORTED_CONTENT_TYPE'],
-      417: ['INVALID_REQUEST'],
-      429: ['RATE_LIMITED'],
-      431: ['REQUEST_TOO_LARGE'],
-      500: ['INTERNAL_ERROR'],
-      502: ['PAYMENT_ERROR'],
-      503: ['CONFIG_ERROR'],
+    responses: {
+      ...everywhere, 303: startTopUp303, 400: startTopUp400, 413: RequestTooLargeError,
+      415: UnsupportedContentTypeError, 429: startTopUp429, 500: InternalError, 502: PaymentError,
+      503: ConfigError,
     },
   },
   {
@@ -731,7 +483,6 @@ export const routes: readonly Route[] = [
     tag: 'topUp',
     method: 'GET',
     path: '/top-up/complete',
-    openapiPath: '/top-up/complete',
     noHead: true,
     admission: { edge: 'always' },
     query: ['session_id'],
@@ -739,29 +490,9 @@ export const routes: readonly Route[] = [
     consumes: [],
     bodyRequired: false,
     validate: { query: validate.completeTopUpQuery },
-    serialize: {
-      408: serialize.completeTopUp408,
-      417: serialize.completeTopUp417,
-      429: serialize.completeTopUp429,
-      431: serialize.completeTopUp431,
-    },
-    produces: {
-      200: ['text/html'],
-      400: ['text/html'],
-      402: ['text/html'],
-      408: ['application/json'],
-      417: ['application/json'],
-      429: ['application/json'],
-      431: ['application/json'],
-      500: ['text/html'],
-      502: ['text/html'],
-      503: ['text/html'],
-    },
-    errorCodes: {
-      408: ['INVALID_REQUEST'],
-      417: ['INVALID_REQUEST'],
-      429: ['RATE_LIMITED'],
-      431: ['REQUEST_TOO_LARGE'],
+    responses: {
+      ...everywhere, 200: showTopUp200, 400: showTopUp200, 402: showTopUp200, 429: RateLimitedError,
+      500: showTopUp200, 502: showTopUp200, 503: showTopUp200,
     },
   },
   {
@@ -769,7 +500,6 @@ export const routes: readonly Route[] = [
     tag: 'topUp',
     method: 'GET',
     path: '/top-up/status',
-    openapiPath: '/top-up/status',
     listed: 17,
     admission: { edge: 'always' },
     query: ['account'],
@@ -777,36 +507,9 @@ export const routes: readonly Route[] = [
     consumes: [],
     bodyRequired: false,
     validate: { query: validate.getTopUpStatusQuery },
-    serialize: {
-      200: serialize.getTopUpStatus200,
-      400: serialize.getTopUpStatus400,
-      404: serialize.getTopUpStatus404,
-      408: serialize.getTopUpStatus408,
-      417: serialize.getTopUpStatus417,
-      429: serialize.getTopUpStatus429,
-      431: serialize.getTopUpStatus431,
-      500: serialize.getTopUpStatus500,
-      503: serialize.getTopUpStatus503,
-    },
-    produces: {
-      200: ['application/json'],
-      400: ['application/json'],
-      404: ['application/json'],
-      408: ['application/json'],
-      417: ['application/json'],
-      429: ['application/json'],
-      431: ['application/json'],
-      500: ['application/json'],
-      503: ['application/json'],
-    },
-    errorCodes: {
-      400: ['INVALID_REQUEST'],
-      408: ['INVALID_REQUEST'],
-      417: ['INVALID_REQUEST'],
-      429: ['RATE_LIMITED'],
-      431: ['REQUEST_TOO_LARGE'],
-      500: ['INTERNAL_ERROR'],
-      503: ['CONFIG_ERROR'],
+    responses: {
+      ...everywhere, 200: TopUpStatus, 400: InvalidRequestError, 404: TopUpStatus, 429: RateLimitedError,
+      500: InternalError, 503: ConfigError,
     },
   },
   {
@@ -814,7 +517,6 @@ export const routes: readonly Route[] = [
     tag: 'credits',
     method: 'GET',
     path: '/credits/:accountId',
-    openapiPath: '/credits/{accountId}',
     listed: 20,
     admission: { edge: 'always' },
     query: [],
@@ -822,37 +524,9 @@ export const routes: readonly Route[] = [
     consumes: [],
     bodyRequired: false,
     validate: { params: validate.getCreditsParams },
-    serialize: {
-      200: serialize.getCredits200,
-      400: serialize.getCredits400,
-      404: serialize.getCredits404,
-      408: serialize.getCredits408,
-      417: serialize.getCredits417,
-      429: serialize.getCredits429,
-      431: serialize.getCredits431,
-      500: serialize.getCredits500,
-      503: serialize.getCredits503,
-    },
-    produces: {
-      200: ['application/json'],
-      400: ['application/json'],
-      404: ['application/json'],
-      408: ['application/json'],
-      417: ['application/json'],
-      429: ['application/json'],
-      431: ['application/json'],
-      500: ['application/json'],
-      503: ['application/json'],
-    },
-    errorCodes: {
-      400: ['INVALID_REQUEST'],
-      404: ['NOT_FOUND'],
-      408: ['INVALID_REQUEST'],
-      417: ['INVALID_REQUEST'],
-      429: ['RATE_LIMITED'],
-      431: ['REQUEST_TOO_LARGE'],
-      500: ['INTERNAL_ERROR'],
-      503: ['CONFIG_ERROR'],
+    responses: {
+      ...everywhere, 200: CreditAccount, 400: InvalidRequestError, 404: NotFoundError,
+      429: RateLimitedError, 500: InternalError, 503: ConfigError,
     },
   },
   {
@@ -860,7 +534,6 @@ export const routes: readonly Route[] = [
     tag: 'x402',
     method: 'POST',
     path: '/x402/tts/quote',
-    openapiPath: '/x402/tts/quote',
     listed: 8,
     admission: { edge: 'always' },
     query: [],
@@ -869,47 +542,9 @@ export const routes: readonly Route[] = [
     bodyRequired: true,
     bodyLimit: 65536,
     validate: { body: { 'application/json': validate.createQuoteJsonBody } },
-    serialize: {
-      200: serialize.createQuote200,
-      400: serialize.createQuote400,
-      408: serialize.createQuote408,
-      413: serialize.createQuote413,
-      415: serialize.createQuote415,
-      417: serialize.createQuote417,
-      429: serialize.createQuote429,
-      431: serialize.createQuote431,
-      500: serialize.createQuote500,
-      503: serialize.createQuote503,
-    },
-    produces: {
-      200: ['application/json'],
-      400: ['application/json'],
-      408: ['application/json'],
-      413: ['application/json'],
-      415: ['application/json'],
-      417: ['application/json'],
-      429: ['application/json'],
-      431: ['application/json'],
-      500: ['application/json'],
-      503: ['application/json'],
-    },
-    errorCodes: {
-      400: [
-        'INVALID_JSON',
-        'INVALID_REQUEST',
-        'UNKNOWN_TTS_MODEL',
-        'INVALID_VOICE',
-        'INVALID_SPEED',
-        'TEXT_TOO_LONG',
-      ],
-      408: ['INVALID_REQUEST'],
-      413: ['REQUEST_TOO_LARGE'],
-      415: ['UNSUPPORTED_CONTENT_TYPE'],
-      417: ['INVALID_REQUEST'],
-      429: ['RATE_LIMITED'],
-      431: ['REQUEST_TOO_LARGE'],
-      500: ['INTERNAL_ERROR'],
-      503: ['CONFIG_ERROR'],
+    responses: {
+      ...everywhere, 200: Quote, 400: InvalidQuoteRequestError, 413: RequestTooLargeError,
+      415: UnsupportedContentTypeError, 429: RateLimitedError, 500: InternalError, 503: ConfigError,
     },
   },
   {
@@ -917,7 +552,6 @@ export const routes: readonly Route[] = [
     tag: 'x402',
     method: 'GET',
     path: '/x402/tts',
-    openapiPath: '/x402/tts',
     listed: 10,
     noHead: true,
     admission: {
@@ -937,63 +571,10 @@ export const routes: readonly Route[] = [
     consumes: [],
     bodyRequired: false,
     validate: { query: validate.getX402SpeechQuery, headers: validate.getX402SpeechHeaders },
-    serialize: {
-      400: serialize.getX402Speech400,
-      401: serialize.getX402Speech401,
-      402: serialize.getX402Speech402,
-      408: serialize.getX402Speech408,
-      409: serialize.getX402Speech409,
-      413: serialize.getX402Speech413,
-      417: serialize.getX402Speech417,
-      429: serialize.getX402Speech429,
-      431: serialize.getX402Speech431,
-      500: serialize.getX402Speech500,
-      502: serialize.getX402Speech502,
-      503: serialize.getX402Speech503,
-    },
-    produces: {
-      200: ['audio/mpeg'],
-      400: ['application/json'],
-      401: ['application/json'],
-      402: ['application/json'],
-      408: ['application/json'],
-      409: ['application/json'],
-      413: ['application/json'],
-      417: ['application/json'],
-      429: ['application/json'],
-      431: ['application/json'],
-      500: ['application/json'],
-      502: ['application/json'],
-      503: ['application/json'],
-    },
-    errorCodes: {
-      400: [
-        'INVALID_JSON',
-        'INVALID_REQUEST',
-        'UNKNOWN_TTS_MODEL',
-        'INVALID_VOICE',
-        'INVALID_SPEED',
-        'INVALID_PAYMENT_PAYLOAD',
-        'INVALID_QUOTE',
-        'QUOTE_EXPIRED',
-        'QUOTE_BODY_MISMATCH',
-      ],
-      401: ['UNAUTHORIZED'],
-      402: ['PAYMENT_REQUIRED'],
-      408: ['INVALID_REQUEST'],
-      409: [
-        'PAYMENT_IDENTIFIER_CONFLICT',
-        'PAYMENT_REPLAY_PENDING',
-        'PAYMENT_OUTCOME_UNKNOWN',
-        'PREPAID_NONCE_REPLAYED',
-      ],
-      413: ['TEXT_TOO_LONG', 'REQUEST_TOO_LARGE'],
-      417: ['INVALID_REQUEST'],
-      429: ['RATE_LIMITED'],
-      431: ['REQUEST_TOO_LARGE'],
-      500: ['INTERNAL_ERROR'],
-      502: ['PAYMENT_ERROR', 'TTS_UPSTREAM_ERROR'],
-      503: ['CONFIG_ERROR', 'TTS_PROVIDER_NOT_CONFIGURED', 'REPLAY_CACHE_UNAVAILABLE', 'TTS_UNAVAILABLE'],
+    responses: {
+      ...everywhere, 200: getX402Speech200, 400: InvalidX402RequestError, 401: UnauthorizedError,
+      402: PaymentRequiredError, 409: X402ConflictError, 413: TextTooLongError, 429: RateLimitedError,
+      500: InternalError, 502: SpeechFailedError, 503: X402UnavailableError,
     },
   },
   {
@@ -1001,7 +582,6 @@ export const routes: readonly Route[] = [
     tag: 'x402',
     method: 'POST',
     path: '/x402/tts',
-    openapiPath: '/x402/tts',
     listed: 9,
     admission: {
       edge: 'unless-verified',
@@ -1024,66 +604,11 @@ export const routes: readonly Route[] = [
       headers: validate.createX402SpeechHeaders,
       body: { 'application/json': validate.createX402SpeechJsonBody },
     },
-    serialize: {
-      400: serialize.createX402Speech400,
-      401: serialize.createX402Speech401,
-      402: serialize.createX402Speech402,
-      408: serialize.createX402Speech408,
-      409: serialize.createX402Speech409,
-      413: serialize.createX402Speech413,
-      415: serialize.createX402Speech415,
-      417: serialize.createX402Speech417,
-      429: serialize.createX402Speech429,
-      431: serialize.createX402Speech431,
-      500: serialize.createX402Speech500,
-      502: serialize.createX402Speech502,
-      503: serialize.createX402Speech503,
-    },
-    produces: {
-      200: ['audio/mpeg'],
-      400: ['application/json'],
-      401: ['application/json'],
-      402: ['application/json'],
-      408: ['application/json'],
-      409: ['application/json'],
-      413: ['application/json'],
-      415: ['application/json'],
-      417: ['application/json'],
-      429: ['application/json'],
-      431: ['application/json'],
-      500: ['application/json'],
-      502: ['application/json'],
-      503: ['application/json'],
-    },
-    errorCodes: {
-      400: [
-        'INVALID_JSON',
-        'INVALID_REQUEST',
-        'UNKNOWN_TTS_MODEL',
-        'INVALID_VOICE',
-        'INVALID_SPEED',
-        'INVALID_PAYMENT_PAYLOAD',
-        'INVALID_QUOTE',
-        'QUOTE_EXPIRED',
-        'QUOTE_BODY_MISMATCH',
-      ],
-      401: ['UNAUTHORIZED'],
-      402: ['PAYMENT_REQUIRED'],
-      408: ['INVALID_REQUEST'],
-      409: [
-        'PAYMENT_IDENTIFIER_CONFLICT',
-        'PAYMENT_REPLAY_PENDING',
-        'PAYMENT_OUTCOME_UNKNOWN',
-        'PREPAID_NONCE_REPLAYED',
-      ],
-      413: ['TEXT_TOO_LONG', 'REQUEST_TOO_LARGE'],
-      415: ['UNSUPPORTED_CONTENT_TYPE'],
-      417: ['INVALID_REQUEST'],
-      429: ['RATE_LIMITED'],
-      431: ['REQUEST_TOO_LARGE'],
-      500: ['INTERNAL_ERROR'],
-      502: ['PAYMENT_ERROR', 'TTS_UPSTREAM_ERROR'],
-      503: ['CONFIG_ERROR', 'TTS_PROVIDER_NOT_CONFIGURED', 'REPLAY_CACHE_UNAVAILABLE', 'TTS_UNAVAILABLE'],
+    responses: {
+      ...everywhere, 200: getX402Speech200, 400: InvalidX402RequestError, 401: UnauthorizedError,
+      402: PaymentRequiredError, 409: X402ConflictError, 413: TextTooLongError,
+      415: UnsupportedContentTypeError, 429: RateLimitedError, 500: InternalError, 502: SpeechFailedError,
+      503: X402UnavailableError,
     },
   },
   {
@@ -1091,7 +616,6 @@ export const routes: readonly Route[] = [
     tag: 'x402',
     method: 'POST',
     path: '/x402/deposit',
-    openapiPath: '/x402/deposit',
     listed: 11,
     admission: { edge: 'always', window: { by: 'ip', when: ['failed-payment'] } },
     query: [],
@@ -1110,49 +634,10 @@ export const routes: readonly Route[] = [
       headers: validate.createDepositHeaders,
       body: { 'application/json': validate.createDepositJsonBody },
     },
-    serialize: {
-      200: serialize.createDeposit200,
-      400: serialize.createDeposit400,
-      402: serialize.createDeposit402,
-      408: serialize.createDeposit408,
-      409: serialize.createDeposit409,
-      413: serialize.createDeposit413,
-      415: serialize.createDeposit415,
-      417: serialize.createDeposit417,
-      429: serialize.createDeposit429,
-      431: serialize.createDeposit431,
-      500: serialize.createDeposit500,
-      502: serialize.createDeposit502,
-      503: serialize.createDeposit503,
-    },
-    produces: {
-      200: ['application/json'],
-      400: ['application/json'],
-      402: ['application/json'],
-      408: ['application/json'],
-      409: ['application/json'],
-      413: ['application/json'],
-      415: ['application/json'],
-      417: ['application/json'],
-      429: ['application/json'],
-      431: ['application/json'],
-      500: ['application/json'],
-      502: ['application/json'],
-      503: ['application/json'],
-    },
-    errorCodes: {
-      400: ['INVALID_JSON', 'INVALID_REQUEST', 'INVALID_PAYMENT_PAYLOAD'],
-      402: ['PAYMENT_REQUIRED'],
-      408: ['INVALID_REQUEST'],
-      409: ['PAYMENT_IDENTIFIER_CONFLICT', 'PAYMENT_REPLAY_PENDING', 'PAYMENT_OUTCOME_UNKNOWN'],
-      413: ['REQUEST_TOO_LARGE'],
-      415: ['UNSUPPORTED_CONTENT_TYPE'],
-      417: ['INVALID_REQUEST'],
-      429: ['RATE_LIMITED'],
-      431: ['REQUEST_TOO_LARGE'],
-      500: ['INTERNAL_ERROR'],
-      502: ['PAYMENT_ERROR'],
-      503: ['CONFIG_ERROR'],
+    responses: {
+      ...everywhere, 200: X402DepositResponse, 400: InvalidDepositError, 402: PaymentRequiredError,
+      409: DepositConflictError, 413: RequestTooLargeError, 415: UnsupportedContentTypeError,
+      429: RateLimitedError, 500: InternalError, 502: PaymentError, 503: ConfigError,
     },
   },
   {
@@ -1160,7 +645,6 @@ export const routes: readonly Route[] = [
     tag: 'x402',
     method: 'GET',
     path: '/x402/accounts/:address',
-    openapiPath: '/x402/accounts/{address}',
     listed: 12,
     admission: { edge: 'always', window: { by: 'ip', when: ['failed-credential'] } },
     query: [],
@@ -1168,40 +652,9 @@ export const routes: readonly Route[] = [
     consumes: [],
     bodyRequired: false,
     validate: { params: validate.getPrepaidAccountParams, headers: validate.getPrepaidAccountHeaders },
-    serialize: {
-      200: serialize.getPrepaidAccount200,
-      400: serialize.getPrepaidAccount400,
-      401: serialize.getPrepaidAccount401,
-      404: serialize.getPrepaidAccount404,
-      408: serialize.getPrepaidAccount408,
-      417: serialize.getPrepaidAccount417,
-      429: serialize.getPrepaidAccount429,
-      431: serialize.getPrepaidAccount431,
-      500: serialize.getPrepaidAccount500,
-      503: serialize.getPrepaidAccount503,
-    },
-    produces: {
-      200: ['application/json'],
-      400: ['application/json'],
-      401: ['application/json'],
-      404: ['application/json'],
-      408: ['application/json'],
-      417: ['application/json'],
-      429: ['application/json'],
-      431: ['application/json'],
-      500: ['application/json'],
-      503: ['application/json'],
-    },
-    errorCodes: {
-      400: ['INVALID_REQUEST'],
-      401: ['UNAUTHORIZED'],
-      404: ['NOT_FOUND'],
-      408: ['INVALID_REQUEST'],
-      417: ['INVALID_REQUEST'],
-      429: ['RATE_LIMITED'],
-      431: ['REQUEST_TOO_LARGE'],
-      500: ['INTERNAL_ERROR'],
-      503: ['CONFIG_ERROR'],
+    responses: {
+      ...everywhere, 200: X402PrepaidAccount, 400: InvalidRequestError, 401: UnauthorizedError,
+      404: NotFoundError, 429: RateLimitedError, 500: InternalError, 503: ConfigError,
     },
   },
 ];

@@ -3,10 +3,6 @@
 import Serializer from 'fast-json-stringify/lib/serializer.js';
 
 const serializer = new Serializer();
-
-const body1 = ((validator) => {
-validator
-serializer
 const {
   asString,
   asNumber,
@@ -17,18 +13,31 @@ const {
   asUnsafeString,
   asPlainStringArray
 } = serializer
+
 const asInteger = serializer.asInteger.bind(serializer)
-    const JSON_STR_BEGIN_OBJECT = '{'
-    const JSON_STR_END_OBJECT = '}'
-    const JSON_STR_BEGIN_ARRAY = '['
-    const JSON_STR_END_ARRAY = ']'
-    const JSON_STR_COMMA = ','
-    const JSON_STR_COLONS = ':'
-    const JSON_STR_QUOTE = '"'
-    const JSON_STR_EMPTY_OBJECT = JSON_STR_BEGIN_OBJECT + JSON_STR_END_OBJECT
-    const JSON_STR_EMPTY_ARRAY = JSON_STR_BEGIN_ARRAY + JSON_STR_END_ARRAY
-    const JSON_STR_EMPTY_STRING = JSON_STR_QUOTE + JSON_STR_QUOTE
-    const JSON_STR_NULL = 'null'
+
+
+const JSON_STR_BEGIN_OBJECT = '{'
+const JSON_STR_END_OBJECT = '}'
+const JSON_STR_BEGIN_ARRAY = '['
+const JSON_STR_END_ARRAY = ']'
+const JSON_STR_COMMA = ','
+const JSON_STR_COLONS = ':'
+const JSON_STR_QUOTE = '"'
+const JSON_STR_EMPTY_OBJECT = JSON_STR_BEGIN_OBJECT + JSON_STR_END_OBJECT
+const JSON_STR_EMPTY_ARRAY = JSON_STR_BEGIN_ARRAY + JSON_STR_END_ARRAY
+const JSON_STR_EMPTY_STRING = JSON_STR_QUOTE + JSON_STR_QUOTE
+const JSON_STR_NULL = 'null'
+
+function asText(value) {
+  if (typeof value === 'string') return asString(value);
+  if (value === null) return JSON_STR_EMPTY_STRING;
+  if (value instanceof Date) return JSON_STR_QUOTE + value.toISOString() + JSON_STR_QUOTE;
+  return asString(value instanceof RegExp ? value.source : value.toString());
+}
+
+export const getHealth200 = (() => {
+    
     function anonymous1 (obj) {
       // "#/properties/endpoints"
       let json = ''
@@ -43,35 +52,11 @@ const asInteger = serializer.asInteger.bind(serializer)
     json += JSON_STR_BEGIN_ARRAY
       if (arrayLength > 0) {
         const value = obj[0]
-        if (typeof value !== 'string') {
-          if (value === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value instanceof Date) {
-            json += JSON_STR_QUOTE + value.toISOString() + JSON_STR_QUOTE
-          } else if (value instanceof RegExp) {
-            json += asString(value.source)
-          } else {
-            json += asString(value.toString())
-          }
-        } else {
-          json += asString(value)
-        }
+        json += asText(value)
         for (let i = 1; i < arrayLength; i++) {
           json += JSON_STR_COMMA
           const value = obj[i]
-        if (typeof value !== 'string') {
-          if (value === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value instanceof Date) {
-            json += JSON_STR_QUOTE + value.toISOString() + JSON_STR_QUOTE
-          } else if (value instanceof RegExp) {
-            json += asString(value.source)
-          } else {
-            json += asString(value.toString())
-          }
-        } else {
-          json += asString(value)
-        }
+        json += asText(value)
         }
       }
       return json + JSON_STR_END_ARRAY
@@ -86,76 +71,28 @@ const asInteger = serializer.asInteger.bind(serializer)
       const value_service_1 = obj["service"]
       if (value_service_1 !== undefined) {
         json += "{\"service\":"
-        if (typeof value_service_1 !== 'string') {
-          if (value_service_1 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_service_1 instanceof Date) {
-            json += JSON_STR_QUOTE + value_service_1.toISOString() + JSON_STR_QUOTE
-          } else if (value_service_1 instanceof RegExp) {
-            json += asString(value_service_1.source)
-          } else {
-            json += asString(value_service_1.toString())
-          }
-        } else {
-          json += asString(value_service_1)
-        }
+        json += asText(value_service_1)
       } else {
         throw new Error('"service" is required!')
       }
       const value_status_2 = obj["status"]
       if (value_status_2 !== undefined) {
         json += ",\"status\":"
-        if (typeof value_status_2 !== 'string') {
-          if (value_status_2 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_status_2 instanceof Date) {
-            json += JSON_STR_QUOTE + value_status_2.toISOString() + JSON_STR_QUOTE
-          } else if (value_status_2 instanceof RegExp) {
-            json += asString(value_status_2.source)
-          } else {
-            json += asString(value_status_2.toString())
-          }
-        } else {
-          json += asString(value_status_2)
-        }
+        json += asText(value_status_2)
       } else {
         throw new Error('"status" is required!')
       }
       const value_documentation_3 = obj["documentation"]
       if (value_documentation_3 !== undefined) {
         json += ",\"documentation\":"
-        if (typeof value_documentation_3 !== 'string') {
-          if (value_documentation_3 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_documentation_3 instanceof Date) {
-            json += JSON_STR_QUOTE + value_documentation_3.toISOString() + JSON_STR_QUOTE
-          } else if (value_documentation_3 instanceof RegExp) {
-            json += asString(value_documentation_3.source)
-          } else {
-            json += asString(value_documentation_3.toString())
-          }
-        } else {
-          json += asString(value_documentation_3)
-        }
+        json += asText(value_documentation_3)
       } else {
         throw new Error('"documentation" is required!')
       }
       const value_openapi_4 = obj["openapi"]
       if (value_openapi_4 !== undefined) {
         json += ",\"openapi\":"
-        if (typeof value_openapi_4 !== 'string') {
-          if (value_openapi_4 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_openapi_4 instanceof Date) {
-            json += JSON_STR_QUOTE + value_openapi_4.toISOString() + JSON_STR_QUOTE
-          } else if (value_openapi_4 instanceof RegExp) {
-            json += asString(value_openapi_4.source)
-          } else {
-            json += asString(value_openapi_4.toString())
-          }
-        } else {
-          json += asString(value_openapi_4)
-        }
+        json += asText(value_openapi_4)
       } else {
         throw new Error('"openapi" is required!')
       }
@@ -170,34 +107,10 @@ return json + JSON_STR_END_OBJECT
       }
     const main = anonymous0
     return main
-    
-})(null);
+})();
 
-const body2 = ((validator) => {
-validator
-serializer
-const {
-  asString,
-  asNumber,
-  asBoolean,
-  asDateTime,
-  asDate,
-  asTime,
-  asUnsafeString,
-  asPlainStringArray
-} = serializer
-const asInteger = serializer.asInteger.bind(serializer)
-    const JSON_STR_BEGIN_OBJECT = '{'
-    const JSON_STR_END_OBJECT = '}'
-    const JSON_STR_BEGIN_ARRAY = '['
-    const JSON_STR_END_ARRAY = ']'
-    const JSON_STR_COMMA = ','
-    const JSON_STR_COLONS = ':'
-    const JSON_STR_QUOTE = '"'
-    const JSON_STR_EMPTY_OBJECT = JSON_STR_BEGIN_OBJECT + JSON_STR_END_OBJECT
-    const JSON_STR_EMPTY_ARRAY = JSON_STR_BEGIN_ARRAY + JSON_STR_END_ARRAY
-    const JSON_STR_EMPTY_STRING = JSON_STR_QUOTE + JSON_STR_QUOTE
-    const JSON_STR_NULL = 'null'
+export const error400 = (() => {
+    
       // "#/properties/error"
       function anonymous1 (input) {
         const obj = (input && typeof input.toJSON === 'function')
@@ -208,38 +121,14 @@ const asInteger = serializer.asInteger.bind(serializer)
       const value_code_3 = obj["code"]
       if (value_code_3 !== undefined) {
         json += "{\"code\":"
-        if (typeof value_code_3 !== 'string') {
-          if (value_code_3 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_code_3 instanceof Date) {
-            json += JSON_STR_QUOTE + value_code_3.toISOString() + JSON_STR_QUOTE
-          } else if (value_code_3 instanceof RegExp) {
-            json += asString(value_code_3.source)
-          } else {
-            json += asString(value_code_3.toString())
-          }
-        } else {
-          json += asString(value_code_3)
-        }
+        json += asText(value_code_3)
       } else {
         throw new Error('"code" is required!')
       }
       const value_message_4 = obj["message"]
       if (value_message_4 !== undefined) {
         json += ",\"message\":"
-        if (typeof value_message_4 !== 'string') {
-          if (value_message_4 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_message_4 instanceof Date) {
-            json += JSON_STR_QUOTE + value_message_4.toISOString() + JSON_STR_QUOTE
-          } else if (value_message_4 instanceof RegExp) {
-            json += asString(value_message_4.source)
-          } else {
-            json += asString(value_message_4.toString())
-          }
-        } else {
-          json += asString(value_message_4)
-        }
+        json += asText(value_message_4)
       } else {
         throw new Error('"message" is required!')
       }
@@ -270,34 +159,10 @@ return json + JSON_STR_END_OBJECT
       }
     const main = anonymous0
     return main
-    
-})(null);
+})();
 
-const body3 = ((validator) => {
-validator
-serializer
-const {
-  asString,
-  asNumber,
-  asBoolean,
-  asDateTime,
-  asDate,
-  asTime,
-  asUnsafeString,
-  asPlainStringArray
-} = serializer
-const asInteger = serializer.asInteger.bind(serializer)
-    const JSON_STR_BEGIN_OBJECT = '{'
-    const JSON_STR_END_OBJECT = '}'
-    const JSON_STR_BEGIN_ARRAY = '['
-    const JSON_STR_END_ARRAY = ']'
-    const JSON_STR_COMMA = ','
-    const JSON_STR_COLONS = ':'
-    const JSON_STR_QUOTE = '"'
-    const JSON_STR_EMPTY_OBJECT = JSON_STR_BEGIN_OBJECT + JSON_STR_END_OBJECT
-    const JSON_STR_EMPTY_ARRAY = JSON_STR_BEGIN_ARRAY + JSON_STR_END_ARRAY
-    const JSON_STR_EMPTY_STRING = JSON_STR_QUOTE + JSON_STR_QUOTE
-    const JSON_STR_NULL = 'null'
+export const getGuide200 = (() => {
+    
       // "#/properties/openapi"
       function anonymous1 (input) {
         const obj = (input && typeof input.toJSON === 'function')
@@ -308,57 +173,21 @@ const asInteger = serializer.asInteger.bind(serializer)
       const value_version_7 = obj["version"]
       if (value_version_7 !== undefined) {
         json += "{\"version\":"
-        if (typeof value_version_7 !== 'string') {
-          if (value_version_7 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_version_7 instanceof Date) {
-            json += JSON_STR_QUOTE + value_version_7.toISOString() + JSON_STR_QUOTE
-          } else if (value_version_7 instanceof RegExp) {
-            json += asString(value_version_7.source)
-          } else {
-            json += asString(value_version_7.toString())
-          }
-        } else {
-          json += asString(value_version_7)
-        }
+        json += asText(value_version_7)
       } else {
         throw new Error('"version" is required!')
       }
       const value_url_8 = obj["url"]
       if (value_url_8 !== undefined) {
         json += ",\"url\":"
-        if (typeof value_url_8 !== 'string') {
-          if (value_url_8 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_url_8 instanceof Date) {
-            json += JSON_STR_QUOTE + value_url_8.toISOString() + JSON_STR_QUOTE
-          } else if (value_url_8 instanceof RegExp) {
-            json += asString(value_url_8.source)
-          } else {
-            json += asString(value_url_8.toString())
-          }
-        } else {
-          json += asString(value_url_8)
-        }
+        json += asText(value_url_8)
       } else {
         throw new Error('"url" is required!')
       }
       const value_status_9 = obj["status"]
       if (value_status_9 !== undefined) {
         json += ",\"status\":"
-        if (typeof value_status_9 !== 'string') {
-          if (value_status_9 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_status_9 instanceof Date) {
-            json += JSON_STR_QUOTE + value_status_9.toISOString() + JSON_STR_QUOTE
-          } else if (value_status_9 instanceof RegExp) {
-            json += asString(value_status_9.source)
-          } else {
-            json += asString(value_status_9.toString())
-          }
-        } else {
-          json += asString(value_status_9)
-        }
+        json += asText(value_status_9)
       } else {
         throw new Error('"status" is required!')
       }
@@ -378,35 +207,11 @@ return json + JSON_STR_END_OBJECT
     json += JSON_STR_BEGIN_ARRAY
       if (arrayLength > 0) {
         const value = obj[0]
-        if (typeof value !== 'string') {
-          if (value === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value instanceof Date) {
-            json += JSON_STR_QUOTE + value.toISOString() + JSON_STR_QUOTE
-          } else if (value instanceof RegExp) {
-            json += asString(value.source)
-          } else {
-            json += asString(value.toString())
-          }
-        } else {
-          json += asString(value)
-        }
+        json += asText(value)
         for (let i = 1; i < arrayLength; i++) {
           json += JSON_STR_COMMA
           const value = obj[i]
-        if (typeof value !== 'string') {
-          if (value === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value instanceof Date) {
-            json += JSON_STR_QUOTE + value.toISOString() + JSON_STR_QUOTE
-          } else if (value instanceof RegExp) {
-            json += asString(value.source)
-          } else {
-            json += asString(value.toString())
-          }
-        } else {
-          json += asString(value)
-        }
+        json += asText(value)
         }
       }
       return json + JSON_STR_END_ARRAY
@@ -421,76 +226,28 @@ return json + JSON_STR_END_OBJECT
       const value_service_1 = obj["service"]
       if (value_service_1 !== undefined) {
         json += "{\"service\":"
-        if (typeof value_service_1 !== 'string') {
-          if (value_service_1 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_service_1 instanceof Date) {
-            json += JSON_STR_QUOTE + value_service_1.toISOString() + JSON_STR_QUOTE
-          } else if (value_service_1 instanceof RegExp) {
-            json += asString(value_service_1.source)
-          } else {
-            json += asString(value_service_1.toString())
-          }
-        } else {
-          json += asString(value_service_1)
-        }
+        json += asText(value_service_1)
       } else {
         throw new Error('"service" is required!')
       }
       const value_version_2 = obj["version"]
       if (value_version_2 !== undefined) {
         json += ",\"version\":"
-        if (typeof value_version_2 !== 'string') {
-          if (value_version_2 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_version_2 instanceof Date) {
-            json += JSON_STR_QUOTE + value_version_2.toISOString() + JSON_STR_QUOTE
-          } else if (value_version_2 instanceof RegExp) {
-            json += asString(value_version_2.source)
-          } else {
-            json += asString(value_version_2.toString())
-          }
-        } else {
-          json += asString(value_version_2)
-        }
+        json += asText(value_version_2)
       } else {
         throw new Error('"version" is required!')
       }
       const value_description_3 = obj["description"]
       if (value_description_3 !== undefined) {
         json += ",\"description\":"
-        if (typeof value_description_3 !== 'string') {
-          if (value_description_3 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_description_3 instanceof Date) {
-            json += JSON_STR_QUOTE + value_description_3.toISOString() + JSON_STR_QUOTE
-          } else if (value_description_3 instanceof RegExp) {
-            json += asString(value_description_3.source)
-          } else {
-            json += asString(value_description_3.toString())
-          }
-        } else {
-          json += asString(value_description_3)
-        }
+        json += asText(value_description_3)
       } else {
         throw new Error('"description" is required!')
       }
       const value_documentation_4 = obj["documentation"]
       if (value_documentation_4 !== undefined) {
         json += ",\"documentation\":"
-        if (typeof value_documentation_4 !== 'string') {
-          if (value_documentation_4 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_documentation_4 instanceof Date) {
-            json += JSON_STR_QUOTE + value_documentation_4.toISOString() + JSON_STR_QUOTE
-          } else if (value_documentation_4 instanceof RegExp) {
-            json += asString(value_documentation_4.source)
-          } else {
-            json += asString(value_documentation_4.toString())
-          }
-        } else {
-          json += asString(value_documentation_4)
-        }
+        json += asText(value_documentation_4)
       } else {
         throw new Error('"documentation" is required!')
       }
@@ -540,34 +297,10 @@ return json + JSON_STR_END_OBJECT
       }
     const main = anonymous0
     return main
-    
-})(null);
+})();
 
-const body4 = ((validator) => {
-validator
-serializer
-const {
-  asString,
-  asNumber,
-  asBoolean,
-  asDateTime,
-  asDate,
-  asTime,
-  asUnsafeString,
-  asPlainStringArray
-} = serializer
-const asInteger = serializer.asInteger.bind(serializer)
-    const JSON_STR_BEGIN_OBJECT = '{'
-    const JSON_STR_END_OBJECT = '}'
-    const JSON_STR_BEGIN_ARRAY = '['
-    const JSON_STR_END_ARRAY = ']'
-    const JSON_STR_COMMA = ','
-    const JSON_STR_COLONS = ':'
-    const JSON_STR_QUOTE = '"'
-    const JSON_STR_EMPTY_OBJECT = JSON_STR_BEGIN_OBJECT + JSON_STR_END_OBJECT
-    const JSON_STR_EMPTY_ARRAY = JSON_STR_BEGIN_ARRAY + JSON_STR_END_ARRAY
-    const JSON_STR_EMPTY_STRING = JSON_STR_QUOTE + JSON_STR_QUOTE
-    const JSON_STR_NULL = 'null'
+export const getContract200 = (() => {
+    
       // "#/properties/info"
       function anonymous1 (input) {
         const obj = (input && typeof input.toJSON === 'function')
@@ -578,38 +311,14 @@ const asInteger = serializer.asInteger.bind(serializer)
       const value_title_4 = obj["title"]
       if (value_title_4 !== undefined) {
         json += "{\"title\":"
-        if (typeof value_title_4 !== 'string') {
-          if (value_title_4 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_title_4 instanceof Date) {
-            json += JSON_STR_QUOTE + value_title_4.toISOString() + JSON_STR_QUOTE
-          } else if (value_title_4 instanceof RegExp) {
-            json += asString(value_title_4.source)
-          } else {
-            json += asString(value_title_4.toString())
-          }
-        } else {
-          json += asString(value_title_4)
-        }
+        json += asText(value_title_4)
       } else {
         throw new Error('"title" is required!')
       }
       const value_version_5 = obj["version"]
       if (value_version_5 !== undefined) {
         json += ",\"version\":"
-        if (typeof value_version_5 !== 'string') {
-          if (value_version_5 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_version_5 instanceof Date) {
-            json += JSON_STR_QUOTE + value_version_5.toISOString() + JSON_STR_QUOTE
-          } else if (value_version_5 instanceof RegExp) {
-            json += asString(value_version_5.source)
-          } else {
-            json += asString(value_version_5.toString())
-          }
-        } else {
-          json += asString(value_version_5)
-        }
+        json += asText(value_version_5)
       } else {
         throw new Error('"version" is required!')
       }
@@ -636,19 +345,7 @@ return json + JSON_STR_END_OBJECT
       const value_openapi_1 = obj["openapi"]
       if (value_openapi_1 !== undefined) {
         json += "{\"openapi\":"
-        if (typeof value_openapi_1 !== 'string') {
-          if (value_openapi_1 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_openapi_1 instanceof Date) {
-            json += JSON_STR_QUOTE + value_openapi_1.toISOString() + JSON_STR_QUOTE
-          } else if (value_openapi_1 instanceof RegExp) {
-            json += asString(value_openapi_1.source)
-          } else {
-            json += asString(value_openapi_1.toString())
-          }
-        } else {
-          json += asString(value_openapi_1)
-        }
+        json += asText(value_openapi_1)
       } else {
         throw new Error('"openapi" is required!')
       }
@@ -681,34 +378,10 @@ return json + JSON_STR_END_OBJECT
       }
     const main = anonymous0
     return main
-    
-})(null);
+})();
 
-const body5 = ((validator) => {
-validator
-serializer
-const {
-  asString,
-  asNumber,
-  asBoolean,
-  asDateTime,
-  asDate,
-  asTime,
-  asUnsafeString,
-  asPlainStringArray
-} = serializer
-const asInteger = serializer.asInteger.bind(serializer)
-    const JSON_STR_BEGIN_OBJECT = '{'
-    const JSON_STR_END_OBJECT = '}'
-    const JSON_STR_BEGIN_ARRAY = '['
-    const JSON_STR_END_ARRAY = ']'
-    const JSON_STR_COMMA = ','
-    const JSON_STR_COLONS = ':'
-    const JSON_STR_QUOTE = '"'
-    const JSON_STR_EMPTY_OBJECT = JSON_STR_BEGIN_OBJECT + JSON_STR_END_OBJECT
-    const JSON_STR_EMPTY_ARRAY = JSON_STR_BEGIN_ARRAY + JSON_STR_END_ARRAY
-    const JSON_STR_EMPTY_STRING = JSON_STR_QUOTE + JSON_STR_QUOTE
-    const JSON_STR_NULL = 'null'
+export const getServiceMetadata200 = (() => {
+    
       // "#/properties/payload/properties/service"
       function anonymous2 (input) {
         const obj = (input && typeof input.toJSON === 'function')
@@ -719,57 +392,21 @@ const asInteger = serializer.asInteger.bind(serializer)
       const value_name_6 = obj["name"]
       if (value_name_6 !== undefined) {
         json += "{\"name\":"
-        if (typeof value_name_6 !== 'string') {
-          if (value_name_6 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_name_6 instanceof Date) {
-            json += JSON_STR_QUOTE + value_name_6.toISOString() + JSON_STR_QUOTE
-          } else if (value_name_6 instanceof RegExp) {
-            json += asString(value_name_6.source)
-          } else {
-            json += asString(value_name_6.toString())
-          }
-        } else {
-          json += asString(value_name_6)
-        }
+        json += asText(value_name_6)
       } else {
         throw new Error('"name" is required!')
       }
       const value_origin_7 = obj["origin"]
       if (value_origin_7 !== undefined) {
         json += ",\"origin\":"
-        if (typeof value_origin_7 !== 'string') {
-          if (value_origin_7 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_origin_7 instanceof Date) {
-            json += JSON_STR_QUOTE + value_origin_7.toISOString() + JSON_STR_QUOTE
-          } else if (value_origin_7 instanceof RegExp) {
-            json += asString(value_origin_7.source)
-          } else {
-            json += asString(value_origin_7.toString())
-          }
-        } else {
-          json += asString(value_origin_7)
-        }
+        json += asText(value_origin_7)
       } else {
         throw new Error('"origin" is required!')
       }
       const value_metadataUrl_8 = obj["metadataUrl"]
       if (value_metadataUrl_8 !== undefined) {
         json += ",\"metadataUrl\":"
-        if (typeof value_metadataUrl_8 !== 'string') {
-          if (value_metadataUrl_8 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_metadataUrl_8 instanceof Date) {
-            json += JSON_STR_QUOTE + value_metadataUrl_8.toISOString() + JSON_STR_QUOTE
-          } else if (value_metadataUrl_8 instanceof RegExp) {
-            json += asString(value_metadataUrl_8.source)
-          } else {
-            json += asString(value_metadataUrl_8.toString())
-          }
-        } else {
-          json += asString(value_metadataUrl_8)
-        }
+        json += asText(value_metadataUrl_8)
       } else {
         throw new Error('"metadataUrl" is required!')
       }
@@ -785,19 +422,7 @@ return json + JSON_STR_END_OBJECT
       const value_name_11 = obj["name"]
       if (value_name_11 !== undefined) {
         json += "{\"name\":"
-        if (typeof value_name_11 !== 'string') {
-          if (value_name_11 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_name_11 instanceof Date) {
-            json += JSON_STR_QUOTE + value_name_11.toISOString() + JSON_STR_QUOTE
-          } else if (value_name_11 instanceof RegExp) {
-            json += asString(value_name_11.source)
-          } else {
-            json += asString(value_name_11.toString())
-          }
-        } else {
-          json += asString(value_name_11)
-        }
+        json += asText(value_name_11)
       } else {
         throw new Error('"name" is required!')
       }
@@ -811,19 +436,7 @@ return json + JSON_STR_END_OBJECT
       const value_scheme_13 = obj["scheme"]
       if (value_scheme_13 !== undefined) {
         json += ",\"scheme\":"
-        if (typeof value_scheme_13 !== 'string') {
-          if (value_scheme_13 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_scheme_13 instanceof Date) {
-            json += JSON_STR_QUOTE + value_scheme_13.toISOString() + JSON_STR_QUOTE
-          } else if (value_scheme_13 instanceof RegExp) {
-            json += asString(value_scheme_13.source)
-          } else {
-            json += asString(value_scheme_13.toString())
-          }
-        } else {
-          json += asString(value_scheme_13)
-        }
+        json += asText(value_scheme_13)
       } else {
         throw new Error('"scheme" is required!')
       }
@@ -839,57 +452,21 @@ return json + JSON_STR_END_OBJECT
       const value_address_19 = obj["address"]
       if (value_address_19 !== undefined) {
         json += "{\"address\":"
-        if (typeof value_address_19 !== 'string') {
-          if (value_address_19 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_address_19 instanceof Date) {
-            json += JSON_STR_QUOTE + value_address_19.toISOString() + JSON_STR_QUOTE
-          } else if (value_address_19 instanceof RegExp) {
-            json += asString(value_address_19.source)
-          } else {
-            json += asString(value_address_19.toString())
-          }
-        } else {
-          json += asString(value_address_19)
-        }
+        json += asText(value_address_19)
       } else {
         throw new Error('"address" is required!')
       }
       const value_symbol_20 = obj["symbol"]
       if (value_symbol_20 !== undefined) {
         json += ",\"symbol\":"
-        if (typeof value_symbol_20 !== 'string') {
-          if (value_symbol_20 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_symbol_20 instanceof Date) {
-            json += JSON_STR_QUOTE + value_symbol_20.toISOString() + JSON_STR_QUOTE
-          } else if (value_symbol_20 instanceof RegExp) {
-            json += asString(value_symbol_20.source)
-          } else {
-            json += asString(value_symbol_20.toString())
-          }
-        } else {
-          json += asString(value_symbol_20)
-        }
+        json += asText(value_symbol_20)
       } else {
         throw new Error('"symbol" is required!')
       }
       const value_name_21 = obj["name"]
       if (value_name_21 !== undefined) {
         json += ",\"name\":"
-        if (typeof value_name_21 !== 'string') {
-          if (value_name_21 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_name_21 instanceof Date) {
-            json += JSON_STR_QUOTE + value_name_21.toISOString() + JSON_STR_QUOTE
-          } else if (value_name_21 instanceof RegExp) {
-            json += asString(value_name_21.source)
-          } else {
-            json += asString(value_name_21.toString())
-          }
-        } else {
-          json += asString(value_name_21)
-        }
+        json += asText(value_name_21)
       } else {
         throw new Error('"name" is required!')
       }
@@ -912,57 +489,21 @@ return json + JSON_STR_END_OBJECT
       const value_address_25 = obj["address"]
       if (value_address_25 !== undefined) {
         json += "{\"address\":"
-        if (typeof value_address_25 !== 'string') {
-          if (value_address_25 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_address_25 instanceof Date) {
-            json += JSON_STR_QUOTE + value_address_25.toISOString() + JSON_STR_QUOTE
-          } else if (value_address_25 instanceof RegExp) {
-            json += asString(value_address_25.source)
-          } else {
-            json += asString(value_address_25.toString())
-          }
-        } else {
-          json += asString(value_address_25)
-        }
+        json += asText(value_address_25)
       } else {
         throw new Error('"address" is required!')
       }
       const value_status_26 = obj["status"]
       if (value_status_26 !== undefined) {
         json += ",\"status\":"
-        if (typeof value_status_26 !== 'string') {
-          if (value_status_26 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_status_26 instanceof Date) {
-            json += JSON_STR_QUOTE + value_status_26.toISOString() + JSON_STR_QUOTE
-          } else if (value_status_26 instanceof RegExp) {
-            json += asString(value_status_26.source)
-          } else {
-            json += asString(value_status_26.toString())
-          }
-        } else {
-          json += asString(value_status_26)
-        }
+        json += asText(value_status_26)
       } else {
         throw new Error('"status" is required!')
       }
       const value_validFrom_27 = obj["validFrom"]
       if (value_validFrom_27 !== undefined) {
         json += ",\"validFrom\":"
-        if (typeof value_validFrom_27 !== 'string') {
-          if (value_validFrom_27 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_validFrom_27 instanceof Date) {
-            json += JSON_STR_QUOTE + value_validFrom_27.toISOString() + JSON_STR_QUOTE
-          } else if (value_validFrom_27 instanceof RegExp) {
-            json += asString(value_validFrom_27.source)
-          } else {
-            json += asString(value_validFrom_27.toString())
-          }
-        } else {
-          json += asString(value_validFrom_27)
-        }
+        json += asText(value_validFrom_27)
       } else {
         throw new Error('"validFrom" is required!')
       }
@@ -972,19 +513,7 @@ return json + JSON_STR_END_OBJECT
       if (value_validUntil_28 === null) {
         json += JSON_STR_NULL
       } else {
-        if (typeof value_validUntil_28 !== 'string') {
-          if (value_validUntil_28 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_validUntil_28 instanceof Date) {
-            json += JSON_STR_QUOTE + value_validUntil_28.toISOString() + JSON_STR_QUOTE
-          } else if (value_validUntil_28 instanceof RegExp) {
-            json += asString(value_validUntil_28.source)
-          } else {
-            json += asString(value_validUntil_28.toString())
-          }
-        } else {
-          json += asString(value_validUntil_28)
-        }
+        json += asText(value_validUntil_28)
       }
       } else {
         throw new Error('"validUntil" is required!')
@@ -1021,19 +550,7 @@ return json + JSON_STR_END_OBJECT
       const value_network_16 = obj["network"]
       if (value_network_16 !== undefined) {
         json += "{\"network\":"
-        if (typeof value_network_16 !== 'string') {
-          if (value_network_16 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_network_16 instanceof Date) {
-            json += JSON_STR_QUOTE + value_network_16.toISOString() + JSON_STR_QUOTE
-          } else if (value_network_16 instanceof RegExp) {
-            json += asString(value_network_16.source)
-          } else {
-            json += asString(value_network_16.toString())
-          }
-        } else {
-          json += asString(value_network_16)
-        }
+        json += asText(value_network_16)
       } else {
         throw new Error('"network" is required!')
       }
@@ -1063,76 +580,28 @@ return json + JSON_STR_END_OBJECT
       const value_id_34 = obj["id"]
       if (value_id_34 !== undefined) {
         json += "{\"id\":"
-        if (typeof value_id_34 !== 'string') {
-          if (value_id_34 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_id_34 instanceof Date) {
-            json += JSON_STR_QUOTE + value_id_34.toISOString() + JSON_STR_QUOTE
-          } else if (value_id_34 instanceof RegExp) {
-            json += asString(value_id_34.source)
-          } else {
-            json += asString(value_id_34.toString())
-          }
-        } else {
-          json += asString(value_id_34)
-        }
+        json += asText(value_id_34)
       } else {
         throw new Error('"id" is required!')
       }
       const value_provider_35 = obj["provider"]
       if (value_provider_35 !== undefined) {
         json += ",\"provider\":"
-        if (typeof value_provider_35 !== 'string') {
-          if (value_provider_35 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_provider_35 instanceof Date) {
-            json += JSON_STR_QUOTE + value_provider_35.toISOString() + JSON_STR_QUOTE
-          } else if (value_provider_35 instanceof RegExp) {
-            json += asString(value_provider_35.source)
-          } else {
-            json += asString(value_provider_35.toString())
-          }
-        } else {
-          json += asString(value_provider_35)
-        }
+        json += asText(value_provider_35)
       } else {
         throw new Error('"provider" is required!')
       }
       const value_billingUnit_36 = obj["billingUnit"]
       if (value_billingUnit_36 !== undefined) {
         json += ",\"billingUnit\":"
-        if (typeof value_billingUnit_36 !== 'string') {
-          if (value_billingUnit_36 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_billingUnit_36 instanceof Date) {
-            json += JSON_STR_QUOTE + value_billingUnit_36.toISOString() + JSON_STR_QUOTE
-          } else if (value_billingUnit_36 instanceof RegExp) {
-            json += asString(value_billingUnit_36.source)
-          } else {
-            json += asString(value_billingUnit_36.toString())
-          }
-        } else {
-          json += asString(value_billingUnit_36)
-        }
+        json += asText(value_billingUnit_36)
       } else {
         throw new Error('"billingUnit" is required!')
       }
       const value_ratePerCharacterUsd_37 = obj["ratePerCharacterUsd"]
       if (value_ratePerCharacterUsd_37 !== undefined) {
         json += ",\"ratePerCharacterUsd\":"
-        if (typeof value_ratePerCharacterUsd_37 !== 'string') {
-          if (value_ratePerCharacterUsd_37 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_ratePerCharacterUsd_37 instanceof Date) {
-            json += JSON_STR_QUOTE + value_ratePerCharacterUsd_37.toISOString() + JSON_STR_QUOTE
-          } else if (value_ratePerCharacterUsd_37 instanceof RegExp) {
-            json += asString(value_ratePerCharacterUsd_37.source)
-          } else {
-            json += asString(value_ratePerCharacterUsd_37.toString())
-          }
-        } else {
-          json += asString(value_ratePerCharacterUsd_37)
-        }
+        json += asText(value_ratePerCharacterUsd_37)
       } else {
         throw new Error('"ratePerCharacterUsd" is required!')
       }
@@ -1146,19 +615,7 @@ return json + JSON_STR_END_OBJECT
       const value_maxChargeUsd_39 = obj["maxChargeUsd"]
       if (value_maxChargeUsd_39 !== undefined) {
         json += ",\"maxChargeUsd\":"
-        if (typeof value_maxChargeUsd_39 !== 'string') {
-          if (value_maxChargeUsd_39 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_maxChargeUsd_39 instanceof Date) {
-            json += JSON_STR_QUOTE + value_maxChargeUsd_39.toISOString() + JSON_STR_QUOTE
-          } else if (value_maxChargeUsd_39 instanceof RegExp) {
-            json += asString(value_maxChargeUsd_39.source)
-          } else {
-            json += asString(value_maxChargeUsd_39.toString())
-          }
-        } else {
-          json += asString(value_maxChargeUsd_39)
-        }
+        json += asText(value_maxChargeUsd_39)
       } else {
         throw new Error('"maxChargeUsd" is required!')
       }
@@ -1194,19 +651,7 @@ return json + JSON_STR_END_OBJECT
       const value_currency_31 = obj["currency"]
       if (value_currency_31 !== undefined) {
         json += "{\"currency\":"
-        if (typeof value_currency_31 !== 'string') {
-          if (value_currency_31 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_currency_31 instanceof Date) {
-            json += JSON_STR_QUOTE + value_currency_31.toISOString() + JSON_STR_QUOTE
-          } else if (value_currency_31 instanceof RegExp) {
-            json += asString(value_currency_31.source)
-          } else {
-            json += asString(value_currency_31.toString())
-          }
-        } else {
-          json += asString(value_currency_31)
-        }
+        json += asText(value_currency_31)
       } else {
         throw new Error('"currency" is required!')
       }
@@ -1220,19 +665,7 @@ return json + JSON_STR_END_OBJECT
       const value_quoteEndpoint_40 = obj["quoteEndpoint"]
       if (value_quoteEndpoint_40 !== undefined) {
         json += ",\"quoteEndpoint\":"
-        if (typeof value_quoteEndpoint_40 !== 'string') {
-          if (value_quoteEndpoint_40 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_quoteEndpoint_40 instanceof Date) {
-            json += JSON_STR_QUOTE + value_quoteEndpoint_40.toISOString() + JSON_STR_QUOTE
-          } else if (value_quoteEndpoint_40 instanceof RegExp) {
-            json += asString(value_quoteEndpoint_40.source)
-          } else {
-            json += asString(value_quoteEndpoint_40.toString())
-          }
-        } else {
-          json += asString(value_quoteEndpoint_40)
-        }
+        json += asText(value_quoteEndpoint_40)
       } else {
         throw new Error('"quoteEndpoint" is required!')
       }
@@ -1248,57 +681,21 @@ return json + JSON_STR_END_OBJECT
       const value_issuedAt_43 = obj["issuedAt"]
       if (value_issuedAt_43 !== undefined) {
         json += "{\"issuedAt\":"
-        if (typeof value_issuedAt_43 !== 'string') {
-          if (value_issuedAt_43 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_issuedAt_43 instanceof Date) {
-            json += JSON_STR_QUOTE + value_issuedAt_43.toISOString() + JSON_STR_QUOTE
-          } else if (value_issuedAt_43 instanceof RegExp) {
-            json += asString(value_issuedAt_43.source)
-          } else {
-            json += asString(value_issuedAt_43.toString())
-          }
-        } else {
-          json += asString(value_issuedAt_43)
-        }
+        json += asText(value_issuedAt_43)
       } else {
         throw new Error('"issuedAt" is required!')
       }
       const value_validFrom_44 = obj["validFrom"]
       if (value_validFrom_44 !== undefined) {
         json += ",\"validFrom\":"
-        if (typeof value_validFrom_44 !== 'string') {
-          if (value_validFrom_44 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_validFrom_44 instanceof Date) {
-            json += JSON_STR_QUOTE + value_validFrom_44.toISOString() + JSON_STR_QUOTE
-          } else if (value_validFrom_44 instanceof RegExp) {
-            json += asString(value_validFrom_44.source)
-          } else {
-            json += asString(value_validFrom_44.toString())
-          }
-        } else {
-          json += asString(value_validFrom_44)
-        }
+        json += asText(value_validFrom_44)
       } else {
         throw new Error('"validFrom" is required!')
       }
       const value_validUntil_45 = obj["validUntil"]
       if (value_validUntil_45 !== undefined) {
         json += ",\"validUntil\":"
-        if (typeof value_validUntil_45 !== 'string') {
-          if (value_validUntil_45 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_validUntil_45 instanceof Date) {
-            json += JSON_STR_QUOTE + value_validUntil_45.toISOString() + JSON_STR_QUOTE
-          } else if (value_validUntil_45 instanceof RegExp) {
-            json += asString(value_validUntil_45.source)
-          } else {
-            json += asString(value_validUntil_45.toString())
-          }
-        } else {
-          json += asString(value_validUntil_45)
-        }
+        json += asText(value_validUntil_45)
       } else {
         throw new Error('"validUntil" is required!')
       }
@@ -1318,35 +715,11 @@ return json + JSON_STR_END_OBJECT
     json += JSON_STR_BEGIN_ARRAY
       if (arrayLength > 0) {
         const value = obj[0]
-        if (typeof value !== 'string') {
-          if (value === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value instanceof Date) {
-            json += JSON_STR_QUOTE + value.toISOString() + JSON_STR_QUOTE
-          } else if (value instanceof RegExp) {
-            json += asString(value.source)
-          } else {
-            json += asString(value.toString())
-          }
-        } else {
-          json += asString(value)
-        }
+        json += asText(value)
         for (let i = 1; i < arrayLength; i++) {
           json += JSON_STR_COMMA
           const value = obj[i]
-        if (typeof value !== 'string') {
-          if (value === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value instanceof Date) {
-            json += JSON_STR_QUOTE + value.toISOString() + JSON_STR_QUOTE
-          } else if (value instanceof RegExp) {
-            json += asString(value.source)
-          } else {
-            json += asString(value.toString())
-          }
-        } else {
-          json += asString(value)
-        }
+        json += asText(value)
         }
       }
       return json + JSON_STR_END_ARRAY
@@ -1361,95 +734,35 @@ return json + JSON_STR_END_OBJECT
       const value_kty_55 = obj["kty"]
       if (value_kty_55 !== undefined) {
         json += "{\"kty\":"
-        if (typeof value_kty_55 !== 'string') {
-          if (value_kty_55 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_kty_55 instanceof Date) {
-            json += JSON_STR_QUOTE + value_kty_55.toISOString() + JSON_STR_QUOTE
-          } else if (value_kty_55 instanceof RegExp) {
-            json += asString(value_kty_55.source)
-          } else {
-            json += asString(value_kty_55.toString())
-          }
-        } else {
-          json += asString(value_kty_55)
-        }
+        json += asText(value_kty_55)
       } else {
         throw new Error('"kty" is required!')
       }
       const value_crv_56 = obj["crv"]
       if (value_crv_56 !== undefined) {
         json += ",\"crv\":"
-        if (typeof value_crv_56 !== 'string') {
-          if (value_crv_56 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_crv_56 instanceof Date) {
-            json += JSON_STR_QUOTE + value_crv_56.toISOString() + JSON_STR_QUOTE
-          } else if (value_crv_56 instanceof RegExp) {
-            json += asString(value_crv_56.source)
-          } else {
-            json += asString(value_crv_56.toString())
-          }
-        } else {
-          json += asString(value_crv_56)
-        }
+        json += asText(value_crv_56)
       } else {
         throw new Error('"crv" is required!')
       }
       const value_x_57 = obj["x"]
       if (value_x_57 !== undefined) {
         json += ",\"x\":"
-        if (typeof value_x_57 !== 'string') {
-          if (value_x_57 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_x_57 instanceof Date) {
-            json += JSON_STR_QUOTE + value_x_57.toISOString() + JSON_STR_QUOTE
-          } else if (value_x_57 instanceof RegExp) {
-            json += asString(value_x_57.source)
-          } else {
-            json += asString(value_x_57.toString())
-          }
-        } else {
-          json += asString(value_x_57)
-        }
+        json += asText(value_x_57)
       } else {
         throw new Error('"x" is required!')
       }
       const value_y_58 = obj["y"]
       if (value_y_58 !== undefined) {
         json += ",\"y\":"
-        if (typeof value_y_58 !== 'string') {
-          if (value_y_58 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_y_58 instanceof Date) {
-            json += JSON_STR_QUOTE + value_y_58.toISOString() + JSON_STR_QUOTE
-          } else if (value_y_58 instanceof RegExp) {
-            json += asString(value_y_58.source)
-          } else {
-            json += asString(value_y_58.toString())
-          }
-        } else {
-          json += asString(value_y_58)
-        }
+        json += asText(value_y_58)
       } else {
         throw new Error('"y" is required!')
       }
       const value_alg_59 = obj["alg"]
       if (value_alg_59 !== undefined) {
         json += ",\"alg\":"
-        if (typeof value_alg_59 !== 'string') {
-          if (value_alg_59 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_alg_59 instanceof Date) {
-            json += JSON_STR_QUOTE + value_alg_59.toISOString() + JSON_STR_QUOTE
-          } else if (value_alg_59 instanceof RegExp) {
-            json += asString(value_alg_59.source)
-          } else {
-            json += asString(value_alg_59.toString())
-          }
-        } else {
-          json += asString(value_alg_59)
-        }
+        json += asText(value_alg_59)
       } else {
         throw new Error('"alg" is required!')
       }
@@ -1470,19 +783,7 @@ return json + JSON_STR_END_OBJECT
       const value_kid_62 = obj["kid"]
       if (value_kid_62 !== undefined) {
         json += ",\"kid\":"
-        if (typeof value_kid_62 !== 'string') {
-          if (value_kid_62 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_kid_62 instanceof Date) {
-            json += JSON_STR_QUOTE + value_kid_62.toISOString() + JSON_STR_QUOTE
-          } else if (value_kid_62 instanceof RegExp) {
-            json += asString(value_kid_62.source)
-          } else {
-            json += asString(value_kid_62.toString())
-          }
-        } else {
-          json += asString(value_kid_62)
-        }
+        json += asText(value_kid_62)
       }
 return json + JSON_STR_END_OBJECT
       }
@@ -1496,57 +797,21 @@ return json + JSON_STR_END_OBJECT
       const value_keyId_50 = obj["keyId"]
       if (value_keyId_50 !== undefined) {
         json += "{\"keyId\":"
-        if (typeof value_keyId_50 !== 'string') {
-          if (value_keyId_50 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_keyId_50 instanceof Date) {
-            json += JSON_STR_QUOTE + value_keyId_50.toISOString() + JSON_STR_QUOTE
-          } else if (value_keyId_50 instanceof RegExp) {
-            json += asString(value_keyId_50.source)
-          } else {
-            json += asString(value_keyId_50.toString())
-          }
-        } else {
-          json += asString(value_keyId_50)
-        }
+        json += asText(value_keyId_50)
       } else {
         throw new Error('"keyId" is required!')
       }
       const value_algorithm_51 = obj["algorithm"]
       if (value_algorithm_51 !== undefined) {
         json += ",\"algorithm\":"
-        if (typeof value_algorithm_51 !== 'string') {
-          if (value_algorithm_51 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_algorithm_51 instanceof Date) {
-            json += JSON_STR_QUOTE + value_algorithm_51.toISOString() + JSON_STR_QUOTE
-          } else if (value_algorithm_51 instanceof RegExp) {
-            json += asString(value_algorithm_51.source)
-          } else {
-            json += asString(value_algorithm_51.toString())
-          }
-        } else {
-          json += asString(value_algorithm_51)
-        }
+        json += asText(value_algorithm_51)
       } else {
         throw new Error('"algorithm" is required!')
       }
       const value_status_52 = obj["status"]
       if (value_status_52 !== undefined) {
         json += ",\"status\":"
-        if (typeof value_status_52 !== 'string') {
-          if (value_status_52 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_status_52 instanceof Date) {
-            json += JSON_STR_QUOTE + value_status_52.toISOString() + JSON_STR_QUOTE
-          } else if (value_status_52 instanceof RegExp) {
-            json += asString(value_status_52.source)
-          } else {
-            json += asString(value_status_52.toString())
-          }
-        } else {
-          json += asString(value_status_52)
-        }
+        json += asText(value_status_52)
       } else {
         throw new Error('"status" is required!')
       }
@@ -1560,19 +825,7 @@ return json + JSON_STR_END_OBJECT
       const value_validFrom_63 = obj["validFrom"]
       if (value_validFrom_63 !== undefined) {
         json += ",\"validFrom\":"
-        if (typeof value_validFrom_63 !== 'string') {
-          if (value_validFrom_63 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_validFrom_63 instanceof Date) {
-            json += JSON_STR_QUOTE + value_validFrom_63.toISOString() + JSON_STR_QUOTE
-          } else if (value_validFrom_63 instanceof RegExp) {
-            json += asString(value_validFrom_63.source)
-          } else {
-            json += asString(value_validFrom_63.toString())
-          }
-        } else {
-          json += asString(value_validFrom_63)
-        }
+        json += asText(value_validFrom_63)
       } else {
         throw new Error('"validFrom" is required!')
       }
@@ -1582,19 +835,7 @@ return json + JSON_STR_END_OBJECT
       if (value_validUntil_64 === null) {
         json += JSON_STR_NULL
       } else {
-        if (typeof value_validUntil_64 !== 'string') {
-          if (value_validUntil_64 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_validUntil_64 instanceof Date) {
-            json += JSON_STR_QUOTE + value_validUntil_64.toISOString() + JSON_STR_QUOTE
-          } else if (value_validUntil_64 instanceof RegExp) {
-            json += asString(value_validUntil_64.source)
-          } else {
-            json += asString(value_validUntil_64.toString())
-          }
-        } else {
-          json += asString(value_validUntil_64)
-        }
+        json += asText(value_validUntil_64)
       }
       } else {
         throw new Error('"validUntil" is required!')
@@ -1638,38 +879,14 @@ return json + JSON_STR_END_OBJECT
       const value_rotationRule_65 = obj["rotationRule"]
       if (value_rotationRule_65 !== undefined) {
         json += ",\"rotationRule\":"
-        if (typeof value_rotationRule_65 !== 'string') {
-          if (value_rotationRule_65 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_rotationRule_65 instanceof Date) {
-            json += JSON_STR_QUOTE + value_rotationRule_65.toISOString() + JSON_STR_QUOTE
-          } else if (value_rotationRule_65 instanceof RegExp) {
-            json += asString(value_rotationRule_65.source)
-          } else {
-            json += asString(value_rotationRule_65.toString())
-          }
-        } else {
-          json += asString(value_rotationRule_65)
-        }
+        json += asText(value_rotationRule_65)
       } else {
         throw new Error('"rotationRule" is required!')
       }
       const value_bootstrapRule_66 = obj["bootstrapRule"]
       if (value_bootstrapRule_66 !== undefined) {
         json += ",\"bootstrapRule\":"
-        if (typeof value_bootstrapRule_66 !== 'string') {
-          if (value_bootstrapRule_66 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_bootstrapRule_66 instanceof Date) {
-            json += JSON_STR_QUOTE + value_bootstrapRule_66.toISOString() + JSON_STR_QUOTE
-          } else if (value_bootstrapRule_66 instanceof RegExp) {
-            json += asString(value_bootstrapRule_66.source)
-          } else {
-            json += asString(value_bootstrapRule_66.toString())
-          }
-        } else {
-          json += asString(value_bootstrapRule_66)
-        }
+        json += asText(value_bootstrapRule_66)
       } else {
         throw new Error('"bootstrapRule" is required!')
       }
@@ -1706,38 +923,14 @@ return json + JSON_STR_END_OBJECT
       const value_refunds_72 = obj["refunds"]
       if (value_refunds_72 !== undefined) {
         json += ",\"refunds\":"
-        if (typeof value_refunds_72 !== 'string') {
-          if (value_refunds_72 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_refunds_72 instanceof Date) {
-            json += JSON_STR_QUOTE + value_refunds_72.toISOString() + JSON_STR_QUOTE
-          } else if (value_refunds_72 instanceof RegExp) {
-            json += asString(value_refunds_72.source)
-          } else {
-            json += asString(value_refunds_72.toString())
-          }
-        } else {
-          json += asString(value_refunds_72)
-        }
+        json += asText(value_refunds_72)
       } else {
         throw new Error('"refunds" is required!')
       }
       const value_unknownOutcomeCode_73 = obj["unknownOutcomeCode"]
       if (value_unknownOutcomeCode_73 !== undefined) {
         json += ",\"unknownOutcomeCode\":"
-        if (typeof value_unknownOutcomeCode_73 !== 'string') {
-          if (value_unknownOutcomeCode_73 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_unknownOutcomeCode_73 instanceof Date) {
-            json += JSON_STR_QUOTE + value_unknownOutcomeCode_73.toISOString() + JSON_STR_QUOTE
-          } else if (value_unknownOutcomeCode_73 instanceof RegExp) {
-            json += asString(value_unknownOutcomeCode_73.source)
-          } else {
-            json += asString(value_unknownOutcomeCode_73.toString())
-          }
-        } else {
-          json += asString(value_unknownOutcomeCode_73)
-        }
+        json += asText(value_unknownOutcomeCode_73)
       } else {
         throw new Error('"unknownOutcomeCode" is required!')
       }
@@ -1764,35 +957,11 @@ return json + JSON_STR_END_OBJECT
     json += JSON_STR_BEGIN_ARRAY
       if (arrayLength > 0) {
         const value = obj[0]
-        if (typeof value !== 'string') {
-          if (value === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value instanceof Date) {
-            json += JSON_STR_QUOTE + value.toISOString() + JSON_STR_QUOTE
-          } else if (value instanceof RegExp) {
-            json += asString(value.source)
-          } else {
-            json += asString(value.toString())
-          }
-        } else {
-          json += asString(value)
-        }
+        json += asText(value)
         for (let i = 1; i < arrayLength; i++) {
           json += JSON_STR_COMMA
           const value = obj[i]
-        if (typeof value !== 'string') {
-          if (value === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value instanceof Date) {
-            json += JSON_STR_QUOTE + value.toISOString() + JSON_STR_QUOTE
-          } else if (value instanceof RegExp) {
-            json += asString(value.source)
-          } else {
-            json += asString(value.toString())
-          }
-        } else {
-          json += asString(value)
-        }
+        json += asText(value)
         }
       }
       return json + JSON_STR_END_ARRAY
@@ -1807,76 +976,28 @@ return json + JSON_STR_END_OBJECT
       const value_scheme_83 = obj["scheme"]
       if (value_scheme_83 !== undefined) {
         json += "{\"scheme\":"
-        if (typeof value_scheme_83 !== 'string') {
-          if (value_scheme_83 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_scheme_83 instanceof Date) {
-            json += JSON_STR_QUOTE + value_scheme_83.toISOString() + JSON_STR_QUOTE
-          } else if (value_scheme_83 instanceof RegExp) {
-            json += asString(value_scheme_83.source)
-          } else {
-            json += asString(value_scheme_83.toString())
-          }
-        } else {
-          json += asString(value_scheme_83)
-        }
+        json += asText(value_scheme_83)
       } else {
         throw new Error('"scheme" is required!')
       }
       const value_primaryType_84 = obj["primaryType"]
       if (value_primaryType_84 !== undefined) {
         json += ",\"primaryType\":"
-        if (typeof value_primaryType_84 !== 'string') {
-          if (value_primaryType_84 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_primaryType_84 instanceof Date) {
-            json += JSON_STR_QUOTE + value_primaryType_84.toISOString() + JSON_STR_QUOTE
-          } else if (value_primaryType_84 instanceof RegExp) {
-            json += asString(value_primaryType_84.source)
-          } else {
-            json += asString(value_primaryType_84.toString())
-          }
-        } else {
-          json += asString(value_primaryType_84)
-        }
+        json += asText(value_primaryType_84)
       } else {
         throw new Error('"primaryType" is required!')
       }
       const value_domainName_85 = obj["domainName"]
       if (value_domainName_85 !== undefined) {
         json += ",\"domainName\":"
-        if (typeof value_domainName_85 !== 'string') {
-          if (value_domainName_85 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_domainName_85 instanceof Date) {
-            json += JSON_STR_QUOTE + value_domainName_85.toISOString() + JSON_STR_QUOTE
-          } else if (value_domainName_85 instanceof RegExp) {
-            json += asString(value_domainName_85.source)
-          } else {
-            json += asString(value_domainName_85.toString())
-          }
-        } else {
-          json += asString(value_domainName_85)
-        }
+        json += asText(value_domainName_85)
       } else {
         throw new Error('"domainName" is required!')
       }
       const value_domainVersion_86 = obj["domainVersion"]
       if (value_domainVersion_86 !== undefined) {
         json += ",\"domainVersion\":"
-        if (typeof value_domainVersion_86 !== 'string') {
-          if (value_domainVersion_86 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_domainVersion_86 instanceof Date) {
-            json += JSON_STR_QUOTE + value_domainVersion_86.toISOString() + JSON_STR_QUOTE
-          } else if (value_domainVersion_86 instanceof RegExp) {
-            json += asString(value_domainVersion_86.source)
-          } else {
-            json += asString(value_domainVersion_86.toString())
-          }
-        } else {
-          json += asString(value_domainVersion_86)
-        }
+        json += asText(value_domainVersion_86)
       } else {
         throw new Error('"domainVersion" is required!')
       }
@@ -1927,57 +1048,21 @@ return json + JSON_STR_END_OBJECT
       const value_depositEndpoint_78 = obj["depositEndpoint"]
       if (value_depositEndpoint_78 !== undefined) {
         json += ",\"depositEndpoint\":"
-        if (typeof value_depositEndpoint_78 !== 'string') {
-          if (value_depositEndpoint_78 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_depositEndpoint_78 instanceof Date) {
-            json += JSON_STR_QUOTE + value_depositEndpoint_78.toISOString() + JSON_STR_QUOTE
-          } else if (value_depositEndpoint_78 instanceof RegExp) {
-            json += asString(value_depositEndpoint_78.source)
-          } else {
-            json += asString(value_depositEndpoint_78.toString())
-          }
-        } else {
-          json += asString(value_depositEndpoint_78)
-        }
+        json += asText(value_depositEndpoint_78)
       } else {
         throw new Error('"depositEndpoint" is required!')
       }
       const value_balanceEndpoint_79 = obj["balanceEndpoint"]
       if (value_balanceEndpoint_79 !== undefined) {
         json += ",\"balanceEndpoint\":"
-        if (typeof value_balanceEndpoint_79 !== 'string') {
-          if (value_balanceEndpoint_79 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_balanceEndpoint_79 instanceof Date) {
-            json += JSON_STR_QUOTE + value_balanceEndpoint_79.toISOString() + JSON_STR_QUOTE
-          } else if (value_balanceEndpoint_79 instanceof RegExp) {
-            json += asString(value_balanceEndpoint_79.source)
-          } else {
-            json += asString(value_balanceEndpoint_79.toString())
-          }
-        } else {
-          json += asString(value_balanceEndpoint_79)
-        }
+        json += asText(value_balanceEndpoint_79)
       } else {
         throw new Error('"balanceEndpoint" is required!')
       }
       const value_accountIdentity_80 = obj["accountIdentity"]
       if (value_accountIdentity_80 !== undefined) {
         json += ",\"accountIdentity\":"
-        if (typeof value_accountIdentity_80 !== 'string') {
-          if (value_accountIdentity_80 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_accountIdentity_80 instanceof Date) {
-            json += JSON_STR_QUOTE + value_accountIdentity_80.toISOString() + JSON_STR_QUOTE
-          } else if (value_accountIdentity_80 instanceof RegExp) {
-            json += asString(value_accountIdentity_80.source)
-          } else {
-            json += asString(value_accountIdentity_80.toString())
-          }
-        } else {
-          json += asString(value_accountIdentity_80)
-        }
+        json += asText(value_accountIdentity_80)
       } else {
         throw new Error('"accountIdentity" is required!')
       }
@@ -2028,19 +1113,7 @@ return json + JSON_STR_END_OBJECT
       const value_schemaVersion_3 = obj["schemaVersion"]
       if (value_schemaVersion_3 !== undefined) {
         json += "{\"schemaVersion\":"
-        if (typeof value_schemaVersion_3 !== 'string') {
-          if (value_schemaVersion_3 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_schemaVersion_3 instanceof Date) {
-            json += JSON_STR_QUOTE + value_schemaVersion_3.toISOString() + JSON_STR_QUOTE
-          } else if (value_schemaVersion_3 instanceof RegExp) {
-            json += asString(value_schemaVersion_3.source)
-          } else {
-            json += asString(value_schemaVersion_3.toString())
-          }
-        } else {
-          json += asString(value_schemaVersion_3)
-        }
+        json += asText(value_schemaVersion_3)
       } else {
         throw new Error('"schemaVersion" is required!')
       }
@@ -2112,76 +1185,28 @@ return json + JSON_STR_END_OBJECT
       const value_algorithm_97 = obj["algorithm"]
       if (value_algorithm_97 !== undefined) {
         json += "{\"algorithm\":"
-        if (typeof value_algorithm_97 !== 'string') {
-          if (value_algorithm_97 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_algorithm_97 instanceof Date) {
-            json += JSON_STR_QUOTE + value_algorithm_97.toISOString() + JSON_STR_QUOTE
-          } else if (value_algorithm_97 instanceof RegExp) {
-            json += asString(value_algorithm_97.source)
-          } else {
-            json += asString(value_algorithm_97.toString())
-          }
-        } else {
-          json += asString(value_algorithm_97)
-        }
+        json += asText(value_algorithm_97)
       } else {
         throw new Error('"algorithm" is required!')
       }
       const value_keyId_98 = obj["keyId"]
       if (value_keyId_98 !== undefined) {
         json += ",\"keyId\":"
-        if (typeof value_keyId_98 !== 'string') {
-          if (value_keyId_98 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_keyId_98 instanceof Date) {
-            json += JSON_STR_QUOTE + value_keyId_98.toISOString() + JSON_STR_QUOTE
-          } else if (value_keyId_98 instanceof RegExp) {
-            json += asString(value_keyId_98.source)
-          } else {
-            json += asString(value_keyId_98.toString())
-          }
-        } else {
-          json += asString(value_keyId_98)
-        }
+        json += asText(value_keyId_98)
       } else {
         throw new Error('"keyId" is required!')
       }
       const value_encoding_99 = obj["encoding"]
       if (value_encoding_99 !== undefined) {
         json += ",\"encoding\":"
-        if (typeof value_encoding_99 !== 'string') {
-          if (value_encoding_99 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_encoding_99 instanceof Date) {
-            json += JSON_STR_QUOTE + value_encoding_99.toISOString() + JSON_STR_QUOTE
-          } else if (value_encoding_99 instanceof RegExp) {
-            json += asString(value_encoding_99.source)
-          } else {
-            json += asString(value_encoding_99.toString())
-          }
-        } else {
-          json += asString(value_encoding_99)
-        }
+        json += asText(value_encoding_99)
       } else {
         throw new Error('"encoding" is required!')
       }
       const value_value_100 = obj["value"]
       if (value_value_100 !== undefined) {
         json += ",\"value\":"
-        if (typeof value_value_100 !== 'string') {
-          if (value_value_100 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_value_100 instanceof Date) {
-            json += JSON_STR_QUOTE + value_value_100.toISOString() + JSON_STR_QUOTE
-          } else if (value_value_100 instanceof RegExp) {
-            json += asString(value_value_100.source)
-          } else {
-            json += asString(value_value_100.toString())
-          }
-        } else {
-          json += asString(value_value_100)
-        }
+        json += asText(value_value_100)
       } else {
         throw new Error('"value" is required!')
       }
@@ -2212,34 +1237,10 @@ return json + JSON_STR_END_OBJECT
       }
     const main = anonymous0
     return main
-    
-})(null);
+})();
 
-const body6 = ((validator) => {
-validator
-serializer
-const {
-  asString,
-  asNumber,
-  asBoolean,
-  asDateTime,
-  asDate,
-  asTime,
-  asUnsafeString,
-  asPlainStringArray
-} = serializer
-const asInteger = serializer.asInteger.bind(serializer)
-    const JSON_STR_BEGIN_OBJECT = '{'
-    const JSON_STR_END_OBJECT = '}'
-    const JSON_STR_BEGIN_ARRAY = '['
-    const JSON_STR_END_ARRAY = ']'
-    const JSON_STR_COMMA = ','
-    const JSON_STR_COLONS = ':'
-    const JSON_STR_QUOTE = '"'
-    const JSON_STR_EMPTY_OBJECT = JSON_STR_BEGIN_OBJECT + JSON_STR_END_OBJECT
-    const JSON_STR_EMPTY_ARRAY = JSON_STR_BEGIN_ARRAY + JSON_STR_END_ARRAY
-    const JSON_STR_EMPTY_STRING = JSON_STR_QUOTE + JSON_STR_QUOTE
-    const JSON_STR_NULL = 'null'
+export const createFeedbackChallenge200 = (() => {
+    
       // "#"
       function anonymous0 (input) {
         const obj = (input && typeof input.toJSON === 'function')
@@ -2250,133 +1251,49 @@ const asInteger = serializer.asInteger.bind(serializer)
       const value_challenge_1 = obj["challenge"]
       if (value_challenge_1 !== undefined) {
         json += "{\"challenge\":"
-        if (typeof value_challenge_1 !== 'string') {
-          if (value_challenge_1 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_challenge_1 instanceof Date) {
-            json += JSON_STR_QUOTE + value_challenge_1.toISOString() + JSON_STR_QUOTE
-          } else if (value_challenge_1 instanceof RegExp) {
-            json += asString(value_challenge_1.source)
-          } else {
-            json += asString(value_challenge_1.toString())
-          }
-        } else {
-          json += asString(value_challenge_1)
-        }
+        json += asText(value_challenge_1)
       } else {
         throw new Error('"challenge" is required!')
       }
       const value_wallet_2 = obj["wallet"]
       if (value_wallet_2 !== undefined) {
         json += ",\"wallet\":"
-        if (typeof value_wallet_2 !== 'string') {
-          if (value_wallet_2 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_wallet_2 instanceof Date) {
-            json += JSON_STR_QUOTE + value_wallet_2.toISOString() + JSON_STR_QUOTE
-          } else if (value_wallet_2 instanceof RegExp) {
-            json += asString(value_wallet_2.source)
-          } else {
-            json += asString(value_wallet_2.toString())
-          }
-        } else {
-          json += asString(value_wallet_2)
-        }
+        json += asText(value_wallet_2)
       } else {
         throw new Error('"wallet" is required!')
       }
       const value_nonce_3 = obj["nonce"]
       if (value_nonce_3 !== undefined) {
         json += ",\"nonce\":"
-        if (typeof value_nonce_3 !== 'string') {
-          if (value_nonce_3 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_nonce_3 instanceof Date) {
-            json += JSON_STR_QUOTE + value_nonce_3.toISOString() + JSON_STR_QUOTE
-          } else if (value_nonce_3 instanceof RegExp) {
-            json += asString(value_nonce_3.source)
-          } else {
-            json += asString(value_nonce_3.toString())
-          }
-        } else {
-          json += asString(value_nonce_3)
-        }
+        json += asText(value_nonce_3)
       } else {
         throw new Error('"nonce" is required!')
       }
       const value_issuedAt_4 = obj["issuedAt"]
       if (value_issuedAt_4 !== undefined) {
         json += ",\"issuedAt\":"
-        if (typeof value_issuedAt_4 !== 'string') {
-          if (value_issuedAt_4 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_issuedAt_4 instanceof Date) {
-            json += JSON_STR_QUOTE + value_issuedAt_4.toISOString() + JSON_STR_QUOTE
-          } else if (value_issuedAt_4 instanceof RegExp) {
-            json += asString(value_issuedAt_4.source)
-          } else {
-            json += asString(value_issuedAt_4.toString())
-          }
-        } else {
-          json += asString(value_issuedAt_4)
-        }
+        json += asText(value_issuedAt_4)
       } else {
         throw new Error('"issuedAt" is required!')
       }
       const value_expiresAt_5 = obj["expiresAt"]
       if (value_expiresAt_5 !== undefined) {
         json += ",\"expiresAt\":"
-        if (typeof value_expiresAt_5 !== 'string') {
-          if (value_expiresAt_5 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_expiresAt_5 instanceof Date) {
-            json += JSON_STR_QUOTE + value_expiresAt_5.toISOString() + JSON_STR_QUOTE
-          } else if (value_expiresAt_5 instanceof RegExp) {
-            json += asString(value_expiresAt_5.source)
-          } else {
-            json += asString(value_expiresAt_5.toString())
-          }
-        } else {
-          json += asString(value_expiresAt_5)
-        }
+        json += asText(value_expiresAt_5)
       } else {
         throw new Error('"expiresAt" is required!')
       }
       const value_payloadSha256_6 = obj["payloadSha256"]
       if (value_payloadSha256_6 !== undefined) {
         json += ",\"payloadSha256\":"
-        if (typeof value_payloadSha256_6 !== 'string') {
-          if (value_payloadSha256_6 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_payloadSha256_6 instanceof Date) {
-            json += JSON_STR_QUOTE + value_payloadSha256_6.toISOString() + JSON_STR_QUOTE
-          } else if (value_payloadSha256_6 instanceof RegExp) {
-            json += asString(value_payloadSha256_6.source)
-          } else {
-            json += asString(value_payloadSha256_6.toString())
-          }
-        } else {
-          json += asString(value_payloadSha256_6)
-        }
+        json += asText(value_payloadSha256_6)
       } else {
         throw new Error('"payloadSha256" is required!')
       }
       const value_signingMessage_7 = obj["signingMessage"]
       if (value_signingMessage_7 !== undefined) {
         json += ",\"signingMessage\":"
-        if (typeof value_signingMessage_7 !== 'string') {
-          if (value_signingMessage_7 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_signingMessage_7 instanceof Date) {
-            json += JSON_STR_QUOTE + value_signingMessage_7.toISOString() + JSON_STR_QUOTE
-          } else if (value_signingMessage_7 instanceof RegExp) {
-            json += asString(value_signingMessage_7.source)
-          } else {
-            json += asString(value_signingMessage_7.toString())
-          }
-        } else {
-          json += asString(value_signingMessage_7)
-        }
+        json += asText(value_signingMessage_7)
       } else {
         throw new Error('"signingMessage" is required!')
       }
@@ -2384,34 +1301,10 @@ return json + JSON_STR_END_OBJECT
       }
     const main = anonymous0
     return main
-    
-})(null);
+})();
 
-const body7 = ((validator) => {
-validator
-serializer
-const {
-  asString,
-  asNumber,
-  asBoolean,
-  asDateTime,
-  asDate,
-  asTime,
-  asUnsafeString,
-  asPlainStringArray
-} = serializer
-const asInteger = serializer.asInteger.bind(serializer)
-    const JSON_STR_BEGIN_OBJECT = '{'
-    const JSON_STR_END_OBJECT = '}'
-    const JSON_STR_BEGIN_ARRAY = '['
-    const JSON_STR_END_ARRAY = ']'
-    const JSON_STR_COMMA = ','
-    const JSON_STR_COLONS = ':'
-    const JSON_STR_QUOTE = '"'
-    const JSON_STR_EMPTY_OBJECT = JSON_STR_BEGIN_OBJECT + JSON_STR_END_OBJECT
-    const JSON_STR_EMPTY_ARRAY = JSON_STR_BEGIN_ARRAY + JSON_STR_END_ARRAY
-    const JSON_STR_EMPTY_STRING = JSON_STR_QUOTE + JSON_STR_QUOTE
-    const JSON_STR_NULL = 'null'
+export const submitFeedback201 = (() => {
+    
       // "#"
       function anonymous0 (input) {
         const obj = (input && typeof input.toJSON === 'function')
@@ -2422,57 +1315,21 @@ const asInteger = serializer.asInteger.bind(serializer)
       const value_feedbackId_1 = obj["feedbackId"]
       if (value_feedbackId_1 !== undefined) {
         json += "{\"feedbackId\":"
-        if (typeof value_feedbackId_1 !== 'string') {
-          if (value_feedbackId_1 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_feedbackId_1 instanceof Date) {
-            json += JSON_STR_QUOTE + value_feedbackId_1.toISOString() + JSON_STR_QUOTE
-          } else if (value_feedbackId_1 instanceof RegExp) {
-            json += asString(value_feedbackId_1.source)
-          } else {
-            json += asString(value_feedbackId_1.toString())
-          }
-        } else {
-          json += asString(value_feedbackId_1)
-        }
+        json += asText(value_feedbackId_1)
       } else {
         throw new Error('"feedbackId" is required!')
       }
       const value_receivedAt_2 = obj["receivedAt"]
       if (value_receivedAt_2 !== undefined) {
         json += ",\"receivedAt\":"
-        if (typeof value_receivedAt_2 !== 'string') {
-          if (value_receivedAt_2 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_receivedAt_2 instanceof Date) {
-            json += JSON_STR_QUOTE + value_receivedAt_2.toISOString() + JSON_STR_QUOTE
-          } else if (value_receivedAt_2 instanceof RegExp) {
-            json += asString(value_receivedAt_2.source)
-          } else {
-            json += asString(value_receivedAt_2.toString())
-          }
-        } else {
-          json += asString(value_receivedAt_2)
-        }
+        json += asText(value_receivedAt_2)
       } else {
         throw new Error('"receivedAt" is required!')
       }
       const value_notification_3 = obj["notification"]
       if (value_notification_3 !== undefined) {
         json += ",\"notification\":"
-        if (typeof value_notification_3 !== 'string') {
-          if (value_notification_3 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_notification_3 instanceof Date) {
-            json += JSON_STR_QUOTE + value_notification_3.toISOString() + JSON_STR_QUOTE
-          } else if (value_notification_3 instanceof RegExp) {
-            json += asString(value_notification_3.source)
-          } else {
-            json += asString(value_notification_3.toString())
-          }
-        } else {
-          json += asString(value_notification_3)
-        }
+        json += asText(value_notification_3)
       } else {
         throw new Error('"notification" is required!')
       }
@@ -2480,34 +1337,10 @@ return json + JSON_STR_END_OBJECT
       }
     const main = anonymous0
     return main
-    
-})(null);
+})();
 
-const body8 = ((validator) => {
-validator
-serializer
-const {
-  asString,
-  asNumber,
-  asBoolean,
-  asDateTime,
-  asDate,
-  asTime,
-  asUnsafeString,
-  asPlainStringArray
-} = serializer
-const asInteger = serializer.asInteger.bind(serializer)
-    const JSON_STR_BEGIN_OBJECT = '{'
-    const JSON_STR_END_OBJECT = '}'
-    const JSON_STR_BEGIN_ARRAY = '['
-    const JSON_STR_END_ARRAY = ']'
-    const JSON_STR_COMMA = ','
-    const JSON_STR_COLONS = ':'
-    const JSON_STR_QUOTE = '"'
-    const JSON_STR_EMPTY_OBJECT = JSON_STR_BEGIN_OBJECT + JSON_STR_END_OBJECT
-    const JSON_STR_EMPTY_ARRAY = JSON_STR_BEGIN_ARRAY + JSON_STR_END_ARRAY
-    const JSON_STR_EMPTY_STRING = JSON_STR_QUOTE + JSON_STR_QUOTE
-    const JSON_STR_NULL = 'null'
+export const listModels200 = (() => {
+    
       // "#/properties/models/items/properties/speed"
       function anonymous3 (input) {
         const obj = (input && typeof input.toJSON === 'function')
@@ -2548,57 +1381,21 @@ return json + JSON_STR_END_OBJECT
       const value_currency_19 = obj["currency"]
       if (value_currency_19 !== undefined) {
         json += "{\"currency\":"
-        if (typeof value_currency_19 !== 'string') {
-          if (value_currency_19 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_currency_19 instanceof Date) {
-            json += JSON_STR_QUOTE + value_currency_19.toISOString() + JSON_STR_QUOTE
-          } else if (value_currency_19 instanceof RegExp) {
-            json += asString(value_currency_19.source)
-          } else {
-            json += asString(value_currency_19.toString())
-          }
-        } else {
-          json += asString(value_currency_19)
-        }
+        json += asText(value_currency_19)
       } else {
         throw new Error('"currency" is required!')
       }
       const value_model_20 = obj["model"]
       if (value_model_20 !== undefined) {
         json += ",\"model\":"
-        if (typeof value_model_20 !== 'string') {
-          if (value_model_20 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_model_20 instanceof Date) {
-            json += JSON_STR_QUOTE + value_model_20.toISOString() + JSON_STR_QUOTE
-          } else if (value_model_20 instanceof RegExp) {
-            json += asString(value_model_20.source)
-          } else {
-            json += asString(value_model_20.toString())
-          }
-        } else {
-          json += asString(value_model_20)
-        }
+        json += asText(value_model_20)
       } else {
         throw new Error('"model" is required!')
       }
       const value_billingUnit_21 = obj["billingUnit"]
       if (value_billingUnit_21 !== undefined) {
         json += ",\"billingUnit\":"
-        if (typeof value_billingUnit_21 !== 'string') {
-          if (value_billingUnit_21 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_billingUnit_21 instanceof Date) {
-            json += JSON_STR_QUOTE + value_billingUnit_21.toISOString() + JSON_STR_QUOTE
-          } else if (value_billingUnit_21 instanceof RegExp) {
-            json += asString(value_billingUnit_21.source)
-          } else {
-            json += asString(value_billingUnit_21.toString())
-          }
-        } else {
-          json += asString(value_billingUnit_21)
-        }
+        json += asText(value_billingUnit_21)
       } else {
         throw new Error('"billingUnit" is required!')
       }
@@ -2635,95 +1432,35 @@ return json + JSON_STR_END_OBJECT
       const value_id_27 = obj["id"]
       if (value_id_27 !== undefined) {
         json += "{\"id\":"
-        if (typeof value_id_27 !== 'string') {
-          if (value_id_27 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_id_27 instanceof Date) {
-            json += JSON_STR_QUOTE + value_id_27.toISOString() + JSON_STR_QUOTE
-          } else if (value_id_27 instanceof RegExp) {
-            json += asString(value_id_27.source)
-          } else {
-            json += asString(value_id_27.toString())
-          }
-        } else {
-          json += asString(value_id_27)
-        }
+        json += asText(value_id_27)
       } else {
         throw new Error('"id" is required!')
       }
       const value_provider_28 = obj["provider"]
       if (value_provider_28 !== undefined) {
         json += ",\"provider\":"
-        if (typeof value_provider_28 !== 'string') {
-          if (value_provider_28 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_provider_28 instanceof Date) {
-            json += JSON_STR_QUOTE + value_provider_28.toISOString() + JSON_STR_QUOTE
-          } else if (value_provider_28 instanceof RegExp) {
-            json += asString(value_provider_28.source)
-          } else {
-            json += asString(value_provider_28.toString())
-          }
-        } else {
-          json += asString(value_provider_28)
-        }
+        json += asText(value_provider_28)
       } else {
         throw new Error('"provider" is required!')
       }
       const value_voice_29 = obj["voice"]
       if (value_voice_29 !== undefined) {
         json += ",\"voice\":"
-        if (typeof value_voice_29 !== 'string') {
-          if (value_voice_29 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_voice_29 instanceof Date) {
-            json += JSON_STR_QUOTE + value_voice_29.toISOString() + JSON_STR_QUOTE
-          } else if (value_voice_29 instanceof RegExp) {
-            json += asString(value_voice_29.source)
-          } else {
-            json += asString(value_voice_29.toString())
-          }
-        } else {
-          json += asString(value_voice_29)
-        }
+        json += asText(value_voice_29)
       } else {
         throw new Error('"voice" is required!')
       }
       const value_model_30 = obj["model"]
       if (value_model_30 !== undefined) {
         json += ",\"model\":"
-        if (typeof value_model_30 !== 'string') {
-          if (value_model_30 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_model_30 instanceof Date) {
-            json += JSON_STR_QUOTE + value_model_30.toISOString() + JSON_STR_QUOTE
-          } else if (value_model_30 instanceof RegExp) {
-            json += asString(value_model_30.source)
-          } else {
-            json += asString(value_model_30.toString())
-          }
-        } else {
-          json += asString(value_model_30)
-        }
+        json += asText(value_model_30)
       } else {
         throw new Error('"model" is required!')
       }
       const value_name_31 = obj["name"]
       if (value_name_31 !== undefined) {
         json += ",\"name\":"
-        if (typeof value_name_31 !== 'string') {
-          if (value_name_31 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_name_31 instanceof Date) {
-            json += JSON_STR_QUOTE + value_name_31.toISOString() + JSON_STR_QUOTE
-          } else if (value_name_31 instanceof RegExp) {
-            json += asString(value_name_31.source)
-          } else {
-            json += asString(value_name_31.toString())
-          }
-        } else {
-          json += asString(value_name_31)
-        }
+        json += asText(value_name_31)
       } else {
         throw new Error('"name" is required!')
       }
@@ -2759,76 +1496,28 @@ return json + JSON_STR_END_OBJECT
       const value_id_6 = obj["id"]
       if (value_id_6 !== undefined) {
         json += "{\"id\":"
-        if (typeof value_id_6 !== 'string') {
-          if (value_id_6 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_id_6 instanceof Date) {
-            json += JSON_STR_QUOTE + value_id_6.toISOString() + JSON_STR_QUOTE
-          } else if (value_id_6 instanceof RegExp) {
-            json += asString(value_id_6.source)
-          } else {
-            json += asString(value_id_6.toString())
-          }
-        } else {
-          json += asString(value_id_6)
-        }
+        json += asText(value_id_6)
       } else {
         throw new Error('"id" is required!')
       }
       const value_provider_7 = obj["provider"]
       if (value_provider_7 !== undefined) {
         json += ",\"provider\":"
-        if (typeof value_provider_7 !== 'string') {
-          if (value_provider_7 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_provider_7 instanceof Date) {
-            json += JSON_STR_QUOTE + value_provider_7.toISOString() + JSON_STR_QUOTE
-          } else if (value_provider_7 instanceof RegExp) {
-            json += asString(value_provider_7.source)
-          } else {
-            json += asString(value_provider_7.toString())
-          }
-        } else {
-          json += asString(value_provider_7)
-        }
+        json += asText(value_provider_7)
       } else {
         throw new Error('"provider" is required!')
       }
       const value_name_8 = obj["name"]
       if (value_name_8 !== undefined) {
         json += ",\"name\":"
-        if (typeof value_name_8 !== 'string') {
-          if (value_name_8 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_name_8 instanceof Date) {
-            json += JSON_STR_QUOTE + value_name_8.toISOString() + JSON_STR_QUOTE
-          } else if (value_name_8 instanceof RegExp) {
-            json += asString(value_name_8.source)
-          } else {
-            json += asString(value_name_8.toString())
-          }
-        } else {
-          json += asString(value_name_8)
-        }
+        json += asText(value_name_8)
       } else {
         throw new Error('"name" is required!')
       }
       const value_description_9 = obj["description"]
       if (value_description_9 !== undefined) {
         json += ",\"description\":"
-        if (typeof value_description_9 !== 'string') {
-          if (value_description_9 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_description_9 instanceof Date) {
-            json += JSON_STR_QUOTE + value_description_9.toISOString() + JSON_STR_QUOTE
-          } else if (value_description_9 instanceof RegExp) {
-            json += asString(value_description_9.source)
-          } else {
-            json += asString(value_description_9.toString())
-          }
-        } else {
-          json += asString(value_description_9)
-        }
+        json += asText(value_description_9)
       } else {
         throw new Error('"description" is required!')
       }
@@ -2842,19 +1531,7 @@ return json + JSON_STR_END_OBJECT
       const value_defaultVoice_11 = obj["defaultVoice"]
       if (value_defaultVoice_11 !== undefined) {
         json += ",\"defaultVoice\":"
-        if (typeof value_defaultVoice_11 !== 'string') {
-          if (value_defaultVoice_11 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_defaultVoice_11 instanceof Date) {
-            json += JSON_STR_QUOTE + value_defaultVoice_11.toISOString() + JSON_STR_QUOTE
-          } else if (value_defaultVoice_11 instanceof RegExp) {
-            json += asString(value_defaultVoice_11.source)
-          } else {
-            json += asString(value_defaultVoice_11.toString())
-          }
-        } else {
-          json += asString(value_defaultVoice_11)
-        }
+        json += asText(value_defaultVoice_11)
       } else {
         throw new Error('"defaultVoice" is required!')
       }
@@ -2925,19 +1602,7 @@ return json + JSON_STR_END_OBJECT
       const value_defaultModel_2 = obj["defaultModel"]
       if (value_defaultModel_2 !== undefined) {
         json += ",\"defaultModel\":"
-        if (typeof value_defaultModel_2 !== 'string') {
-          if (value_defaultModel_2 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_defaultModel_2 instanceof Date) {
-            json += JSON_STR_QUOTE + value_defaultModel_2.toISOString() + JSON_STR_QUOTE
-          } else if (value_defaultModel_2 instanceof RegExp) {
-            json += asString(value_defaultModel_2.source)
-          } else {
-            json += asString(value_defaultModel_2.toString())
-          }
-        } else {
-          json += asString(value_defaultModel_2)
-        }
+        json += asText(value_defaultModel_2)
       } else {
         throw new Error('"defaultModel" is required!')
       }
@@ -2959,34 +1624,10 @@ return json + JSON_STR_END_OBJECT
       }
     const main = anonymous0
     return main
-    
-})(null);
+})();
 
-const body9 = ((validator) => {
-validator
-serializer
-const {
-  asString,
-  asNumber,
-  asBoolean,
-  asDateTime,
-  asDate,
-  asTime,
-  asUnsafeString,
-  asPlainStringArray
-} = serializer
-const asInteger = serializer.asInteger.bind(serializer)
-    const JSON_STR_BEGIN_OBJECT = '{'
-    const JSON_STR_END_OBJECT = '}'
-    const JSON_STR_BEGIN_ARRAY = '['
-    const JSON_STR_END_ARRAY = ']'
-    const JSON_STR_COMMA = ','
-    const JSON_STR_COLONS = ':'
-    const JSON_STR_QUOTE = '"'
-    const JSON_STR_EMPTY_OBJECT = JSON_STR_BEGIN_OBJECT + JSON_STR_END_OBJECT
-    const JSON_STR_EMPTY_ARRAY = JSON_STR_BEGIN_ARRAY + JSON_STR_END_ARRAY
-    const JSON_STR_EMPTY_STRING = JSON_STR_QUOTE + JSON_STR_QUOTE
-    const JSON_STR_NULL = 'null'
+export const listVoices200 = (() => {
+    
       // "#/properties/pricing"
       function anonymous1 (input) {
         const obj = (input && typeof input.toJSON === 'function')
@@ -2997,57 +1638,21 @@ const asInteger = serializer.asInteger.bind(serializer)
       const value_currency_6 = obj["currency"]
       if (value_currency_6 !== undefined) {
         json += "{\"currency\":"
-        if (typeof value_currency_6 !== 'string') {
-          if (value_currency_6 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_currency_6 instanceof Date) {
-            json += JSON_STR_QUOTE + value_currency_6.toISOString() + JSON_STR_QUOTE
-          } else if (value_currency_6 instanceof RegExp) {
-            json += asString(value_currency_6.source)
-          } else {
-            json += asString(value_currency_6.toString())
-          }
-        } else {
-          json += asString(value_currency_6)
-        }
+        json += asText(value_currency_6)
       } else {
         throw new Error('"currency" is required!')
       }
       const value_model_7 = obj["model"]
       if (value_model_7 !== undefined) {
         json += ",\"model\":"
-        if (typeof value_model_7 !== 'string') {
-          if (value_model_7 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_model_7 instanceof Date) {
-            json += JSON_STR_QUOTE + value_model_7.toISOString() + JSON_STR_QUOTE
-          } else if (value_model_7 instanceof RegExp) {
-            json += asString(value_model_7.source)
-          } else {
-            json += asString(value_model_7.toString())
-          }
-        } else {
-          json += asString(value_model_7)
-        }
+        json += asText(value_model_7)
       } else {
         throw new Error('"model" is required!')
       }
       const value_billingUnit_8 = obj["billingUnit"]
       if (value_billingUnit_8 !== undefined) {
         json += ",\"billingUnit\":"
-        if (typeof value_billingUnit_8 !== 'string') {
-          if (value_billingUnit_8 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_billingUnit_8 instanceof Date) {
-            json += JSON_STR_QUOTE + value_billingUnit_8.toISOString() + JSON_STR_QUOTE
-          } else if (value_billingUnit_8 instanceof RegExp) {
-            json += asString(value_billingUnit_8.source)
-          } else {
-            json += asString(value_billingUnit_8.toString())
-          }
-        } else {
-          json += asString(value_billingUnit_8)
-        }
+        json += asText(value_billingUnit_8)
       } else {
         throw new Error('"billingUnit" is required!')
       }
@@ -3084,95 +1689,35 @@ return json + JSON_STR_END_OBJECT
       const value_id_15 = obj["id"]
       if (value_id_15 !== undefined) {
         json += "{\"id\":"
-        if (typeof value_id_15 !== 'string') {
-          if (value_id_15 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_id_15 instanceof Date) {
-            json += JSON_STR_QUOTE + value_id_15.toISOString() + JSON_STR_QUOTE
-          } else if (value_id_15 instanceof RegExp) {
-            json += asString(value_id_15.source)
-          } else {
-            json += asString(value_id_15.toString())
-          }
-        } else {
-          json += asString(value_id_15)
-        }
+        json += asText(value_id_15)
       } else {
         throw new Error('"id" is required!')
       }
       const value_provider_16 = obj["provider"]
       if (value_provider_16 !== undefined) {
         json += ",\"provider\":"
-        if (typeof value_provider_16 !== 'string') {
-          if (value_provider_16 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_provider_16 instanceof Date) {
-            json += JSON_STR_QUOTE + value_provider_16.toISOString() + JSON_STR_QUOTE
-          } else if (value_provider_16 instanceof RegExp) {
-            json += asString(value_provider_16.source)
-          } else {
-            json += asString(value_provider_16.toString())
-          }
-        } else {
-          json += asString(value_provider_16)
-        }
+        json += asText(value_provider_16)
       } else {
         throw new Error('"provider" is required!')
       }
       const value_voice_17 = obj["voice"]
       if (value_voice_17 !== undefined) {
         json += ",\"voice\":"
-        if (typeof value_voice_17 !== 'string') {
-          if (value_voice_17 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_voice_17 instanceof Date) {
-            json += JSON_STR_QUOTE + value_voice_17.toISOString() + JSON_STR_QUOTE
-          } else if (value_voice_17 instanceof RegExp) {
-            json += asString(value_voice_17.source)
-          } else {
-            json += asString(value_voice_17.toString())
-          }
-        } else {
-          json += asString(value_voice_17)
-        }
+        json += asText(value_voice_17)
       } else {
         throw new Error('"voice" is required!')
       }
       const value_model_18 = obj["model"]
       if (value_model_18 !== undefined) {
         json += ",\"model\":"
-        if (typeof value_model_18 !== 'string') {
-          if (value_model_18 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_model_18 instanceof Date) {
-            json += JSON_STR_QUOTE + value_model_18.toISOString() + JSON_STR_QUOTE
-          } else if (value_model_18 instanceof RegExp) {
-            json += asString(value_model_18.source)
-          } else {
-            json += asString(value_model_18.toString())
-          }
-        } else {
-          json += asString(value_model_18)
-        }
+        json += asText(value_model_18)
       } else {
         throw new Error('"model" is required!')
       }
       const value_name_19 = obj["name"]
       if (value_name_19 !== undefined) {
         json += ",\"name\":"
-        if (typeof value_name_19 !== 'string') {
-          if (value_name_19 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_name_19 instanceof Date) {
-            json += JSON_STR_QUOTE + value_name_19.toISOString() + JSON_STR_QUOTE
-          } else if (value_name_19 instanceof RegExp) {
-            json += asString(value_name_19.source)
-          } else {
-            json += asString(value_name_19.toString())
-          }
-        } else {
-          json += asString(value_name_19)
-        }
+        json += asText(value_name_19)
       } else {
         throw new Error('"name" is required!')
       }
@@ -3215,19 +1760,7 @@ return json + JSON_STR_END_OBJECT
       const value_model_2 = obj["model"]
       if (value_model_2 !== undefined) {
         json += ",\"model\":"
-        if (typeof value_model_2 !== 'string') {
-          if (value_model_2 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_model_2 instanceof Date) {
-            json += JSON_STR_QUOTE + value_model_2.toISOString() + JSON_STR_QUOTE
-          } else if (value_model_2 instanceof RegExp) {
-            json += asString(value_model_2.source)
-          } else {
-            json += asString(value_model_2.toString())
-          }
-        } else {
-          json += asString(value_model_2)
-        }
+        json += asText(value_model_2)
       } else {
         throw new Error('"model" is required!')
       }
@@ -3263,34 +1796,10 @@ return json + JSON_STR_END_OBJECT
       }
     const main = anonymous0
     return main
-    
-})(null);
+})();
 
-const body10 = ((validator) => {
-validator
-serializer
-const {
-  asString,
-  asNumber,
-  asBoolean,
-  asDateTime,
-  asDate,
-  asTime,
-  asUnsafeString,
-  asPlainStringArray
-} = serializer
-const asInteger = serializer.asInteger.bind(serializer)
-    const JSON_STR_BEGIN_OBJECT = '{'
-    const JSON_STR_END_OBJECT = '}'
-    const JSON_STR_BEGIN_ARRAY = '['
-    const JSON_STR_END_ARRAY = ']'
-    const JSON_STR_COMMA = ','
-    const JSON_STR_COLONS = ':'
-    const JSON_STR_QUOTE = '"'
-    const JSON_STR_EMPTY_OBJECT = JSON_STR_BEGIN_OBJECT + JSON_STR_END_OBJECT
-    const JSON_STR_EMPTY_ARRAY = JSON_STR_BEGIN_ARRAY + JSON_STR_END_ARRAY
-    const JSON_STR_EMPTY_STRING = JSON_STR_QUOTE + JSON_STR_QUOTE
-    const JSON_STR_NULL = 'null'
+export const getSpeech202 = (() => {
+    
       // "#/properties/error"
       function anonymous1 (input) {
         const obj = (input && typeof input.toJSON === 'function')
@@ -3304,19 +1813,7 @@ const asInteger = serializer.asInteger.bind(serializer)
       if (value_code_10 === null) {
         json += JSON_STR_NULL
       } else {
-        if (typeof value_code_10 !== 'string') {
-          if (value_code_10 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_code_10 instanceof Date) {
-            json += JSON_STR_QUOTE + value_code_10.toISOString() + JSON_STR_QUOTE
-          } else if (value_code_10 instanceof RegExp) {
-            json += asString(value_code_10.source)
-          } else {
-            json += asString(value_code_10.toString())
-          }
-        } else {
-          json += asString(value_code_10)
-        }
+        json += asText(value_code_10)
       }
       } else {
         throw new Error('"code" is required!')
@@ -3327,19 +1824,7 @@ const asInteger = serializer.asInteger.bind(serializer)
       if (value_message_11 === null) {
         json += JSON_STR_NULL
       } else {
-        if (typeof value_message_11 !== 'string') {
-          if (value_message_11 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_message_11 instanceof Date) {
-            json += JSON_STR_QUOTE + value_message_11.toISOString() + JSON_STR_QUOTE
-          } else if (value_message_11 instanceof RegExp) {
-            json += asString(value_message_11.source)
-          } else {
-            json += asString(value_message_11.toString())
-          }
-        } else {
-          json += asString(value_message_11)
-        }
+        json += asText(value_message_11)
       }
       } else {
         throw new Error('"message" is required!')
@@ -3359,19 +1844,7 @@ return json + JSON_STR_END_OBJECT
       if (value_audioUrl_14 === null) {
         json += JSON_STR_NULL
       } else {
-        if (typeof value_audioUrl_14 !== 'string') {
-          if (value_audioUrl_14 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_audioUrl_14 instanceof Date) {
-            json += JSON_STR_QUOTE + value_audioUrl_14.toISOString() + JSON_STR_QUOTE
-          } else if (value_audioUrl_14 instanceof RegExp) {
-            json += asString(value_audioUrl_14.source)
-          } else {
-            json += asString(value_audioUrl_14.toString())
-          }
-        } else {
-          json += asString(value_audioUrl_14)
-        }
+        json += asText(value_audioUrl_14)
       }
       } else {
         throw new Error('"audioUrl" is required!')
@@ -3386,19 +1859,7 @@ return json + JSON_STR_END_OBJECT
       const value_mimeType_16 = obj["mimeType"]
       if (value_mimeType_16 !== undefined) {
         json += ",\"mimeType\":"
-        if (typeof value_mimeType_16 !== 'string') {
-          if (value_mimeType_16 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_mimeType_16 instanceof Date) {
-            json += JSON_STR_QUOTE + value_mimeType_16.toISOString() + JSON_STR_QUOTE
-          } else if (value_mimeType_16 instanceof RegExp) {
-            json += asString(value_mimeType_16.source)
-          } else {
-            json += asString(value_mimeType_16.toString())
-          }
-        } else {
-          json += asString(value_mimeType_16)
-        }
+        json += asText(value_mimeType_16)
       } else {
         throw new Error('"mimeType" is required!')
       }
@@ -3425,19 +1886,7 @@ return json + JSON_STR_END_OBJECT
       const value_status_20 = obj["status"]
       if (value_status_20 !== undefined) {
         json += "{\"status\":"
-        if (typeof value_status_20 !== 'string') {
-          if (value_status_20 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_status_20 instanceof Date) {
-            json += JSON_STR_QUOTE + value_status_20.toISOString() + JSON_STR_QUOTE
-          } else if (value_status_20 instanceof RegExp) {
-            json += asString(value_status_20.source)
-          } else {
-            json += asString(value_status_20.toString())
-          }
-        } else {
-          json += asString(value_status_20)
-        }
+        json += asText(value_status_20)
       } else {
         throw new Error('"status" is required!')
       }
@@ -3447,19 +1896,7 @@ return json + JSON_STR_END_OBJECT
       if (value_audio_21 === null) {
         json += JSON_STR_NULL
       } else {
-        if (typeof value_audio_21 !== 'string') {
-          if (value_audio_21 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_audio_21 instanceof Date) {
-            json += JSON_STR_QUOTE + value_audio_21.toISOString() + JSON_STR_QUOTE
-          } else if (value_audio_21 instanceof RegExp) {
-            json += asString(value_audio_21.source)
-          } else {
-            json += asString(value_audio_21.toString())
-          }
-        } else {
-          json += asString(value_audio_21)
-        }
+        json += asText(value_audio_21)
       }
       } else {
         throw new Error('"audio" is required!')
@@ -3476,95 +1913,35 @@ return json + JSON_STR_END_OBJECT
       const value_jobId_1 = obj["jobId"]
       if (value_jobId_1 !== undefined) {
         json += "{\"jobId\":"
-        if (typeof value_jobId_1 !== 'string') {
-          if (value_jobId_1 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_jobId_1 instanceof Date) {
-            json += JSON_STR_QUOTE + value_jobId_1.toISOString() + JSON_STR_QUOTE
-          } else if (value_jobId_1 instanceof RegExp) {
-            json += asString(value_jobId_1.source)
-          } else {
-            json += asString(value_jobId_1.toString())
-          }
-        } else {
-          json += asString(value_jobId_1)
-        }
+        json += asText(value_jobId_1)
       } else {
         throw new Error('"jobId" is required!')
       }
       const value_status_2 = obj["status"]
       if (value_status_2 !== undefined) {
         json += ",\"status\":"
-        if (typeof value_status_2 !== 'string') {
-          if (value_status_2 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_status_2 instanceof Date) {
-            json += JSON_STR_QUOTE + value_status_2.toISOString() + JSON_STR_QUOTE
-          } else if (value_status_2 instanceof RegExp) {
-            json += asString(value_status_2.source)
-          } else {
-            json += asString(value_status_2.toString())
-          }
-        } else {
-          json += asString(value_status_2)
-        }
+        json += asText(value_status_2)
       } else {
         throw new Error('"status" is required!')
       }
       const value_traceId_3 = obj["traceId"]
       if (value_traceId_3 !== undefined) {
         json += ",\"traceId\":"
-        if (typeof value_traceId_3 !== 'string') {
-          if (value_traceId_3 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_traceId_3 instanceof Date) {
-            json += JSON_STR_QUOTE + value_traceId_3.toISOString() + JSON_STR_QUOTE
-          } else if (value_traceId_3 instanceof RegExp) {
-            json += asString(value_traceId_3.source)
-          } else {
-            json += asString(value_traceId_3.toString())
-          }
-        } else {
-          json += asString(value_traceId_3)
-        }
+        json += asText(value_traceId_3)
       } else {
         throw new Error('"traceId" is required!')
       }
       const value_createdAt_4 = obj["createdAt"]
       if (value_createdAt_4 !== undefined) {
         json += ",\"createdAt\":"
-        if (typeof value_createdAt_4 !== 'string') {
-          if (value_createdAt_4 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_createdAt_4 instanceof Date) {
-            json += JSON_STR_QUOTE + value_createdAt_4.toISOString() + JSON_STR_QUOTE
-          } else if (value_createdAt_4 instanceof RegExp) {
-            json += asString(value_createdAt_4.source)
-          } else {
-            json += asString(value_createdAt_4.toString())
-          }
-        } else {
-          json += asString(value_createdAt_4)
-        }
+        json += asText(value_createdAt_4)
       } else {
         throw new Error('"createdAt" is required!')
       }
       const value_updatedAt_5 = obj["updatedAt"]
       if (value_updatedAt_5 !== undefined) {
         json += ",\"updatedAt\":"
-        if (typeof value_updatedAt_5 !== 'string') {
-          if (value_updatedAt_5 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_updatedAt_5 instanceof Date) {
-            json += JSON_STR_QUOTE + value_updatedAt_5.toISOString() + JSON_STR_QUOTE
-          } else if (value_updatedAt_5 instanceof RegExp) {
-            json += asString(value_updatedAt_5.source)
-          } else {
-            json += asString(value_updatedAt_5.toString())
-          }
-        } else {
-          json += asString(value_updatedAt_5)
-        }
+        json += asText(value_updatedAt_5)
       } else {
         throw new Error('"updatedAt" is required!')
       }
@@ -3574,19 +1951,7 @@ return json + JSON_STR_END_OBJECT
       if (value_startedAt_6 === null) {
         json += JSON_STR_NULL
       } else {
-        if (typeof value_startedAt_6 !== 'string') {
-          if (value_startedAt_6 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_startedAt_6 instanceof Date) {
-            json += JSON_STR_QUOTE + value_startedAt_6.toISOString() + JSON_STR_QUOTE
-          } else if (value_startedAt_6 instanceof RegExp) {
-            json += asString(value_startedAt_6.source)
-          } else {
-            json += asString(value_startedAt_6.toString())
-          }
-        } else {
-          json += asString(value_startedAt_6)
-        }
+        json += asText(value_startedAt_6)
       }
       } else {
         throw new Error('"startedAt" is required!')
@@ -3597,19 +1962,7 @@ return json + JSON_STR_END_OBJECT
       if (value_completedAt_7 === null) {
         json += JSON_STR_NULL
       } else {
-        if (typeof value_completedAt_7 !== 'string') {
-          if (value_completedAt_7 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_completedAt_7 instanceof Date) {
-            json += JSON_STR_QUOTE + value_completedAt_7.toISOString() + JSON_STR_QUOTE
-          } else if (value_completedAt_7 instanceof RegExp) {
-            json += asString(value_completedAt_7.source)
-          } else {
-            json += asString(value_completedAt_7.toString())
-          }
-        } else {
-          json += asString(value_completedAt_7)
-        }
+        json += asText(value_completedAt_7)
       }
       } else {
         throw new Error('"completedAt" is required!')
@@ -3647,34 +2000,10 @@ return json + JSON_STR_END_OBJECT
       }
     const main = anonymous0
     return main
-    
-})(null);
+})();
 
-const body11 = ((validator) => {
-validator
-serializer
-const {
-  asString,
-  asNumber,
-  asBoolean,
-  asDateTime,
-  asDate,
-  asTime,
-  asUnsafeString,
-  asPlainStringArray
-} = serializer
-const asInteger = serializer.asInteger.bind(serializer)
-    const JSON_STR_BEGIN_OBJECT = '{'
-    const JSON_STR_END_OBJECT = '}'
-    const JSON_STR_BEGIN_ARRAY = '['
-    const JSON_STR_END_ARRAY = ']'
-    const JSON_STR_COMMA = ','
-    const JSON_STR_COLONS = ':'
-    const JSON_STR_QUOTE = '"'
-    const JSON_STR_EMPTY_OBJECT = JSON_STR_BEGIN_OBJECT + JSON_STR_END_OBJECT
-    const JSON_STR_EMPTY_ARRAY = JSON_STR_BEGIN_ARRAY + JSON_STR_END_ARRAY
-    const JSON_STR_EMPTY_STRING = JSON_STR_QUOTE + JSON_STR_QUOTE
-    const JSON_STR_NULL = 'null'
+export const error402 = (() => {
+    
       // "#/properties/creditAccount"
       function anonymous1 (input) {
         const obj = (input && typeof input.toJSON === 'function')
@@ -3685,38 +2014,14 @@ const asInteger = serializer.asInteger.bind(serializer)
       const value_in_7 = obj["in"]
       if (value_in_7 !== undefined) {
         json += "{\"in\":"
-        if (typeof value_in_7 !== 'string') {
-          if (value_in_7 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_in_7 instanceof Date) {
-            json += JSON_STR_QUOTE + value_in_7.toISOString() + JSON_STR_QUOTE
-          } else if (value_in_7 instanceof RegExp) {
-            json += asString(value_in_7.source)
-          } else {
-            json += asString(value_in_7.toString())
-          }
-        } else {
-          json += asString(value_in_7)
-        }
+        json += asText(value_in_7)
       } else {
         throw new Error('"in" is required!')
       }
       const value_name_8 = obj["name"]
       if (value_name_8 !== undefined) {
         json += ",\"name\":"
-        if (typeof value_name_8 !== 'string') {
-          if (value_name_8 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_name_8 instanceof Date) {
-            json += JSON_STR_QUOTE + value_name_8.toISOString() + JSON_STR_QUOTE
-          } else if (value_name_8 instanceof RegExp) {
-            json += asString(value_name_8.source)
-          } else {
-            json += asString(value_name_8.toString())
-          }
-        } else {
-          json += asString(value_name_8)
-        }
+        json += asText(value_name_8)
       } else {
         throw new Error('"name" is required!')
       }
@@ -3730,19 +2035,7 @@ const asInteger = serializer.asInteger.bind(serializer)
       const value_description_10 = obj["description"]
       if (value_description_10 !== undefined) {
         json += ",\"description\":"
-        if (typeof value_description_10 !== 'string') {
-          if (value_description_10 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_description_10 instanceof Date) {
-            json += JSON_STR_QUOTE + value_description_10.toISOString() + JSON_STR_QUOTE
-          } else if (value_description_10 instanceof RegExp) {
-            json += asString(value_description_10.source)
-          } else {
-            json += asString(value_description_10.toString())
-          }
-        } else {
-          json += asString(value_description_10)
-        }
+        json += asText(value_description_10)
       } else {
         throw new Error('"description" is required!')
       }
@@ -3758,38 +2051,14 @@ return json + JSON_STR_END_OBJECT
       const value_code_13 = obj["code"]
       if (value_code_13 !== undefined) {
         json += "{\"code\":"
-        if (typeof value_code_13 !== 'string') {
-          if (value_code_13 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_code_13 instanceof Date) {
-            json += JSON_STR_QUOTE + value_code_13.toISOString() + JSON_STR_QUOTE
-          } else if (value_code_13 instanceof RegExp) {
-            json += asString(value_code_13.source)
-          } else {
-            json += asString(value_code_13.toString())
-          }
-        } else {
-          json += asString(value_code_13)
-        }
+        json += asText(value_code_13)
       } else {
         throw new Error('"code" is required!')
       }
       const value_message_14 = obj["message"]
       if (value_message_14 !== undefined) {
         json += ",\"message\":"
-        if (typeof value_message_14 !== 'string') {
-          if (value_message_14 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_message_14 instanceof Date) {
-            json += JSON_STR_QUOTE + value_message_14.toISOString() + JSON_STR_QUOTE
-          } else if (value_message_14 instanceof RegExp) {
-            json += asString(value_message_14.source)
-          } else {
-            json += asString(value_message_14.toString())
-          }
-        } else {
-          json += asString(value_message_14)
-        }
+        json += asText(value_message_14)
       } else {
         throw new Error('"message" is required!')
       }
@@ -3812,76 +2081,28 @@ return json + JSON_STR_END_OBJECT
       const value_type_1 = obj["type"]
       if (value_type_1 !== undefined) {
         json += "{\"type\":"
-        if (typeof value_type_1 !== 'string') {
-          if (value_type_1 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_type_1 instanceof Date) {
-            json += JSON_STR_QUOTE + value_type_1.toISOString() + JSON_STR_QUOTE
-          } else if (value_type_1 instanceof RegExp) {
-            json += asString(value_type_1.source)
-          } else {
-            json += asString(value_type_1.toString())
-          }
-        } else {
-          json += asString(value_type_1)
-        }
+        json += asText(value_type_1)
       } else {
         throw new Error('"type" is required!')
       }
       const value_amount_2 = obj["amount"]
       if (value_amount_2 !== undefined) {
         json += ",\"amount\":"
-        if (typeof value_amount_2 !== 'string') {
-          if (value_amount_2 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_amount_2 instanceof Date) {
-            json += JSON_STR_QUOTE + value_amount_2.toISOString() + JSON_STR_QUOTE
-          } else if (value_amount_2 instanceof RegExp) {
-            json += asString(value_amount_2.source)
-          } else {
-            json += asString(value_amount_2.toString())
-          }
-        } else {
-          json += asString(value_amount_2)
-        }
+        json += asText(value_amount_2)
       } else {
         throw new Error('"amount" is required!')
       }
       const value_currency_3 = obj["currency"]
       if (value_currency_3 !== undefined) {
         json += ",\"currency\":"
-        if (typeof value_currency_3 !== 'string') {
-          if (value_currency_3 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_currency_3 instanceof Date) {
-            json += JSON_STR_QUOTE + value_currency_3.toISOString() + JSON_STR_QUOTE
-          } else if (value_currency_3 instanceof RegExp) {
-            json += asString(value_currency_3.source)
-          } else {
-            json += asString(value_currency_3.toString())
-          }
-        } else {
-          json += asString(value_currency_3)
-        }
+        json += asText(value_currency_3)
       } else {
         throw new Error('"currency" is required!')
       }
       const value_topUpUrl_4 = obj["topUpUrl"]
       if (value_topUpUrl_4 !== undefined) {
         json += ",\"topUpUrl\":"
-        if (typeof value_topUpUrl_4 !== 'string') {
-          if (value_topUpUrl_4 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_topUpUrl_4 instanceof Date) {
-            json += JSON_STR_QUOTE + value_topUpUrl_4.toISOString() + JSON_STR_QUOTE
-          } else if (value_topUpUrl_4 instanceof RegExp) {
-            json += asString(value_topUpUrl_4.source)
-          } else {
-            json += asString(value_topUpUrl_4.toString())
-          }
-        } else {
-          json += asString(value_topUpUrl_4)
-        }
+        json += asText(value_topUpUrl_4)
       } else {
         throw new Error('"topUpUrl" is required!')
       }
@@ -3903,34 +2124,10 @@ return json + JSON_STR_END_OBJECT
       }
     const main = anonymous0
     return main
-    
-})(null);
+})();
 
-const body12 = ((validator) => {
-validator
-serializer
-const {
-  asString,
-  asNumber,
-  asBoolean,
-  asDateTime,
-  asDate,
-  asTime,
-  asUnsafeString,
-  asPlainStringArray
-} = serializer
-const asInteger = serializer.asInteger.bind(serializer)
-    const JSON_STR_BEGIN_OBJECT = '{'
-    const JSON_STR_END_OBJECT = '}'
-    const JSON_STR_BEGIN_ARRAY = '['
-    const JSON_STR_END_ARRAY = ']'
-    const JSON_STR_COMMA = ','
-    const JSON_STR_COLONS = ':'
-    const JSON_STR_QUOTE = '"'
-    const JSON_STR_EMPTY_OBJECT = JSON_STR_BEGIN_OBJECT + JSON_STR_END_OBJECT
-    const JSON_STR_EMPTY_ARRAY = JSON_STR_BEGIN_ARRAY + JSON_STR_END_ARRAY
-    const JSON_STR_EMPTY_STRING = JSON_STR_QUOTE + JSON_STR_QUOTE
-    const JSON_STR_NULL = 'null'
+export const getTopUpStatus200 = (() => {
+    
       // "#/properties/links"
       function anonymous1 (input) {
         const obj = (input && typeof input.toJSON === 'function')
@@ -3941,19 +2138,7 @@ const asInteger = serializer.asInteger.bind(serializer)
       const value_credits_8 = obj["credits"]
       if (value_credits_8 !== undefined) {
         json += "{\"credits\":"
-        if (typeof value_credits_8 !== 'string') {
-          if (value_credits_8 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_credits_8 instanceof Date) {
-            json += JSON_STR_QUOTE + value_credits_8.toISOString() + JSON_STR_QUOTE
-          } else if (value_credits_8 instanceof RegExp) {
-            json += asString(value_credits_8.source)
-          } else {
-            json += asString(value_credits_8.toString())
-          }
-        } else {
-          json += asString(value_credits_8)
-        }
+        json += asText(value_credits_8)
       } else {
         throw new Error('"credits" is required!')
       }
@@ -3969,19 +2154,7 @@ return json + JSON_STR_END_OBJECT
       const value_accountId_1 = obj["accountId"]
       if (value_accountId_1 !== undefined) {
         json += "{\"accountId\":"
-        if (typeof value_accountId_1 !== 'string') {
-          if (value_accountId_1 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_accountId_1 instanceof Date) {
-            json += JSON_STR_QUOTE + value_accountId_1.toISOString() + JSON_STR_QUOTE
-          } else if (value_accountId_1 instanceof RegExp) {
-            json += asString(value_accountId_1.source)
-          } else {
-            json += asString(value_accountId_1.toString())
-          }
-        } else {
-          json += asString(value_accountId_1)
-        }
+        json += asText(value_accountId_1)
       } else {
         throw new Error('"accountId" is required!')
       }
@@ -3995,57 +2168,21 @@ return json + JSON_STR_END_OBJECT
       const value_balanceUsd_3 = obj["balanceUsd"]
       if (value_balanceUsd_3 !== undefined) {
         json += ",\"balanceUsd\":"
-        if (typeof value_balanceUsd_3 !== 'string') {
-          if (value_balanceUsd_3 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_balanceUsd_3 instanceof Date) {
-            json += JSON_STR_QUOTE + value_balanceUsd_3.toISOString() + JSON_STR_QUOTE
-          } else if (value_balanceUsd_3 instanceof RegExp) {
-            json += asString(value_balanceUsd_3.source)
-          } else {
-            json += asString(value_balanceUsd_3.toString())
-          }
-        } else {
-          json += asString(value_balanceUsd_3)
-        }
+        json += asText(value_balanceUsd_3)
       } else {
         throw new Error('"balanceUsd" is required!')
       }
       const value_currency_4 = obj["currency"]
       if (value_currency_4 !== undefined) {
         json += ",\"currency\":"
-        if (typeof value_currency_4 !== 'string') {
-          if (value_currency_4 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_currency_4 instanceof Date) {
-            json += JSON_STR_QUOTE + value_currency_4.toISOString() + JSON_STR_QUOTE
-          } else if (value_currency_4 instanceof RegExp) {
-            json += asString(value_currency_4.source)
-          } else {
-            json += asString(value_currency_4.toString())
-          }
-        } else {
-          json += asString(value_currency_4)
-        }
+        json += asText(value_currency_4)
       } else {
         throw new Error('"currency" is required!')
       }
       const value_status_5 = obj["status"]
       if (value_status_5 !== undefined) {
         json += ",\"status\":"
-        if (typeof value_status_5 !== 'string') {
-          if (value_status_5 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_status_5 instanceof Date) {
-            json += JSON_STR_QUOTE + value_status_5.toISOString() + JSON_STR_QUOTE
-          } else if (value_status_5 instanceof RegExp) {
-            json += asString(value_status_5.source)
-          } else {
-            json += asString(value_status_5.toString())
-          }
-        } else {
-          json += asString(value_status_5)
-        }
+        json += asText(value_status_5)
       } else {
         throw new Error('"status" is required!')
       }
@@ -4058,34 +2195,10 @@ return json + JSON_STR_END_OBJECT
       }
     const main = anonymous0
     return main
-    
-})(null);
+})();
 
-const body13 = ((validator) => {
-validator
-serializer
-const {
-  asString,
-  asNumber,
-  asBoolean,
-  asDateTime,
-  asDate,
-  asTime,
-  asUnsafeString,
-  asPlainStringArray
-} = serializer
-const asInteger = serializer.asInteger.bind(serializer)
-    const JSON_STR_BEGIN_OBJECT = '{'
-    const JSON_STR_END_OBJECT = '}'
-    const JSON_STR_BEGIN_ARRAY = '['
-    const JSON_STR_END_ARRAY = ']'
-    const JSON_STR_COMMA = ','
-    const JSON_STR_COLONS = ':'
-    const JSON_STR_QUOTE = '"'
-    const JSON_STR_EMPTY_OBJECT = JSON_STR_BEGIN_OBJECT + JSON_STR_END_OBJECT
-    const JSON_STR_EMPTY_ARRAY = JSON_STR_BEGIN_ARRAY + JSON_STR_END_ARRAY
-    const JSON_STR_EMPTY_STRING = JSON_STR_QUOTE + JSON_STR_QUOTE
-    const JSON_STR_NULL = 'null'
+export const getCredits200 = (() => {
+    
       // "#"
       function anonymous0 (input) {
         const obj = (input && typeof input.toJSON === 'function')
@@ -4096,19 +2209,7 @@ const asInteger = serializer.asInteger.bind(serializer)
       const value_accountId_1 = obj["accountId"]
       if (value_accountId_1 !== undefined) {
         json += "{\"accountId\":"
-        if (typeof value_accountId_1 !== 'string') {
-          if (value_accountId_1 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_accountId_1 instanceof Date) {
-            json += JSON_STR_QUOTE + value_accountId_1.toISOString() + JSON_STR_QUOTE
-          } else if (value_accountId_1 instanceof RegExp) {
-            json += asString(value_accountId_1.source)
-          } else {
-            json += asString(value_accountId_1.toString())
-          }
-        } else {
-          json += asString(value_accountId_1)
-        }
+        json += asText(value_accountId_1)
       } else {
         throw new Error('"accountId" is required!')
       }
@@ -4122,38 +2223,14 @@ const asInteger = serializer.asInteger.bind(serializer)
       const value_balanceUsd_3 = obj["balanceUsd"]
       if (value_balanceUsd_3 !== undefined) {
         json += ",\"balanceUsd\":"
-        if (typeof value_balanceUsd_3 !== 'string') {
-          if (value_balanceUsd_3 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_balanceUsd_3 instanceof Date) {
-            json += JSON_STR_QUOTE + value_balanceUsd_3.toISOString() + JSON_STR_QUOTE
-          } else if (value_balanceUsd_3 instanceof RegExp) {
-            json += asString(value_balanceUsd_3.source)
-          } else {
-            json += asString(value_balanceUsd_3.toString())
-          }
-        } else {
-          json += asString(value_balanceUsd_3)
-        }
+        json += asText(value_balanceUsd_3)
       } else {
         throw new Error('"balanceUsd" is required!')
       }
       const value_currency_4 = obj["currency"]
       if (value_currency_4 !== undefined) {
         json += ",\"currency\":"
-        if (typeof value_currency_4 !== 'string') {
-          if (value_currency_4 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_currency_4 instanceof Date) {
-            json += JSON_STR_QUOTE + value_currency_4.toISOString() + JSON_STR_QUOTE
-          } else if (value_currency_4 instanceof RegExp) {
-            json += asString(value_currency_4.source)
-          } else {
-            json += asString(value_currency_4.toString())
-          }
-        } else {
-          json += asString(value_currency_4)
-        }
+        json += asText(value_currency_4)
       } else {
         throw new Error('"currency" is required!')
       }
@@ -4161,34 +2238,10 @@ return json + JSON_STR_END_OBJECT
       }
     const main = anonymous0
     return main
-    
-})(null);
+})();
 
-const body14 = ((validator) => {
-validator
-serializer
-const {
-  asString,
-  asNumber,
-  asBoolean,
-  asDateTime,
-  asDate,
-  asTime,
-  asUnsafeString,
-  asPlainStringArray
-} = serializer
-const asInteger = serializer.asInteger.bind(serializer)
-    const JSON_STR_BEGIN_OBJECT = '{'
-    const JSON_STR_END_OBJECT = '}'
-    const JSON_STR_BEGIN_ARRAY = '['
-    const JSON_STR_END_ARRAY = ']'
-    const JSON_STR_COMMA = ','
-    const JSON_STR_COLONS = ':'
-    const JSON_STR_QUOTE = '"'
-    const JSON_STR_EMPTY_OBJECT = JSON_STR_BEGIN_OBJECT + JSON_STR_END_OBJECT
-    const JSON_STR_EMPTY_ARRAY = JSON_STR_BEGIN_ARRAY + JSON_STR_END_ARRAY
-    const JSON_STR_EMPTY_STRING = JSON_STR_QUOTE + JSON_STR_QUOTE
-    const JSON_STR_NULL = 'null'
+export const createQuote200 = (() => {
+    
       // "#"
       function anonymous0 (input) {
         const obj = (input && typeof input.toJSON === 'function')
@@ -4199,38 +2252,14 @@ const asInteger = serializer.asInteger.bind(serializer)
       const value_quoteId_1 = obj["quoteId"]
       if (value_quoteId_1 !== undefined) {
         json += "{\"quoteId\":"
-        if (typeof value_quoteId_1 !== 'string') {
-          if (value_quoteId_1 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_quoteId_1 instanceof Date) {
-            json += JSON_STR_QUOTE + value_quoteId_1.toISOString() + JSON_STR_QUOTE
-          } else if (value_quoteId_1 instanceof RegExp) {
-            json += asString(value_quoteId_1.source)
-          } else {
-            json += asString(value_quoteId_1.toString())
-          }
-        } else {
-          json += asString(value_quoteId_1)
-        }
+        json += asText(value_quoteId_1)
       } else {
         throw new Error('"quoteId" is required!')
       }
       const value_quoteToken_2 = obj["quoteToken"]
       if (value_quoteToken_2 !== undefined) {
         json += ",\"quoteToken\":"
-        if (typeof value_quoteToken_2 !== 'string') {
-          if (value_quoteToken_2 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_quoteToken_2 instanceof Date) {
-            json += JSON_STR_QUOTE + value_quoteToken_2.toISOString() + JSON_STR_QUOTE
-          } else if (value_quoteToken_2 instanceof RegExp) {
-            json += asString(value_quoteToken_2.source)
-          } else {
-            json += asString(value_quoteToken_2.toString())
-          }
-        } else {
-          json += asString(value_quoteToken_2)
-        }
+        json += asText(value_quoteToken_2)
       } else {
         throw new Error('"quoteToken" is required!')
       }
@@ -4244,57 +2273,21 @@ const asInteger = serializer.asInteger.bind(serializer)
       const value_textSha256_4 = obj["textSha256"]
       if (value_textSha256_4 !== undefined) {
         json += ",\"textSha256\":"
-        if (typeof value_textSha256_4 !== 'string') {
-          if (value_textSha256_4 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_textSha256_4 instanceof Date) {
-            json += JSON_STR_QUOTE + value_textSha256_4.toISOString() + JSON_STR_QUOTE
-          } else if (value_textSha256_4 instanceof RegExp) {
-            json += asString(value_textSha256_4.source)
-          } else {
-            json += asString(value_textSha256_4.toString())
-          }
-        } else {
-          json += asString(value_textSha256_4)
-        }
+        json += asText(value_textSha256_4)
       } else {
         throw new Error('"textSha256" is required!')
       }
       const value_model_5 = obj["model"]
       if (value_model_5 !== undefined) {
         json += ",\"model\":"
-        if (typeof value_model_5 !== 'string') {
-          if (value_model_5 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_model_5 instanceof Date) {
-            json += JSON_STR_QUOTE + value_model_5.toISOString() + JSON_STR_QUOTE
-          } else if (value_model_5 instanceof RegExp) {
-            json += asString(value_model_5.source)
-          } else {
-            json += asString(value_model_5.toString())
-          }
-        } else {
-          json += asString(value_model_5)
-        }
+        json += asText(value_model_5)
       } else {
         throw new Error('"model" is required!')
       }
       const value_voice_6 = obj["voice"]
       if (value_voice_6 !== undefined) {
         json += ",\"voice\":"
-        if (typeof value_voice_6 !== 'string') {
-          if (value_voice_6 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_voice_6 instanceof Date) {
-            json += JSON_STR_QUOTE + value_voice_6.toISOString() + JSON_STR_QUOTE
-          } else if (value_voice_6 instanceof RegExp) {
-            json += asString(value_voice_6.source)
-          } else {
-            json += asString(value_voice_6.toString())
-          }
-        } else {
-          json += asString(value_voice_6)
-        }
+        json += asText(value_voice_6)
       } else {
         throw new Error('"voice" is required!')
       }
@@ -4315,114 +2308,42 @@ const asInteger = serializer.asInteger.bind(serializer)
       const value_amountUsd_9 = obj["amountUsd"]
       if (value_amountUsd_9 !== undefined) {
         json += ",\"amountUsd\":"
-        if (typeof value_amountUsd_9 !== 'string') {
-          if (value_amountUsd_9 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_amountUsd_9 instanceof Date) {
-            json += JSON_STR_QUOTE + value_amountUsd_9.toISOString() + JSON_STR_QUOTE
-          } else if (value_amountUsd_9 instanceof RegExp) {
-            json += asString(value_amountUsd_9.source)
-          } else {
-            json += asString(value_amountUsd_9.toString())
-          }
-        } else {
-          json += asString(value_amountUsd_9)
-        }
+        json += asText(value_amountUsd_9)
       } else {
         throw new Error('"amountUsd" is required!')
       }
       const value_network_10 = obj["network"]
       if (value_network_10 !== undefined) {
         json += ",\"network\":"
-        if (typeof value_network_10 !== 'string') {
-          if (value_network_10 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_network_10 instanceof Date) {
-            json += JSON_STR_QUOTE + value_network_10.toISOString() + JSON_STR_QUOTE
-          } else if (value_network_10 instanceof RegExp) {
-            json += asString(value_network_10.source)
-          } else {
-            json += asString(value_network_10.toString())
-          }
-        } else {
-          json += asString(value_network_10)
-        }
+        json += asText(value_network_10)
       } else {
         throw new Error('"network" is required!')
       }
       const value_payTo_11 = obj["payTo"]
       if (value_payTo_11 !== undefined) {
         json += ",\"payTo\":"
-        if (typeof value_payTo_11 !== 'string') {
-          if (value_payTo_11 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_payTo_11 instanceof Date) {
-            json += JSON_STR_QUOTE + value_payTo_11.toISOString() + JSON_STR_QUOTE
-          } else if (value_payTo_11 instanceof RegExp) {
-            json += asString(value_payTo_11.source)
-          } else {
-            json += asString(value_payTo_11.toString())
-          }
-        } else {
-          json += asString(value_payTo_11)
-        }
+        json += asText(value_payTo_11)
       } else {
         throw new Error('"payTo" is required!')
       }
       const value_issuedAt_12 = obj["issuedAt"]
       if (value_issuedAt_12 !== undefined) {
         json += ",\"issuedAt\":"
-        if (typeof value_issuedAt_12 !== 'string') {
-          if (value_issuedAt_12 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_issuedAt_12 instanceof Date) {
-            json += JSON_STR_QUOTE + value_issuedAt_12.toISOString() + JSON_STR_QUOTE
-          } else if (value_issuedAt_12 instanceof RegExp) {
-            json += asString(value_issuedAt_12.source)
-          } else {
-            json += asString(value_issuedAt_12.toString())
-          }
-        } else {
-          json += asString(value_issuedAt_12)
-        }
+        json += asText(value_issuedAt_12)
       } else {
         throw new Error('"issuedAt" is required!')
       }
       const value_expiresAt_13 = obj["expiresAt"]
       if (value_expiresAt_13 !== undefined) {
         json += ",\"expiresAt\":"
-        if (typeof value_expiresAt_13 !== 'string') {
-          if (value_expiresAt_13 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_expiresAt_13 instanceof Date) {
-            json += JSON_STR_QUOTE + value_expiresAt_13.toISOString() + JSON_STR_QUOTE
-          } else if (value_expiresAt_13 instanceof RegExp) {
-            json += asString(value_expiresAt_13.source)
-          } else {
-            json += asString(value_expiresAt_13.toString())
-          }
-        } else {
-          json += asString(value_expiresAt_13)
-        }
+        json += asText(value_expiresAt_13)
       } else {
         throw new Error('"expiresAt" is required!')
       }
       const value_paymentEndpoint_14 = obj["paymentEndpoint"]
       if (value_paymentEndpoint_14 !== undefined) {
         json += ",\"paymentEndpoint\":"
-        if (typeof value_paymentEndpoint_14 !== 'string') {
-          if (value_paymentEndpoint_14 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_paymentEndpoint_14 instanceof Date) {
-            json += JSON_STR_QUOTE + value_paymentEndpoint_14.toISOString() + JSON_STR_QUOTE
-          } else if (value_paymentEndpoint_14 instanceof RegExp) {
-            json += asString(value_paymentEndpoint_14.source)
-          } else {
-            json += asString(value_paymentEndpoint_14.toString())
-          }
-        } else {
-          json += asString(value_paymentEndpoint_14)
-        }
+        json += asText(value_paymentEndpoint_14)
       } else {
         throw new Error('"paymentEndpoint" is required!')
       }
@@ -4430,34 +2351,10 @@ return json + JSON_STR_END_OBJECT
       }
     const main = anonymous0
     return main
-    
-})(null);
+})();
 
-const body15 = ((validator) => {
-validator
-serializer
-const {
-  asString,
-  asNumber,
-  asBoolean,
-  asDateTime,
-  asDate,
-  asTime,
-  asUnsafeString,
-  asPlainStringArray
-} = serializer
-const asInteger = serializer.asInteger.bind(serializer)
-    const JSON_STR_BEGIN_OBJECT = '{'
-    const JSON_STR_END_OBJECT = '}'
-    const JSON_STR_BEGIN_ARRAY = '['
-    const JSON_STR_END_ARRAY = ']'
-    const JSON_STR_COMMA = ','
-    const JSON_STR_COLONS = ':'
-    const JSON_STR_QUOTE = '"'
-    const JSON_STR_EMPTY_OBJECT = JSON_STR_BEGIN_OBJECT + JSON_STR_END_OBJECT
-    const JSON_STR_EMPTY_ARRAY = JSON_STR_BEGIN_ARRAY + JSON_STR_END_ARRAY
-    const JSON_STR_EMPTY_STRING = JSON_STR_QUOTE + JSON_STR_QUOTE
-    const JSON_STR_NULL = 'null'
+export const createDeposit200 = (() => {
+    
       // "#"
       function anonymous0 (input) {
         const obj = (input && typeof input.toJSON === 'function')
@@ -4468,19 +2365,7 @@ const asInteger = serializer.asInteger.bind(serializer)
       const value_address_1 = obj["address"]
       if (value_address_1 !== undefined) {
         json += "{\"address\":"
-        if (typeof value_address_1 !== 'string') {
-          if (value_address_1 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_address_1 instanceof Date) {
-            json += JSON_STR_QUOTE + value_address_1.toISOString() + JSON_STR_QUOTE
-          } else if (value_address_1 instanceof RegExp) {
-            json += asString(value_address_1.source)
-          } else {
-            json += asString(value_address_1.toString())
-          }
-        } else {
-          json += asString(value_address_1)
-        }
+        json += asText(value_address_1)
       } else {
         throw new Error('"address" is required!')
       }
@@ -4494,38 +2379,14 @@ const asInteger = serializer.asInteger.bind(serializer)
       const value_balanceUsd_3 = obj["balanceUsd"]
       if (value_balanceUsd_3 !== undefined) {
         json += ",\"balanceUsd\":"
-        if (typeof value_balanceUsd_3 !== 'string') {
-          if (value_balanceUsd_3 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_balanceUsd_3 instanceof Date) {
-            json += JSON_STR_QUOTE + value_balanceUsd_3.toISOString() + JSON_STR_QUOTE
-          } else if (value_balanceUsd_3 instanceof RegExp) {
-            json += asString(value_balanceUsd_3.source)
-          } else {
-            json += asString(value_balanceUsd_3.toString())
-          }
-        } else {
-          json += asString(value_balanceUsd_3)
-        }
+        json += asText(value_balanceUsd_3)
       } else {
         throw new Error('"balanceUsd" is required!')
       }
       const value_currency_4 = obj["currency"]
       if (value_currency_4 !== undefined) {
         json += ",\"currency\":"
-        if (typeof value_currency_4 !== 'string') {
-          if (value_currency_4 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_currency_4 instanceof Date) {
-            json += JSON_STR_QUOTE + value_currency_4.toISOString() + JSON_STR_QUOTE
-          } else if (value_currency_4 instanceof RegExp) {
-            json += asString(value_currency_4.source)
-          } else {
-            json += asString(value_currency_4.toString())
-          }
-        } else {
-          json += asString(value_currency_4)
-        }
+        json += asText(value_currency_4)
       } else {
         throw new Error('"currency" is required!')
       }
@@ -4554,34 +2415,10 @@ return json + JSON_STR_END_OBJECT
       }
     const main = anonymous0
     return main
-    
-})(null);
+})();
 
-const body16 = ((validator) => {
-validator
-serializer
-const {
-  asString,
-  asNumber,
-  asBoolean,
-  asDateTime,
-  asDate,
-  asTime,
-  asUnsafeString,
-  asPlainStringArray
-} = serializer
-const asInteger = serializer.asInteger.bind(serializer)
-    const JSON_STR_BEGIN_OBJECT = '{'
-    const JSON_STR_END_OBJECT = '}'
-    const JSON_STR_BEGIN_ARRAY = '['
-    const JSON_STR_END_ARRAY = ']'
-    const JSON_STR_COMMA = ','
-    const JSON_STR_COLONS = ':'
-    const JSON_STR_QUOTE = '"'
-    const JSON_STR_EMPTY_OBJECT = JSON_STR_BEGIN_OBJECT + JSON_STR_END_OBJECT
-    const JSON_STR_EMPTY_ARRAY = JSON_STR_BEGIN_ARRAY + JSON_STR_END_ARRAY
-    const JSON_STR_EMPTY_STRING = JSON_STR_QUOTE + JSON_STR_QUOTE
-    const JSON_STR_NULL = 'null'
+export const getPrepaidAccount200 = (() => {
+    
       // "#"
       function anonymous0 (input) {
         const obj = (input && typeof input.toJSON === 'function')
@@ -4592,19 +2429,7 @@ const asInteger = serializer.asInteger.bind(serializer)
       const value_address_1 = obj["address"]
       if (value_address_1 !== undefined) {
         json += "{\"address\":"
-        if (typeof value_address_1 !== 'string') {
-          if (value_address_1 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_address_1 instanceof Date) {
-            json += JSON_STR_QUOTE + value_address_1.toISOString() + JSON_STR_QUOTE
-          } else if (value_address_1 instanceof RegExp) {
-            json += asString(value_address_1.source)
-          } else {
-            json += asString(value_address_1.toString())
-          }
-        } else {
-          json += asString(value_address_1)
-        }
+        json += asText(value_address_1)
       } else {
         throw new Error('"address" is required!')
       }
@@ -4618,38 +2443,14 @@ const asInteger = serializer.asInteger.bind(serializer)
       const value_balanceUsd_3 = obj["balanceUsd"]
       if (value_balanceUsd_3 !== undefined) {
         json += ",\"balanceUsd\":"
-        if (typeof value_balanceUsd_3 !== 'string') {
-          if (value_balanceUsd_3 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_balanceUsd_3 instanceof Date) {
-            json += JSON_STR_QUOTE + value_balanceUsd_3.toISOString() + JSON_STR_QUOTE
-          } else if (value_balanceUsd_3 instanceof RegExp) {
-            json += asString(value_balanceUsd_3.source)
-          } else {
-            json += asString(value_balanceUsd_3.toString())
-          }
-        } else {
-          json += asString(value_balanceUsd_3)
-        }
+        json += asText(value_balanceUsd_3)
       } else {
         throw new Error('"balanceUsd" is required!')
       }
       const value_currency_4 = obj["currency"]
       if (value_currency_4 !== undefined) {
         json += ",\"currency\":"
-        if (typeof value_currency_4 !== 'string') {
-          if (value_currency_4 === null) {
-            json += JSON_STR_EMPTY_STRING
-          } else if (value_currency_4 instanceof Date) {
-            json += JSON_STR_QUOTE + value_currency_4.toISOString() + JSON_STR_QUOTE
-          } else if (value_currency_4 instanceof RegExp) {
-            json += asString(value_currency_4.source)
-          } else {
-            json += asString(value_currency_4.toString())
-          }
-        } else {
-          json += asString(value_currency_4)
-        }
+        json += asText(value_currency_4)
       } else {
         throw new Error('"currency" is required!')
       }
@@ -4664,210 +2465,4 @@ return json + JSON_STR_END_OBJECT
       }
     const main = anonymous0
     return main
-    
-})(null);
-
-export const getHealth200 = body1;
-export const getHealth400 = body2;
-export const getHealth408 = body2;
-export const getHealth417 = body2;
-export const getHealth429 = body2;
-export const getHealth431 = body2;
-export const getHealth500 = body2;
-export const getGuide200 = body3;
-export const getGuide400 = body2;
-export const getGuide408 = body2;
-export const getGuide417 = body2;
-export const getGuide429 = body2;
-export const getGuide431 = body2;
-export const getGuide500 = body2;
-export const getContract200 = body4;
-export const getContract400 = body2;
-export const getContract408 = body2;
-export const getContract417 = body2;
-export const getContract429 = body2;
-export const getContract431 = body2;
-export const getContract500 = body2;
-export const getServiceMetadata200 = body5;
-export const getServiceMetadata400 = body2;
-export const getServiceMetadata408 = body2;
-export const getServiceMetadata417 = body2;
-export const getServiceMetadata429 = body2;
-export const getServiceMetadata431 = body2;
-export const getServiceMetadata500 = body2;
-export const getServiceMetadata503 = body2;
-export const createFeedbackChallenge200 = body6;
-export const createFeedbackChallenge400 = body2;
-export const createFeedbackChallenge408 = body2;
-export const createFeedbackChallenge413 = body2;
-export const createFeedbackChallenge415 = body2;
-export const createFeedbackChallenge417 = body2;
-export const createFeedbackChallenge429 = body2;
-export const createFeedbackChallenge431 = body2;
-export const createFeedbackChallenge500 = body2;
-export const createFeedbackChallenge503 = body2;
-export const submitFeedback201 = body7;
-export const submitFeedback400 = body2;
-export const submitFeedback401 = body2;
-export const submitFeedback408 = body2;
-export const submitFeedback409 = body2;
-export const submitFeedback413 = body2;
-export const submitFeedback415 = body2;
-export const submitFeedback417 = body2;
-export const submitFeedback429 = body2;
-export const submitFeedback431 = body2;
-export const submitFeedback500 = body2;
-export const submitFeedback503 = body2;
-export const listModels200 = body8;
-export const listModels400 = body2;
-export const listModels408 = body2;
-export const listModels417 = body2;
-export const listModels429 = body2;
-export const listModels431 = body2;
-export const listModels500 = body2;
-export const listVoices200 = body9;
-export const listVoices400 = body2;
-export const listVoices408 = body2;
-export const listVoices417 = body2;
-export const listVoices429 = body2;
-export const listVoices431 = body2;
-export const listVoices500 = body2;
-export const getSpeech202 = body10;
-export const getSpeech400 = body2;
-export const getSpeech402 = body11;
-export const getSpeech408 = body2;
-export const getSpeech413 = body2;
-export const getSpeech417 = body2;
-export const getSpeech429 = body2;
-export const getSpeech431 = body2;
-export const getSpeech500 = body2;
-export const getSpeech502 = body2;
-export const getSpeech503 = body2;
-export const createSpeech202 = body10;
-export const createSpeech400 = body2;
-export const createSpeech402 = body11;
-export const createSpeech408 = body2;
-export const createSpeech413 = body2;
-export const createSpeech415 = body2;
-export const createSpeech417 = body2;
-export const createSpeech429 = body2;
-export const createSpeech431 = body2;
-export const createSpeech500 = body2;
-export const createSpeech502 = body2;
-export const createSpeech503 = body2;
-export const getJob200 = body10;
-export const getJob400 = body2;
-export const getJob404 = body2;
-export const getJob408 = body2;
-export const getJob417 = body2;
-export const getJob429 = body2;
-export const getJob431 = body2;
-export const getJob500 = body2;
-export const getJob503 = body2;
-export const getJobAudio400 = body2;
-export const getJobAudio401 = body2;
-export const getJobAudio404 = body2;
-export const getJobAudio408 = body2;
-export const getJobAudio409 = body2;
-export const getJobAudio410 = body2;
-export const getJobAudio416 = body2;
-export const getJobAudio417 = body2;
-export const getJobAudio429 = body2;
-export const getJobAudio431 = body2;
-export const getJobAudio500 = body2;
-export const getJobAudio503 = body2;
-export const showTopUp400 = body2;
-export const showTopUp408 = body2;
-export const showTopUp417 = body2;
-export const showTopUp429 = body2;
-export const showTopUp431 = body2;
-export const startTopUp400 = body2;
-export const startTopUp408 = body2;
-export const startTopUp413 = body2;
-export const startTopUp415 = body2;
-export const startTopUp417 = body2;
-export const startTopUp429 = body2;
-export const startTopUp431 = body2;
-export const startTopUp500 = body2;
-export const startTopUp502 = body2;
-export const startTopUp503 = body2;
-export const completeTopUp408 = body2;
-export const completeTopUp417 = body2;
-export const completeTopUp429 = body2;
-export const completeTopUp431 = body2;
-export const getTopUpStatus200 = body12;
-export const getTopUpStatus400 = body2;
-export const getTopUpStatus404 = body12;
-export const getTopUpStatus408 = body2;
-export const getTopUpStatus417 = body2;
-export const getTopUpStatus429 = body2;
-export const getTopUpStatus431 = body2;
-export const getTopUpStatus500 = body2;
-export const getTopUpStatus503 = body2;
-export const getCredits200 = body13;
-export const getCredits400 = body2;
-export const getCredits404 = body2;
-export const getCredits408 = body2;
-export const getCredits417 = body2;
-export const getCredits429 = body2;
-export const getCredits431 = body2;
-export const getCredits500 = body2;
-export const getCredits503 = body2;
-export const createQuote200 = body14;
-export const createQuote400 = body2;
-export const createQuote408 = body2;
-export const createQuote413 = body2;
-export const createQuote415 = body2;
-export const createQuote417 = body2;
-export const createQuote429 = body2;
-export const createQuote431 = body2;
-export const createQuote500 = body2;
-export const createQuote503 = body2;
-export const getX402Speech400 = body2;
-export const getX402Speech401 = body2;
-export const getX402Speech402 = body2;
-export const getX402Speech408 = body2;
-export const getX402Speech409 = body2;
-export const getX402Speech413 = body2;
-export const getX402Speech417 = body2;
-export const getX402Speech429 = body2;
-export const getX402Speech431 = body2;
-export const getX402Speech500 = body2;
-export const getX402Speech502 = body2;
-export const getX402Speech503 = body2;
-export const createX402Speech400 = body2;
-export const createX402Speech401 = body2;
-export const createX402Speech402 = body2;
-export const createX402Speech408 = body2;
-export const createX402Speech409 = body2;
-export const createX402Speech413 = body2;
-export const createX402Speech415 = body2;
-export const createX402Speech417 = body2;
-export const createX402Speech429 = body2;
-export const createX402Speech431 = body2;
-export const createX402Speech500 = body2;
-export const createX402Speech502 = body2;
-export const createX402Speech503 = body2;
-export const createDeposit200 = body15;
-export const createDeposit400 = body2;
-export const createDeposit402 = body2;
-export const createDeposit408 = body2;
-export const createDeposit409 = body2;
-export const createDeposit413 = body2;
-export const createDeposit415 = body2;
-export const createDeposit417 = body2;
-export const createDeposit429 = body2;
-export const createDeposit431 = body2;
-export const createDeposit500 = body2;
-export const createDeposit502 = body2;
-export const createDeposit503 = body2;
-export const getPrepaidAccount200 = body16;
-export const getPrepaidAccount400 = body2;
-export const getPrepaidAccount401 = body2;
-export const getPrepaidAccount404 = body2;
-export const getPrepaidAccount408 = body2;
-export const getPrepaidAccount417 = body2;
-export const getPrepaidAccount429 = body2;
-export const getPrepaidAccount431 = body2;
-export const getPrepaidAccount500 = body2;
-export const getPrepaidAccount503 = body2;
+})();

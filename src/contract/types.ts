@@ -6,372 +6,147 @@ export type JsonObject = {
 };
 export interface paths {
     "/": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
+        parameters: {};
         /** Health and index of endpoints */
         get: operations["getHealth"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
     };
     "/docs": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
+        parameters: {};
         /**
          * Machine-readable guide
          * @description Workflow guidance for programs. `/openapi.json` is the canonical HTTP contract.
          */
         get: operations["getGuide"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
     };
     "/openapi.json": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
+        parameters: {};
         /** This contract */
         get: operations["getContract"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
     };
     "/.well-known/x402-service-metadata": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
+        parameters: {};
         /**
          * Signed metadata of payment, prices and keys
          * @description Verify it under a key that was pinned out of band before any network or payee is trusted; never start trust from a payment challenge. The signature covers the canonical JSON (RFC 8785) of `payload`. It is valid for some minutes, and never beyond the `validUntil` of the key that signed it; a deployment whose key has expired answers 503.
          */
         get: operations["getServiceMetadata"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
     };
     "/feedback/challenge": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
+        parameters: {};
         /**
          * Get the message to sign for a piece of feedback
          * @description The first of two steps. The challenge is bound to the wallet and to the feedback, and can be used once until `expiresAt`. Sign `signingMessage` exactly as it is (EIP-191 `personal_sign`) and send the same feedback to POST /feedback. Nothing is stored by this step.
          */
         post: operations["createFeedbackChallenge"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
     };
     "/feedback": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
+        parameters: {};
         /**
          * Send signed feedback
          * @description The second step. `wallet`, `message`, `category` and `details` are those that the challenge was made for; the wallet's letter case and the order of the members of `details` do not matter. What is stored is kept, whatever becomes of the mail about it. A challenge is used up only by feedback that is stored. The checks come in this order: the challenge is genuine, the feedback is the one it was made for, the wallet signed it, the challenge was not used, it has not expired, the wallet has sent fewer than 5 within the last 24 hours.
          */
         post: operations["submitFeedback"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
     };
     "/tts/models": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
+        parameters: {};
         /** Models, their voices and prices */
         get: operations["listModels"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
     };
     "/tts/voices": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
+        parameters: {};
         /** Voices of one model */
         get: operations["listVoices"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
     };
     "/tts": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
+        parameters: {};
         /**
          * Speak a text given in the query, paid from a credit account
          * @description For players that can only fetch an address. Responses and payment are those of POST /tts. HEAD is not served, since a GET is charged.
          */
         get: operations["getSpeech"];
-        put?: never;
         /**
          * Speak a text, paid from a credit account
          * @description Debits the exact price from the account in `x-credit-account`, synthesises, and answers with the audio. When synthesis fails the debit is refunded. A caller who leaves after synthesis has begun is charged.
          */
         post: operations["createSpeech"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
     };
     "/tts/jobs/{jobId}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
+        parameters: {};
         /**
          * State of an asynchronous request
          * @description Poll it until `status` is `completed` or `failed`. A failed job has been refunded. Whoever knows the id can read it.
          */
         get: operations["getJob"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
     };
     "/tts/jobs/{jobId}/audio": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
+        parameters: {};
         /**
          * Audio of a completed job
          * @description The address is `links.audio` of the job. An invalid `sig` is refused before anything is told about the job, a missing one only where there would be audio. A range request for one part is served; several parts at once are answered with the whole.
          */
         get: operations["getJobAudio"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
     };
     "/top-up": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
+        parameters: {};
         /** Page that starts a purchase of credit */
         get: operations["showTopUp"];
-        put?: never;
         /** Open a hosted checkout and go there */
         post: operations["startTopUp"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
     };
     "/top-up/complete": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
+        parameters: {};
         /** Page that the checkout returns to; credits the account once */
         get: operations["completeTopUp"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
     };
     "/top-up/status": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
+        parameters: {};
         /** Whether an account exists, and its balance */
         get: operations["getTopUpStatus"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
     };
     "/credits/{accountId}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
+        parameters: {};
         /**
          * Balance of a credit account
          * @description An id longer than 128 characters, or one that is no UUID, is simply unknown.
          */
         get: operations["getCredits"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
     };
     "/x402/tts/quote": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
+        parameters: {};
         /**
          * Price a text without sending it
          * @description Binds length and digest of the text, model, voice, speed, price, network and payee in a signed token that is honoured as issued until it expires. Whether the digest belongs to a text of that length is checked when the text is sent with the payment.
          */
         post: operations["createQuote"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
     };
     "/x402/tts": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
+        parameters: {};
         /**
          * Speak a text given in the query, paid in USDC
          * @description Responses and payment are those of POST /x402/tts. A challenge that was got by GET is paid by GET. HEAD is not served, since a GET is charged.
          */
         get: operations["getX402Speech"];
-        put?: never;
         /**
          * Speak a text, paid in USDC
          * @description Without payment the answer is a 402 with the challenge in PAYMENT-REQUIRED. The paid request repeats method, URL and body and carries `payment-signature`. It is settled once the audio exists, and an exact repetition within 86400 seconds gets the same audio and receipt again. Payments are final. With a quote, `{quoteToken}` alone gets the challenge, and `{quoteToken, text}` is sent with the payment.
          */
         post: operations["createX402Speech"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
     };
     "/x402/deposit": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
+        parameters: {};
         /**
          * Credit a prepaid balance by one USDC payment
          * @description Without payment the answer is a 402 with the challenge for the amount. The paid request repeats the body and carries `payment-signature`, signed by an externally owned account: the payer, whose balance is credited once the exact transfer has 2 confirmations. The balance can be spent by signatures only, and is not refundable. An exact repetition is never credited twice. A paid request that fails before its settlement counts for the rate limit of its address, as those do that are being verified; one that succeeds does not.
          */
         post: operations["createDeposit"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
     };
     "/x402/accounts/{address}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
+        parameters: {};
         /**
          * Balance of a prepaid account
          * @description Signed as a prepaid request with the hash of an empty query; the nonce is not spent. Only the account itself can read its balance.
          */
         get: operations["getPrepaidAccount"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
     };
 }
 export type webhooks = Record<string, never>;
@@ -1488,6 +1263,23 @@ export interface components {
                 "application/json": components["schemas"]["RateLimitedError"];
             };
         };
+        /** @description Too many requests, or, where speech is paid, too much work for this payer that was not paid lately: then one request at a time, and `details.reason` says so. Nothing is charged. */
+        X402RateLimited: {
+            headers: {
+                "x-trace-id": components["headers"]["TraceId"];
+                "x-x402-charged": components["headers"]["PrepaidCharged"];
+                "Retry-After": components["headers"]["RetryAfter"];
+                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["RateLimitedError"];
+            };
+        };
         /** @description Something failed inside the service. */
         InternalError: {
             headers: {
@@ -1685,6 +1477,10 @@ export interface components {
         TraceId: string;
         /** @description Answers to paid or bearer requests are never stored. */
         CacheControl: string;
+        /** @description Pages that show an account id are never stored. */
+        PageCacheControl: string;
+        /** @description The policy of the page, which names where its forms may go. */
+        PagePolicy: string;
         /** @description The account that was debited. */
         CreditAccount: string;
         /** @description What remains in the account, in whole micro-USD. */
@@ -1795,91 +1591,10 @@ export type InvalidDepositError = components['schemas']['InvalidDepositError'];
 export type DepositConflictError = components['schemas']['DepositConflictError'];
 export type X402ConflictError = components['schemas']['X402ConflictError'];
 export type X402UnavailableError = components['schemas']['X402UnavailableError'];
-export type ResponseSpeech = components['responses']['Speech'];
-export type ResponseJobAccepted = components['responses']['JobAccepted'];
-export type ResponseCreditRequired = components['responses']['CreditRequired'];
-export type ResponseX402Speech = components['responses']['X402Speech'];
-export type ResponseInvalidX402Request = components['responses']['InvalidX402Request'];
-export type ResponsePrepaidUnauthorized = components['responses']['PrepaidUnauthorized'];
-export type ResponseX402PaymentRequired = components['responses']['X402PaymentRequired'];
-export type ResponseInvalidDeposit = components['responses']['InvalidDeposit'];
-export type ResponseDepositConflict = components['responses']['DepositConflict'];
-export type ResponseInvalidPrepaidCredential = components['responses']['InvalidPrepaidCredential'];
-export type ResponsePrepaidAccountNotFound = components['responses']['PrepaidAccountNotFound'];
-export type ResponseX402Conflict = components['responses']['X402Conflict'];
-export type ResponseX402Failed = components['responses']['X402Failed'];
-export type ResponseX402Unavailable = components['responses']['X402Unavailable'];
-export type ResponseInvalidRequest = components['responses']['InvalidRequest'];
-export type ResponseInvalidSpeechRequest = components['responses']['InvalidSpeechRequest'];
-export type ResponseNotFound = components['responses']['NotFound'];
-export type ResponseJobAudioNotFound = components['responses']['JobAudioNotFound'];
-export type ResponseRequestTooLarge = components['responses']['RequestTooLarge'];
-export type ResponseTextTooLong = components['responses']['TextTooLong'];
-export type ResponseUnsupportedContentType = components['responses']['UnsupportedContentType'];
-export type ResponseRequestTimeout = components['responses']['RequestTimeout'];
-export type ResponseExpectationFailed = components['responses']['ExpectationFailed'];
-export type ResponseHeadersTooLarge = components['responses']['HeadersTooLarge'];
-export type ResponseRateLimited = components['responses']['RateLimited'];
-export type ResponseInternalError = components['responses']['InternalError'];
-export type ResponseX402InternalError = components['responses']['X402InternalError'];
-export type ResponseDepositInternalError = components['responses']['DepositInternalError'];
-export type ResponseSpeechInternalError = components['responses']['SpeechInternalError'];
-export type ResponseSpeechFailed = components['responses']['SpeechFailed'];
-export type ResponseSpeechUnavailable = components['responses']['SpeechUnavailable'];
-export type ResponseFeedbackRateLimited = components['responses']['FeedbackRateLimited'];
-export type ResponseFeedbackInternalError = components['responses']['FeedbackInternalError'];
-export type ResponseFeedbackUnavailable = components['responses']['FeedbackUnavailable'];
-export type ResponseNotConfigured = components['responses']['NotConfigured'];
-export type ResponseDepositUnavailable = components['responses']['DepositUnavailable'];
-export type ParameterText = components['parameters']['Text'];
-export type ParameterAsync = components['parameters']['Async'];
-export type ParameterStoreAudio = components['parameters']['StoreAudio'];
-export type ParameterIdempotencyKey = components['parameters']['IdempotencyKey'];
-export type ParameterJobId = components['parameters']['JobId'];
-export type ParameterCreditAccount = components['parameters']['CreditAccount'];
-export type ParameterPaymentSignature = components['parameters']['PaymentSignature'];
-export type ParameterPrepaidAccount = components['parameters']['PrepaidAccount'];
-export type ParameterPrepaidNonce = components['parameters']['PrepaidNonce'];
-export type ParameterPrepaidExpiry = components['parameters']['PrepaidExpiry'];
-export type ParameterPrepaidMaxAmount = components['parameters']['PrepaidMaxAmount'];
-export type ParameterPrepaidSignature = components['parameters']['PrepaidSignature'];
-export type ParameterIgnoredAccount = components['parameters']['IgnoredAccount'];
-export type ParameterIgnoredNonce = components['parameters']['IgnoredNonce'];
-export type ParameterIgnoredExpiry = components['parameters']['IgnoredExpiry'];
-export type ParameterIgnoredMaxAmount = components['parameters']['IgnoredMaxAmount'];
-export type ParameterIgnoredSignature = components['parameters']['IgnoredSignature'];
-export type HeaderTraceId = components['headers']['TraceId'];
-export type HeaderCacheControl = components['headers']['CacheControl'];
-export type HeaderCreditAccount = components['headers']['CreditAccount'];
-export type HeaderCreditBalance = components['headers']['CreditBalance'];
-export type HeaderNoStore = components['headers']['NoStore'];
-export type HeaderPaymentRequired = components['headers']['PaymentRequired'];
-export type HeaderPaymentResponse = components['headers']['PaymentResponse'];
-export type HeaderPaymentIdentifier = components['headers']['PaymentIdentifier'];
-export type HeaderIdempotentReplay = components['headers']['IdempotentReplay'];
-export type HeaderPrepaidBalance = components['headers']['PrepaidBalance'];
-export type HeaderPrepaidCharged = components['headers']['PrepaidCharged'];
-export type HeaderRetryAfter = components['headers']['RetryAfter'];
-export type HeaderContentDisposition = components['headers']['ContentDisposition'];
-export type HeaderAcceptRanges = components['headers']['AcceptRanges'];
-export type HeaderContentLength = components['headers']['ContentLength'];
-export type HeaderContentRange = components['headers']['ContentRange'];
-export type HeaderOptionalRetryAfter = components['headers']['OptionalRetryAfter'];
-export type HeaderRateLimitLimit = components['headers']['RateLimitLimit'];
-export type HeaderRateLimitPolicy = components['headers']['RateLimitPolicy'];
-export type HeaderRateLimitRemaining = components['headers']['RateLimitRemaining'];
-export type HeaderRateLimitReset = components['headers']['RateLimitReset'];
-export type HeaderRateLimitScope = components['headers']['RateLimitScope'];
 export type $defs = Record<string, never>;
 export interface operations {
     getHealth: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
+        parameters: {};
         responses: {
             /** @description The service is up. */
             200: {
@@ -1900,13 +1615,7 @@ export interface operations {
         };
     };
     getGuide: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
+        parameters: {};
         responses: {
             /** @description The guide. */
             200: {
@@ -1927,13 +1636,7 @@ export interface operations {
         };
     };
     getContract: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
+        parameters: {};
         responses: {
             /** @description The OpenAPI 3.0.3 document, with `servers` naming this deployment. */
             200: {
@@ -1954,13 +1657,7 @@ export interface operations {
         };
     };
     getServiceMetadata: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
+        parameters: {};
         responses: {
             /** @description The metadata, valid for some minutes. */
             200: {
@@ -1984,12 +1681,7 @@ export interface operations {
         };
     };
     createFeedbackChallenge: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
+        parameters: {};
         requestBody: {
             content: {
                 /**
@@ -2055,12 +1747,7 @@ export interface operations {
         };
     };
     submitFeedback: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
+        parameters: {};
         requestBody: {
             content: {
                 /**
@@ -2159,13 +1846,7 @@ export interface operations {
         };
     };
     listModels: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
+        parameters: {};
         responses: {
             /** @description The whole catalog. */
             200: {
@@ -2191,11 +1872,7 @@ export interface operations {
                 /** @description Provider-qualified model id; the catalog's default model when omitted. */
                 model?: components["schemas"]["ModelId"];
             };
-            header?: never;
-            path?: never;
-            cookie?: never;
         };
-        requestBody?: never;
         responses: {
             /** @description The model's voices. */
             200: {
@@ -2246,10 +1923,7 @@ export interface operations {
                 /** @description Bearer id of the account to debit. Whoever knows it can spend the balance. */
                 "x-credit-account"?: components["parameters"]["CreditAccount"];
             };
-            path?: never;
-            cookie?: never;
         };
-        requestBody?: never;
         responses: {
             200: components["responses"]["Speech"];
             202: components["responses"]["JobAccepted"];
@@ -2285,8 +1959,6 @@ export interface operations {
                 /** @description Bearer id of the account to debit. Whoever knows it can spend the balance. */
                 "x-credit-account"?: components["parameters"]["CreditAccount"];
             };
-            path?: never;
-            cookie?: never;
         };
         requestBody: {
             content: {
@@ -2319,15 +1991,11 @@ export interface operations {
     };
     getJob: {
         parameters: {
-            query?: never;
-            header?: never;
             path: {
                 /** @description Id of the job. One that is no UUID is simply unknown. */
                 jobId: components["parameters"]["JobId"];
             };
-            cookie?: never;
         };
-        requestBody?: never;
         responses: {
             /** @description The job. */
             200: {
@@ -2366,9 +2034,7 @@ export interface operations {
                 /** @description Id of the job. One that is no UUID is simply unknown. */
                 jobId: components["parameters"]["JobId"];
             };
-            cookie?: never;
         };
-        requestBody?: never;
         responses: {
             /** @description The audio. */
             200: {
@@ -2509,16 +2175,14 @@ export interface operations {
                 /** @description Not blank when the checkout was left without paying, as its way back says. The page then tells that nothing was charged. */
                 canceled?: string;
             };
-            header?: never;
-            path?: never;
-            cookie?: never;
         };
-        requestBody?: never;
         responses: {
             /** @description The launcher, or the page for an account that does not exist. */
             200: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
+                    "cache-control": components["headers"]["PageCacheControl"];
+                    "content-security-policy": components["headers"]["PagePolicy"];
                     [name: string]: unknown;
                 };
                 content: {
@@ -2553,12 +2217,7 @@ export interface operations {
         };
     };
     startTopUp: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
+        parameters: {};
         requestBody?: {
             content: {
                 "application/x-www-form-urlencoded": {
@@ -2593,14 +2252,13 @@ export interface operations {
                     location: string;
                     [name: string]: unknown;
                 };
-                content?: never;
             };
             /** @description A field is invalid, `ownAmount` is no amount that can be bought, or the account does not exist. A page for browsers, on which it can be corrected where possible; structured otherwise. */
             400: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
-                    /** @description Pages that show an account id are never stored. */
-                    "cache-control"?: string;
+                    "cache-control": components["headers"]["PageCacheControl"];
+                    "content-security-policy": components["headers"]["PagePolicy"];
                     "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
                     "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
                     "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
@@ -2660,11 +2318,7 @@ export interface operations {
                 /** @description Id of the checkout session. Required; without it the answer is the 400 page. */
                 session_id?: string;
             };
-            header?: never;
-            path?: never;
-            cookie?: never;
         };
-        requestBody?: never;
         responses: {
             /** @description Credited now, or already credited. Shows the account's bearer id and balance. */
             200: {
@@ -2739,11 +2393,7 @@ export interface operations {
                 /** @description The account id. Required; without it the answer is 400. */
                 account: string;
             };
-            header?: never;
-            path?: never;
-            cookie?: never;
         };
-        requestBody?: never;
         responses: {
             /** @description The account is active. */
             200: {
@@ -2778,15 +2428,11 @@ export interface operations {
     };
     getCredits: {
         parameters: {
-            query?: never;
-            header?: never;
             path: {
                 /** @description The bearer id of the account, 1 to 128 characters. */
                 accountId: string;
             };
-            cookie?: never;
         };
-        requestBody?: never;
         responses: {
             /** @description The account. */
             200: {
@@ -2810,12 +2456,7 @@ export interface operations {
         };
     };
     createQuote: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
+        parameters: {};
         requestBody: {
             content: {
                 /**
@@ -2884,10 +2525,7 @@ export interface operations {
                 /** @description EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
                 "x-x402-signature"?: components["parameters"]["PrepaidSignature"];
             };
-            path?: never;
-            cookie?: never;
         };
-        requestBody?: never;
         responses: {
             200: components["responses"]["X402Speech"];
             400: components["responses"]["InvalidX402Request"];
@@ -2897,7 +2535,7 @@ export interface operations {
             409: components["responses"]["X402Conflict"];
             413: components["responses"]["TextTooLong"];
             417: components["responses"]["ExpectationFailed"];
-            429: components["responses"]["RateLimited"];
+            429: components["responses"]["X402RateLimited"];
             431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["X402InternalError"];
             502: components["responses"]["X402Failed"];
@@ -2906,7 +2544,6 @@ export interface operations {
     };
     createX402Speech: {
         parameters: {
-            query?: never;
             header?: {
                 /** @description Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. `accepted` is the chosen entry of the challenge's `accepts`, unmodified; `extensions` holds the required Payment Identifier, 16 to 128 characters of `A-Z a-z 0-9 _ -`. Can't be combined with the x-x402 headers. */
                 "payment-signature"?: components["parameters"]["PaymentSignature"];
@@ -2921,8 +2558,6 @@ export interface operations {
                 /** @description EIP-712 signature of the PrepaidRequest by the account: 65 bytes r, s, v with a low s. Signatures of smart accounts are refused. Domain: the name and version that the signed metadata publishes, its chain, and as verifyingContract a payee with the status current or retiring. `PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,uint256 expiry)`: `path` excludes the query; `bodyHash` is the keccak256 of the exact body of a POST, or of the canonical query of a GET, which is each decoded name and value through JavaScript's `encodeURIComponent`, joined by `=` and `&`, sorted by decoded name and then by decoded value in UTF-16 code units. To read a balance the empty query is hashed. */
                 "x-x402-signature"?: components["parameters"]["PrepaidSignature"];
             };
-            path?: never;
-            cookie?: never;
         };
         requestBody: {
             content: {
@@ -2945,7 +2580,7 @@ export interface operations {
             413: components["responses"]["TextTooLong"];
             415: components["responses"]["UnsupportedContentType"];
             417: components["responses"]["ExpectationFailed"];
-            429: components["responses"]["RateLimited"];
+            429: components["responses"]["X402RateLimited"];
             431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["X402InternalError"];
             502: components["responses"]["X402Failed"];
@@ -2954,7 +2589,6 @@ export interface operations {
     };
     createDeposit: {
         parameters: {
-            query?: never;
             header?: {
                 /** @description Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. `accepted` is the chosen entry of the challenge's `accepts`, unmodified; `extensions` holds the required Payment Identifier, 16 to 128 characters of `A-Z a-z 0-9 _ -`. Can't be combined with the x-x402 headers. */
                 "payment-signature"?: components["parameters"]["PaymentSignature"];
@@ -2969,8 +2603,6 @@ export interface operations {
                 /** @description Ignored here without payment-signature, and refused beside it; a deposit is no prepaid request. */
                 "x-x402-signature"?: components["parameters"]["IgnoredSignature"];
             };
-            path?: never;
-            cookie?: never;
         };
         requestBody: {
             content: {
@@ -3031,7 +2663,6 @@ export interface operations {
     };
     getPrepaidAccount: {
         parameters: {
-            query?: never;
             header?: {
                 /** @description EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
                 "x-x402-account"?: components["parameters"]["PrepaidAccount"];
@@ -3048,9 +2679,7 @@ export interface operations {
                 /** @description The account's EVM address. */
                 address: string;
             };
-            cookie?: never;
         };
-        requestBody?: never;
         responses: {
             /** @description The balance. */
             200: {

@@ -1,19 +1,68 @@
 import { CompiledQuery, type QueryResult } from 'kysely';
 import type { Database } from './database.ts';
 
-const texts = new WeakMap<TemplateStringsArray, string>();
+/** A part of a statement, for whoever puts it together. Its values may be fragments themselves. */
+export class Fragment {
+  readonly parts: TemplateStringsArray;
+  readonly values: readonly unknown[];
+
+  constructor(parts: TemplateStringsArray, values: readonly unknown[]) {
+    this.parts = parts;
+    this.values = values;
+  }
+}
+
+/** SQL for a place in a statement. Every value is a parameter, or a fragment. */
+export const fragment = (parts: TemplateStringsArray, ...values: unknown[]): Fragment => new Fragment(parts, values);
+
+type Shape = readonly (TemplateStringsArray | undefined)[];
+
+interface Text {
+  /** What stands at each place, in their order: the parts of a fragment, or undefined for a parameter. */
+  readonly shape: Shape;
+  readonly text: string;
+}
+
+const texts = new WeakMap<TemplateStringsArray, Text>();
 
 /**
- * A statement of every paid request: like Kysely's `sql`, but its text is put together once for its place in the code.
- * Every value is a parameter, and none may be a fragment of SQL.
+ * A statement of every paid request: like Kysely's `sql`, but its text is put together once for its place in the code,
+ * and again only when other fragments come. Every value is a parameter, or a fragment.
  */
-export const statement = <Row>(parts: TemplateStringsArray, ...parameters: unknown[]) => ({
+export const statement = <Row>(parts: TemplateStringsArray, ...values: unknown[]) => ({
   execute(db: Database): Promise<QueryResult<Row>> {
-    let text = texts.get(parts);
-    if (text === undefined) {
-      text = parts.reduce((before, part, index) => `${before}$${index}${part}`);
-      texts.set(parts, text);
+    const shape: (TemplateStringsArray | undefined)[] = [];
+    const parameters: unknown[] = [];
+    collect(values, shape, parameters);
+    let known = texts.get(parts);
+    if (!known || !isSame(known.shape, shape)) {
+      known = { shape, text: textOf(parts, values, { count: 0 }) };
+      texts.set(parts, known);
     }
-    return db.executeQuery<Row>(CompiledQuery.raw(text, parameters));
+    return db.executeQuery<Row>(CompiledQuery.raw(known.text, parameters));
   },
 });
+
+function collect(values: readonly unknown[], shape: (TemplateStringsArray | undefined)[], parameters: unknown[]): void {
+  for (const value of values) {
+    if (value instanceof Fragment) {
+      shape.push(value.parts);
+      collect(value.values, shape, parameters);
+    } else {
+      shape.push(undefined);
+      parameters.push(value);
+    }
+  }
+}
+
+const isSame = (known: Shape, shape: Shape): boolean =>
+  known.length === shape.length && known.every((parts, index) => parts === shape[index]);
+
+function textOf(parts: TemplateStringsArray, values: readonly unknown[], parameters: { count: number }): string {
+  return parts.reduce((before, part, index) => {
+    const value = values[index - 1];
+    const between =
+      value instanceof Fragment ? textOf(value.parts, value.values, parameters) : `$${++parameters.count}`;
+    return before + between + part;
+  });
+}

@@ -24,7 +24,8 @@ function describe(
   request: FastifyRequest,
 ): { code: ErrorCode; message: string; details: ErrorDetails } {
   const route = request.routeOptions.config?.contract;
-  const mayBeUnready = route?.errorCodes[503]?.includes('CONFIG_ERROR') || route?.produces[503]?.includes('text/html');
+  const unready = route?.responses[503];
+  const mayBeUnready = unready?.errorCodes?.includes('CONFIG_ERROR') || unready?.produces.includes('text/html');
   if (mayBeUnready && isNotSetUp(error)) {
     return {
       code: 'CONFIG_ERROR',

@@ -15,7 +15,7 @@ export function sendResult(route: Route, result: OperationResult, reply: Fastify
   for (const [name, value] of Object.entries(result.headers ?? {})) {
     if (value !== undefined) reply.header(name, String(value));
   }
-  const type = result.type ?? route.produces[result.status]?.[0];
+  const type = result.type ?? route.responses[result.status]?.produces[0];
   if (type === undefined) return reply.send();
   if (type === 'text/html') {
     if (!result.headers?.['content-security-policy']) {
@@ -25,7 +25,7 @@ export function sendResult(route: Route, result: OperationResult, reply: Fastify
   }
   if (result.body instanceof Readable) reply.request.record.streams(result.body);
   if (type !== 'application/json') return reply.type(type).send(result.body as Uint8Array | Readable);
-  const serialize = route.serialize[result.status] ?? JSON.stringify;
+  const serialize = route.responses[result.status]?.serialize ?? JSON.stringify;
   return reply.type(JSON_TYPE).send(payloadOf(result.body as object, serialize));
 }
 
@@ -38,7 +38,7 @@ export function sendFailure(
   failure: Failure<ErrorCode> | RateLimited,
   reply: FastifyReply,
 ): FastifyReply {
-  const produces = route?.produces[failure.status] ?? ['application/json'];
+  const produces = route?.responses[failure.status]?.produces ?? ['application/json'];
   reply.code(failure.status);
   if ('headers' in failure) reply.headers(failure.headers);
   if (produces.includes('text/html') && (prefersHtml(reply.request) || !produces.includes('application/json'))) {

@@ -10,6 +10,7 @@ import Fastify, {
 } from 'fastify';
 import type { CredentialProofs, OperationResult, Operations } from '../contract/operations.ts';
 import { type Route, routes } from '../contract/routes.ts';
+import type { OpenApiDocument } from '../contract/types.ts';
 import { FailureLimit } from '../limits/failure-limit.ts';
 import type { Metrics } from '../metrics.ts';
 import type { RunningWork } from '../running-work.ts';
@@ -18,6 +19,7 @@ import { isBare, type StandIn } from './bare-request.ts';
 import { answerClientError, answerConnect, answerExpectations, mayBegin } from './client-errors.ts';
 import { Connections } from './connections.ts';
 import type { OperationContext } from './context.ts';
+import { readContractDocument } from './contract-document.ts';
 import { EdgeLimiter } from './edge-limiter.ts';
 import { handleError } from './error-handler.ts';
 import { errorBody, failure } from './errors.ts';
@@ -53,6 +55,8 @@ const BROKEN =
 
 export interface ServerOptions {
   readonly logger: FastifyBaseLogger;
+  /** Public origin of this deployment, which the served contract names. */
+  readonly baseUrl: string;
   /** Addresses and networks whose X-Forwarded-For is believed (R39). */
   readonly trustProxy: readonly string[];
   /** Requests per client and minute. */
@@ -76,8 +80,14 @@ export interface ServerOptions {
 type Operation = (request: unknown, context: OperationContext) => Promise<OperationResult>;
 type CredentialProof = (request: unknown, context: OperationContext) => Promise<boolean>;
 
-/** The HTTP edge: serves each operation of the contract, and refuses everything else with a declared answer. */
-export async function createServer(operations: Operations, options: ServerOptions): Promise<FastifyInstance> {
+/**
+ * The HTTP edge: serves each operation of the contract, and refuses everything else with a declared answer. The
+ * operations are made when the contract has been read.
+ */
+export async function createServer(
+  operationsOf: (contract: OpenApiDocument) => Operations,
+  options: ServerOptions,
+): Promise<FastifyInstance> {
   const connections = new Connections({ ...options, stallMs: options.clientStallMs });
   const recordRefusal = refusalRecorder(options.logger, options.metrics);
   const app = Fastify({
@@ -132,6 +142,7 @@ export async function createServer(operations: Operations, options: ServerOption
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
 
+  const operations = operationsOf(await readContractDocument(app, options.baseUrl));
   addHooks(app, parts, options);
   connections.start();
   app.addHook('preClose', async () => connections.stop());

@@ -1,5 +1,6 @@
-import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
+import { fragment, statement } from '../db/statement.ts';
+import { fenceHold } from '../ledger/hold.ts';
 import type { Utterance } from '../speech/provider.ts';
 
 /** A job that this process works on. Everything it writes about the job names the fence, and fails once it is another. */
@@ -24,16 +25,14 @@ export interface Claim {
  * somebody else was first, or the job has ended.
  */
 export async function claimJob(db: Database, jobId: string, workerId: string): Promise<Claim | undefined> {
-  const { rows } = await sql<Row>`
+  const { rows } = await statement<Row>`
     with claimed as (
       update job set state = 'processing', worker_id = ${workerId}, fence = fence + 1, attempts = attempts + 1,
                      started_at = coalesce(started_at, now()), updated_at = now()
       where id = ${jobId} and state = 'queued' and run_at <= now()
       returning *
     ), hold as (
-      update transfer set fence = claimed.fence from claimed
-      where transfer.id = claimed.hold_id and transfer.state = 'pending'
-      returning transfer.amount_micro_usd
+      ${fenceHold(fragment`claimed`)}
     )
     select hold_id, trace_id, amount_micro_usd, fence, text, model, voice, speed, store_audio, attempts,
            extract(epoch from now() - started_at)::double precision * 1000 as elapsed_ms

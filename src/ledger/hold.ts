@@ -1,9 +1,10 @@
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
-import { statement } from '../db/statement.ts';
-import { findCardAccount, isAccountId } from './accounts.ts';
+import { type Fragment, fragment, statement } from '../db/statement.ts';
+import { findCardAccount, isAccountId, isCardAccount } from './accounts.ts';
 import { contra } from './contra.ts';
 import type { PaidFor } from './paid-for.ts';
+import { type Entry, insertTransfer } from './transfer.ts';
 
 /**
  * A pending transfer: its amount has left the user's balance, and exactly one of capture and void ends it.
@@ -59,19 +60,23 @@ export async function placeHold(
 ): Promise<HoldResult> {
   const { paidFor, processId = null, livemode = null } = terms;
   if (!isAccountId(accountId)) return { outcome: 'unknown_account' };
+  const charge: Entry = {
+    kind: 'charge',
+    debit: fragment`id`,
+    credit: contra.cardRevenue,
+    amount: amountMicroUsd,
+    reference: null,
+    traceId: paidFor?.traceId ?? null,
+    hold: { leaseSeconds, paidFor, processId },
+  };
   const { rows } = await statement<{ id: string; balance: bigint; hold_id: bigint; fence: number }>`
     with debit as (
       update account set balance_micro_usd = balance_micro_usd - ${amountMicroUsd}
-      where id = ${accountId} and kind = 'card' and is_of_mode(livemode, ${livemode}::boolean)
+      where ${isCardAccount(accountId, livemode)}
         and balance_micro_usd >= ${amountMicroUsd}
       returning id, balance_micro_usd
     ), hold as (
-      insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, lease_until,
-                            characters, rate_pico_usd, trace_id, process_id)
-      select 'charge', 'pending', id, ${contra.cardRevenue}, ${amountMicroUsd},
-             now() + make_interval(secs => ${leaseSeconds}::double precision), ${paidFor?.characters}::integer,
-             ${paidFor?.ratePicoUsd}::bigint, ${paidFor?.traceId}::uuid, ${processId}::integer
-      from debit
+      ${insertTransfer(charge, fragment`debit`)}
       returning id, fence
     )
     select debit.id, debit.balance_micro_usd as balance, hold.id as hold_id, hold.fence from debit, hold`.execute(db);
@@ -87,6 +92,15 @@ export async function placeHold(
   // Money has come in between the two statements.
   return placeHold(db, accountId, amountMicroUsd, leaseSeconds, terms);
 }
+
+/**
+ * Takes over the hold of each row, for a statement that takes over what the hold belongs to.
+ * @param owner names rows with `hold_id`, and the new `fence`
+ */
+export const fenceHold = (owner: Fragment): Fragment => fragment`
+  update transfer set fence = ${owner}.fence from ${owner}
+  where transfer.id = ${owner}.hold_id and transfer.state = 'pending'
+  returning transfer.amount_micro_usd`;
 
 /** Makes the lease last so long from now, by the database's clock. False when the hold has ended or was taken over. */
 export async function renewHold(db: Database, { id, fence }: HeldBy, leaseSeconds: number): Promise<boolean> {

@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
+import { type Fragment, fragment } from '../db/statement.ts';
 
 /** What balances in USDC are made of: a token on one network, its address in lower case. */
 export interface Denomination {
@@ -46,4 +47,10 @@ async function readInstance(db: Database): Promise<Ownership> {
  * instance holds for such, or of the first key's; the instance is read for those only.
  * @param livemode null for accounts of either mode
  */
-export const isOfMode = (livemode: boolean | null) => sql<boolean>`is_of_mode(account.livemode, ${livemode}::boolean)`;
+export const isOfMode = (livemode: boolean | null): Fragment =>
+  fragment`is_of_mode(account.livemode, ${livemode}::boolean)`;
+
+/** Names this database to the card processor. */
+export async function findInstanceId(db: Database): Promise<string> {
+  return (await db.selectFrom('instance').select('id').executeTakeFirstOrThrow()).id;
+}

@@ -1,9 +1,19 @@
-import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
+import { fragment, statement } from '../db/statement.ts';
 import { type HeldBy, voidHold } from './hold.ts';
+import { type Entry, insertTransfer } from './transfer.ts';
 
 /** Why a charge was given back: its caller was told that the request failed, or the process died before the last byte. */
 export type ReversalReason = 'not_delivered' | 'process_died';
+
+const entry: Entry = {
+  kind: 'reversal',
+  debit: fragment`credit_account_id`,
+  credit: fragment`debit_account_id`,
+  amount: fragment`amount_micro_usd`,
+  reference: fragment`id::text`,
+  traceId: null,
+};
 
 /**
  * Gives a posted charge or spend back, whole and once, by a transfer of its own; the charge stays as it is. One
@@ -11,7 +21,7 @@ export type ReversalReason = 'not_delivered' | 'process_died';
  * of a spend stays spent.
  */
 export async function reverseCharge(db: Database, id: bigint, reason: ReversalReason): Promise<boolean> {
-  const { rows } = await sql`
+  const { rows } = await statement`
     with charge as materialized (
       select id, debit_account_id, credit_account_id, amount_micro_usd from transfer
       where id = ${id} and state = 'posted' and kind in ('charge', 'spend')
@@ -24,9 +34,7 @@ export async function reverseCharge(db: Database, id: bigint, reason: ReversalRe
       from mark join charge on charge.id = mark.transfer_id where account.id = charge.debit_account_id
       returning account.id
     ), booked as (
-      insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, ended_at)
-      select 'reversal', 'posted', credit_account_id, debit_account_id, amount_micro_usd, id::text, now()
-      from mark join charge on charge.id = mark.transfer_id
+      ${insertTransfer(entry, fragment`mark join charge on charge.id = mark.transfer_id`)}
     )
     select id from refund`.execute(db);
   return rows.length > 0;

@@ -1,12 +1,16 @@
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
-import { statement } from '../db/statement.ts';
+import { type Fragment, fragment, statement } from '../db/statement.ts';
 import { contra } from './contra.ts';
 import type { Hold } from './hold.ts';
 import type { PaidFor } from './paid-for.ts';
+import { type Entry, insertTransfer } from './transfer.ts';
 
-/** How far ahead a signature may expire: its lifetime, and leeway for the client's clock (R30). */
-const MAX_EXPIRY_SECONDS = 125;
+/** The longest lifetime of a signature (R30). */
+export const SIGNATURE_LIFETIME_SECONDS = 120;
+/** How far the client's clock may be ahead of the database's (R30). */
+const CLOCK_LEEWAY_SECONDS = 5;
+const MAX_EXPIRY_SECONDS = SIGNATURE_LIFETIME_SECONDS + CLOCK_LEEWAY_SECONDS;
 
 /** A signed permission to spend from a wallet's balance, as far as the ledger is concerned. */
 export interface Spend {
@@ -45,6 +49,15 @@ export async function placeSpend(
   processId: number | null = null,
 ): Promise<SpendResult> {
   const { address, nonce, expiry, amountMicroUsd, isPermitted } = spend;
+  const entry: Entry = {
+    kind: 'spend',
+    debit: fragment`id`,
+    credit: contra.prepaidRevenue,
+    amount: amountMicroUsd,
+    reference: nonce,
+    traceId: paidFor?.traceId ?? null,
+    hold: { leaseSeconds, paidFor, processId },
+  };
   const { rows } = await statement<{
     in_time: boolean;
     id: string | null;
@@ -55,8 +68,7 @@ export async function placeSpend(
     fence: number;
   }>`
     with present as materialized (
-      select ${expiry}::bigint > extract(epoch from clock_timestamp())
-             and ${expiry}::bigint <= extract(epoch from clock_timestamp()) + ${MAX_EXPIRY_SECONDS}::int as in_time
+      select ${inTime(expiry)} as in_time
     ), payer as materialized (
       select id, balance_micro_usd as balance, ${isPermitted}::boolean and balance_micro_usd >= ${amountMicroUsd} as affordable
       from account, present where address = ${address} and in_time
@@ -70,12 +82,7 @@ export async function placeSpend(
       from nonce, payer where account.id = nonce.account_id and account.id = payer.id
       returning account.id, account.balance_micro_usd
     ), hold as (
-      insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, lease_until,
-                            characters, rate_pico_usd, trace_id, process_id)
-      select 'spend', 'pending', id, ${contra.prepaidRevenue}, ${amountMicroUsd}, ${nonce},
-             now() + make_interval(secs => ${leaseSeconds}::double precision), ${paidFor?.characters}::integer,
-             ${paidFor?.ratePicoUsd}::bigint, ${paidFor?.traceId}::uuid, ${processId}::integer
-      from debit
+      ${insertTransfer(entry, fragment`debit`)}
       returning id, fence
     )
     select in_time, payer.id, payer.balance, payer.affordable,
@@ -102,7 +109,7 @@ export type WalletReading =
 
 /** Reads a wallet's balance, and holds the expiry against the database's clock (R34). @param address in lower case */
 export async function readWallet(db: Database, address: string, expiry: bigint): Promise<WalletReading> {
-  const { rows } = await sql<{ in_time: boolean; balance: bigint | null }>`
+  const { rows } = await statement<{ in_time: boolean; balance: bigint | null }>`
     select in_time, balance_micro_usd as balance
     from (select ${inTime(expiry)} as in_time) present left join account on address = ${address}`.execute(db);
   const row = rows[0];
@@ -112,7 +119,7 @@ export async function readWallet(db: Database, address: string, expiry: bigint):
 
 /** Tells whether the expiry is neither past nor too far ahead by the database's clock (R30, R34). */
 export async function isInTime(db: Database, expiry: bigint): Promise<boolean> {
-  const { rows } = await sql<{ in_time: boolean }>`select ${inTime(expiry)} as in_time`.execute(db);
+  const { rows } = await statement<{ in_time: boolean }>`select ${inTime(expiry)} as in_time`.execute(db);
   return rows[0]?.in_time ?? false;
 }
 
@@ -148,6 +155,6 @@ async function readNonce(db: Database, accountId: string, nonce: string) {
   return { isSpent: rows[0]?.spent ?? false, balanceMicroUsd: rows[0]?.balance ?? 0n };
 }
 
-const inTime = (expiry: bigint) => sql<boolean>`
+const inTime = (expiry: bigint): Fragment => fragment`
   ${expiry}::bigint > extract(epoch from clock_timestamp())
   and ${expiry}::bigint <= extract(epoch from clock_timestamp()) + ${MAX_EXPIRY_SECONDS}::int`;

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import { statement } from '../db/statement.ts';
-import { isAccountId } from '../ledger/accounts.ts';
+import { cardAccountExists, isAccountId } from '../ledger/accounts.ts';
 import type { Metrics } from '../metrics.ts';
 import type { Scope, Slot } from './slot.ts';
 
@@ -104,12 +104,7 @@ export class RollingWindow {
       with bucket as (
         select case when known then 'account' else ${otherwise.scope}::text end as scope,
                case when known then ${accountKey}::bytea else ${hash(otherwise)}::bytea end as key
-        from (
-          select exists (
-            select from account
-            where id = ${accountId}::uuid and kind = 'card' and is_of_mode(livemode, ${livemode}::boolean)
-          ) as known
-        ) account
+        from (select ${cardAccountExists(accountId, livemode)} as known) requested
       )
       insert into rate_window (key, scope, checked_at, allowed, taken)
       select key, scope, at, true, array[at]

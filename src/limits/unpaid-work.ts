@@ -107,30 +107,3 @@ export class UnpaidWork {
     this.#remembered.set(key, { tally, until });
   }
 }
-
-/** Places the hold for work that was begun; where there is none, it was not. */
-export async function holdFor<T extends { readonly outcome: string }>(
-  endWork: EndWork,
-  placing: Promise<T>,
-): Promise<T> {
-  let isHeld = false;
-  try {
-    const placed = await placing;
-    isHeld = placed.outcome === 'held';
-    return placed;
-  } finally {
-    if (!isHeld) endWork('not begun');
-  }
-}
-
-/** Ends the work with the end of its hold: as paid when that says so, as unpaid when it fails too. */
-export async function endWith<T>(endWork: EndWork, hold: Promise<T>, isPaid: (ended: T) => boolean): Promise<T> {
-  let end: WorkEnd = 'unpaid';
-  try {
-    const ended = await hold;
-    if (isPaid(ended)) end = 'paid';
-    return ended;
-  } finally {
-    endWork(end);
-  }
-}

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { canonicalize } from '../canonical-json.ts';
 import type { CreditRequired } from '../contract/types.ts';
+import { MICRO_USD_PER_CENT } from '../money.ts';
 import type { Refused } from '../payments/refusal.ts';
 import { MIN_TOP_UP_CENTS } from '../top-up/amount.ts';
 
-const MICRO_USD_PER_CENT = 10_000n;
 const CHALLENGE_LIFETIME_MS = 30 * 60 * 1000;
 
 const TOO_LITTLE = "The account's balance is too small for this request. Add credit at topUpUrl.";

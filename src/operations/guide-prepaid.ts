@@ -1,6 +1,11 @@
 import { PREPAID, prepaidDomainName } from '../x402/prepaid.ts';
 import { PREPAID_TYPES } from '../x402/prepaid-types.ts';
 import { CANONICAL_QUERY_VECTORS, SIGNING_VECTORS } from '../x402/prepaid-vectors.ts';
+import { routeOf } from '../x402/route.ts';
+
+/** Operations as `GET /` names them, such as `GET /x402/accounts/:address`. */
+export const endpointsOf = (...operationIds: string[]): string[] =>
+  operationIds.map(routeOf).map(({ method, path }) => `${method} ${path}`);
 
 interface GuideOptions {
   readonly serviceName: string;
@@ -15,18 +20,18 @@ export const prepaidLimits = {
   depositConfirmations: PREPAID.depositConfirmations,
   depositTimeoutSeconds: PREPAID.depositTimeoutSeconds,
   prepaidSignatureLifetimeSeconds: PREPAID.signatureTtlSeconds,
-  prepaidNonceMaxLength: 128,
+  prepaidNonceMaxLength: PREPAID.maxNonceLength,
 };
 
 /** What the prepaid flow is, and how its requests are signed, with vectors to check a signer against. */
 export const prepaidPayment = ({ serviceName, baseUrl }: GuideOptions) => ({
-  endpoints: ['POST /x402/deposit', 'GET /x402/accounts/:address', 'POST /x402/tts', 'GET /x402/tts'],
+  endpoints: endpointsOf('createDeposit', 'getPrepaidAccount', 'createX402Speech', 'getX402Speech'),
   identity:
     "The payer's EVM address. It is public: what permits to spend is the signature of each request. The address must " +
     'have a key of its own (EOA); signatures of smart accounts (EIP-1271) are refused, at the deposit already.',
   price: 'As with direct payment. A request is charged once, or not at all.',
-  funding: 'POST /x402/deposit: one USDC payment as under directX402, credited once it has 2 confirmations.',
-  trust: `${baseUrl}/.well-known/x402-service-metadata, verified under a key that was pinned out of band.`,
+  funding: `POST /x402/deposit: one USDC payment as under directX402, credited once it has ${PREPAID.depositConfirmations} confirmations.`,
+  trust: `${baseUrl}${routeOf('getServiceMetadata').path}, verified under a key that was pinned out of band.`,
   refunds: 'None: a deposit can be spent and not be withdrawn. What a failed request was debited is restored.',
   authentication: {
     scheme: 'EIP-712 typed data, secp256k1',
@@ -48,7 +53,7 @@ export const prepaidPayment = ({ serviceName, baseUrl }: GuideOptions) => ({
         'keccak256 of the exact bytes of the body of a POST; of the canonical query of a GET, in UTF-8; of nothing to ' +
         'read a balance',
       maxAmountMicroUsd: 'the most that may be charged; a higher price is refused. Not looked at to read a balance',
-      nonce: '1 to 128 visible ASCII characters, new for each request, such as a random UUID',
+      nonce: `1 to ${PREPAID.maxNonceLength} visible ASCII characters, new for each request, such as a random UUID`,
       expiry: `Unix seconds, at most ${PREPAID.signatureTtlSeconds} ahead`,
     },
     headers: {
@@ -80,7 +85,7 @@ export const prepaidSteps = [
     'names, and depositEndpoint and balanceEndpoint.',
   'Check your signer against payment.prepaidX402.authentication.vectors before you deposit.',
   `POST /x402/deposit with {"amountMicroUsd": …}, ${PREPAID.minDepositMicroUsd} to ${PREPAID.maxDepositMicroUsd}; pay ` +
-    'the 402 as under directX402, with a payment identifier. The answer waits for 2 confirmations.',
+    `the 402 as under directX402, with a payment identifier. The answer waits for ${PREPAID.depositConfirmations} confirmations.`,
   'On 409 PAYMENT_REPLAY_PENDING or PAYMENT_OUTCOME_UNKNOWN, or when the answer is lost, repeat the identical deposit ' +
     'with the same payment. It is credited once, also without you; a repetition says alreadyCredited.',
   'For each request to /x402/tts: encode the body or query once, hash what you are going to send, choose a nonce, sign, ' +

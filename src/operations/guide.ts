@@ -1,49 +1,59 @@
-import { document } from '../contract/document.ts';
 import { routes } from '../contract/routes.ts';
 import { MAX_PER_DAY } from '../feedback/record.ts';
 import { statusOf } from '../http/errors.ts';
 import { ASYNC_TEXT_LENGTH } from '../jobs/asynchronous.ts';
+import { MAX_QUERY_TEXT_LENGTH, MAX_TEXT_LENGTH } from '../speech/limits.ts';
+import { SPEED } from '../speech/order.ts';
 import { MIN_TOP_UP_CENTS } from '../top-up/amount.ts';
+import { IDENTIFIER_RULE } from '../x402/envelope.ts';
 import { REPLAY_WINDOW_SECONDS } from '../x402/payment.ts';
-import { prepaidLimits, prepaidPayment, prepaidSteps } from './guide-prepaid.ts';
+import { routeOf } from '../x402/route.ts';
+import { endpointsOf, prepaidLimits, prepaidPayment, prepaidSteps } from './guide-prepaid.ts';
+
+interface GuideOptions {
+  readonly serviceName: string;
+  readonly baseUrl: string;
+  /** Of the contract. */
+  readonly version: string;
+}
 
 /** The machine-readable guide of GET /docs (R41). `/openapi.json` is the canonical contract. */
-export function guide({ serviceName, baseUrl }: { serviceName: string; baseUrl: string }) {
+export function guide({ serviceName, baseUrl, version }: GuideOptions) {
   return {
     service: serviceName,
-    version: document.info.version,
+    version,
     description: 'Text to speech over HTTP, paid per request. Send text and a means of payment, get an MP3.',
     documentation: '/docs',
     openapi: { version: '3.0.3' as const, url: `${baseUrl}/openapi.json`, status: 'canonical' as const },
     limits: {
-      maxTextLength: 4096,
-      getTtsMaxTextLength: 1500,
+      maxTextLength: MAX_TEXT_LENGTH,
+      getTtsMaxTextLength: MAX_QUERY_TEXT_LENGTH,
       characters: 'UTF-16 code units of the trimmed text',
-      speed: { min: 0.5, max: 2, default: 1 },
+      speed: SPEED,
       asynchronousTextLength: ASYNC_TEXT_LENGTH,
       idempotencyKeyMaxLength: 512,
       minTopUpCents: MIN_TOP_UP_CENTS,
       ...prepaidLimits,
       feedbackMessageMaxLength: 4000,
-      feedbackBodyMaxBytes: 32768,
+      feedbackBodyMaxBytes: routeOf('submitFeedback').bodyLimit,
       feedbackPerWalletIn24Hours: MAX_PER_DAY,
     },
     payment: {
       cardCredits: {
-        endpoints: ['POST /tts', 'GET /tts'],
+        endpoints: endpointsOf('createSpeech', 'getSpeech'),
         identity: 'The bearer id of a prepaid credit account in header x-credit-account.',
         price: "Characters x the model's ratePerCharUsd, rounded up to a whole micro-USD (0.000001 USD).",
         funding: `${baseUrl}/top-up`,
         refunds: 'A request that fails after it was debited is refunded to the account.',
       },
       directX402: {
-        endpoints: ['POST /x402/tts', 'GET /x402/tts', 'POST /x402/tts/quote'],
+        endpoints: endpointsOf('createX402Speech', 'getX402Speech', 'createQuote'),
         protocol: 'x402 version 2, scheme exact, USDC; one EIP-3009 authorization for each request.',
         identity: 'None: the payment itself, in header payment-signature.',
         price: 'As with card credits; one micro-USD is one atomic unit of USDC.',
-        identifier: 'The extension payment-identifier is required: 16 to 128 characters of A-Z a-z 0-9 _ -.',
+        identifier: `The extension payment-identifier is required: ${IDENTIFIER_RULE}.`,
         replayWindowSeconds: REPLAY_WINDOW_SECONDS,
-        trust: `${baseUrl}/.well-known/x402-service-metadata, verified under a key that was pinned out of band.`,
+        trust: `${baseUrl}${routeOf('getServiceMetadata').path}, verified under a key that was pinned out of band.`,
         refunds: 'None: payments are final, and settled only once the audio exists.',
       },
       prepaidX402: prepaidPayment({ serviceName, baseUrl }),

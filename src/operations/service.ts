@@ -1,12 +1,14 @@
-import { document } from '../contract/document.ts';
 import type { ServiceOperations } from '../contract/operations.ts';
 import { routes } from '../contract/routes.ts';
+import type { OpenApiDocument } from '../contract/types.ts';
 import { fixedBody } from '../http/fixed-body.ts';
 import { guide } from './guide.ts';
 
 export interface ServiceOptions {
   readonly serviceName: string;
   readonly baseUrl: string;
+  /** As it is served. */
+  readonly contract: OpenApiDocument;
 }
 
 /** The service's own pages: health, guide and contract. All of them are fixed for the life of the process. */
@@ -18,8 +20,8 @@ export function serviceOperations(options: ServiceOptions): ServiceOperations {
     openapi: '/openapi.json' as const,
     endpoints: listedEndpoints(),
   });
-  const contract = fixedBody({ ...document, servers: [{ url: options.baseUrl }] });
-  const guideBody = fixedBody(guide(options));
+  const contract = fixedBody(options.contract);
+  const guideBody = fixedBody(guide({ ...options, version: options.contract.info.version }));
   return {
     getHealth: async () => ({ status: 200, body: health }),
     getGuide: async () => ({ status: 200, body: guideBody }),

@@ -1,8 +1,8 @@
 import type { FastifyBaseLogger } from 'fastify';
 import type { Database } from '../db/database.ts';
-import type { Booking } from '../ledger/book-settlement.ts';
 import { findWallet } from '../ledger/wallets.ts';
 import { testPoint } from '../test-point.ts';
+import type { Booking } from '../x402/book-settlement.ts';
 import type { Chain } from '../x402/chain.ts';
 import type { Hex } from '../x402/envelope.ts';
 import type { Payment, Payments } from '../x402/payment.ts';

@@ -1,6 +1,6 @@
 import type { FastifyBaseLogger } from 'fastify';
 import { isUnavailable } from '../db/errors.ts';
-import type { Booking } from '../ledger/book-settlement.ts';
+import type { Booking } from '../x402/book-settlement.ts';
 import type { Chain } from '../x402/chain.ts';
 import { type Facilitator, FacilitatorError, type FacilitatorPayment } from '../x402/facilitator.ts';
 import type { Asset } from '../x402/network.ts';

@@ -1,5 +1,6 @@
 import type Stripe from 'stripe';
 import type { Database } from '../db/database.ts';
+import { creditedSessions } from '../top-up/credit-top-up.ts';
 import type { Purchases } from '../top-up/purchase.ts';
 import type { Failures } from './failures.ts';
 import type { Turn } from './reconciler.ts';
@@ -14,17 +15,10 @@ export async function creditListed(
 ): Promise<void> {
   const paid = sessions.filter((session) => session.payment_status === 'paid');
   if (paid.length === 0) return;
-  const credited = await db
-    .selectFrom('top_up')
-    .select('session_id')
-    .where('state', '=', 'credited')
-    .where(
-      'session_id',
-      'in',
-      paid.map((session) => session.id),
-    )
-    .execute();
-  const known = new Set(credited.map((row) => row.session_id));
+  const known = await creditedSessions(
+    db,
+    paid.map((session) => session.id),
+  );
   for (const session of paid.filter(({ id }) => !known.has(id))) {
     try {
       const result = await purchases.credit(session);

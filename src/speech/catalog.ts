@@ -18,8 +18,6 @@ export interface Model {
   readonly upstreamModel: string;
   /** What a character costs the caller, markup included, in 10^-12 USD (R3). */
   readonly ratePicoUsd: bigint;
-  /** What a character costs upstream, in 10^-12 USD. */
-  readonly baseRatePicoUsd: bigint;
   readonly maxInputCharacters: number;
   readonly defaultVoice: Voice;
   readonly voices: readonly Voice[];
@@ -157,15 +155,13 @@ function build(file: CatalogFile): Catalog {
         upstreamVoice: voice.upstreamVoice,
       }),
     );
-    const baseRatePicoUsd = BigInt(model.baseRatePicoUsdPerCharacter);
     return {
       id: model.id,
       provider: model.provider,
       name: model.name,
       description: model.description,
       upstreamModel: model.upstreamModel,
-      ratePicoUsd: (baseRatePicoUsd * BigInt(file.markupPercent)) / 100n,
-      baseRatePicoUsd,
+      ratePicoUsd: (BigInt(model.baseRatePicoUsdPerCharacter) * BigInt(file.markupPercent)) / 100n,
       maxInputCharacters: model.maxInputCharacters,
       defaultVoice: voices.find((voice) => voice.slug === model.defaultVoice) as Voice,
       voices,

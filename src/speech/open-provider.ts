@@ -1,4 +1,4 @@
-import type { SpeechConfig } from '../config.ts';
+import type { SpeechConfig } from '../settings/speech.ts';
 import type { SpeechProvider } from './provider.ts';
 
 /** The part of a synthesis' time that a text may wait for its turn. */

@@ -1,7 +1,7 @@
 import { html } from '../http/html.ts';
 import { BACK, renderErrorPage, renderPage } from '../http/page.ts';
-import type { TopUpCredit } from '../ledger/credit-top-up.ts';
 import { formatCents, formatDollars } from '../money.ts';
+import type { TopUpCredit } from './credit-top-up.ts';
 
 /** An empty address is that of the page itself. */
 const LOOK_AGAIN = html`<a class="button" href="">Look again</a>`;

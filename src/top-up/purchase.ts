@@ -2,7 +2,8 @@ import { randomUUID } from 'node:crypto';
 import type Stripe from 'stripe';
 import type { Database } from '../db/database.ts';
 import { findCardAccount, isAccountId } from '../ledger/accounts.ts';
-import { creditTopUp, OtherModeError, type TopUpCredit } from '../ledger/credit-top-up.ts';
+import { findInstanceId } from '../ledger/instance.ts';
+import { creditTopUp, OtherModeError, type TopUpCredit } from './credit-top-up.ts';
 import { isSessionId, type Processor, ProcessorError } from './processor.ts';
 
 export interface PurchaseRequest {
@@ -126,7 +127,7 @@ export class Purchases {
   }
 
   async #instance(): Promise<string> {
-    this.#instanceId ??= (await this.#db.selectFrom('instance').select('id').executeTakeFirstOrThrow()).id;
+    this.#instanceId ??= await findInstanceId(this.#db);
     return this.#instanceId;
   }
 }

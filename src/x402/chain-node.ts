@@ -1,9 +1,19 @@
-import { encodeFunctionData, numberToHex, pad, parseAbi, toEventSelector } from 'viem';
+import {
+  createPublicClient,
+  custom,
+  type Log,
+  numberToHex,
+  type PublicClient,
+  pad,
+  parseAbi,
+  type RpcTransactionReceipt,
+  toEventSelector,
+} from 'viem';
+import { newestConfirmed } from './confirmations.ts';
 import type { Hex } from './envelope.ts';
 import type { Asset } from './network.ts';
-import { type Log, type Receipt, readAnswer } from './node-answers.ts';
 import type { Address } from './payees.ts';
-import { Rpc, RpcError, RpcRefusal } from './rpc.ts';
+import { Rpc, RpcError, RpcRefusal, rpcErrorOf } from './rpc.ts';
 
 /** What an authorization promises to the payee; addresses and nonce in lower case. */
 export interface TransferClaim {
@@ -26,7 +36,7 @@ export interface TransferProof {
 
 /** What is known of an authorization: used for its transfer, never to be used any more, or neither yet. */
 export type ChainFinding =
-  /** `isConfirmed` when another block is on top of the transfer's (R44). */
+  /** `isConfirmed` when the transfer is deep enough to be credited (R44). */
   | { readonly outcome: 'paid'; readonly proof: TransferProof; readonly isConfirmed: boolean }
   | { readonly outcome: 'unused' }
   | { readonly outcome: 'open' };
@@ -47,6 +57,9 @@ const REORGANIZED_BLOCKS = 64n;
 /** How far past validBefore a block must be that stands in for a finalized one, at a node that knows none. */
 const UNFINALIZED_SECONDS = 3_600n;
 
+/** As the node writes it. */
+type MinedLog = Log<Hex, Hex, false>;
+
 interface Block {
   readonly number: bigint;
   /** Unix seconds. */
@@ -55,37 +68,41 @@ interface Block {
 
 /** The newest block that counts for a verdict of failure. */
 interface FinalBlock extends Block {
-  /** False when it is only 2 blocks deep, because the node knows no finalized one. */
+  /** False when it is only confirmed, because the node knows no finalized one. */
   readonly isFinalized: boolean;
 }
 
 /** One node of the chain, as far as it can be believed: what it proves counts, its silence does not. Throws RpcError. */
 export class ChainNode {
   readonly #rpc: Rpc;
+  readonly #client: PublicClient;
   readonly #asset: Asset;
   #isChecked = false;
 
   constructor(url: string, asset: Asset) {
     this.#rpc = new Rpc(url);
+    const transport = custom(this.#rpc, { retryCount: 0 });
+    this.#client = createPublicClient({ transport, cacheTime: 0, ccipRead: false });
     this.#asset = asset;
   }
 
   /** The number of its newest block. */
-  async head(): Promise<bigint> {
-    return this.#ask('blockNumber', 'eth_blockNumber', []);
+  head(): Promise<bigint> {
+    return this.#ask((client) => client.getBlockNumber());
   }
 
   /** The asset's balance of the address, in atomic units. */
-  async balanceOf(address: Address): Promise<bigint> {
-    const data = encodeFunctionData({ abi: ABI, functionName: 'balanceOf', args: [address] });
-    return this.#ethCall(data, 'latest');
+  balanceOf(address: Address): Promise<bigint> {
+    return this.#ask((client) =>
+      client.readContract({ address: this.#asset.address, abi: ABI, functionName: 'balanceOf', args: [address] }),
+    );
   }
 
   /**
    * What the node tells about the authorization; `headBlock` was the head before it could be used. Paid means a
    * successful receipt with AuthorizationUsed and its exact Transfer (R25). Unused for good means that the `finalized`
    * block is later than validBefore and the authorization is unused, or that it was cancelled, or used for another
-   * transfer, in a block that is finalized. For a node that knows no finalized block, one that is 2 deep stands in (R44),
+   * transfer, in a block that is finalized. For a node that knows no finalized block, a confirmed one stands in (R44),
    * and an hour past validBefore where no second node has to agree.
    */
   async find(claim: TransferClaim, headBlock: bigint, isAlone: boolean): Promise<ChainFinding> {
@@ -97,7 +114,7 @@ export class ChainNode {
       const to = from + RANGE_BLOCKS - 1n < head ? from + RANGE_BLOCKS - 1n : head;
       const [log] = await this.#authorizationLogs(claim, from, to);
       if (log) return this.#judge(claim, log, head, isAlone);
-      if (to === head || (await this.#block(numberToHex(to))).timestamp > claim.validBefore) break;
+      if (to === head || (await this.#block(to)).timestamp > claim.validBefore) break;
       if (ranges === MAX_RANGES) return { outcome: 'open' };
       from = to + 1n;
     }
@@ -114,7 +131,7 @@ export class ChainNode {
 
   /** Whether the address has code. */
   async hasCode(address: Address): Promise<boolean> {
-    return (await this.#ask('code', 'eth_getCode', [address, 'latest'])) !== '0x';
+    return (await this.#ask((client) => client.getCode({ address }))) !== undefined;
   }
 
   /** Whether the authorization can be used no more. */
@@ -126,16 +143,17 @@ export class ChainNode {
     await this.#rpc.close();
   }
 
-  #receipt(transaction: Hex): Promise<Receipt | null> {
-    return this.#ask('receipt', 'eth_getTransactionReceipt', [transaction]);
+  /** Null while the transaction is in no block. */
+  #receipt(transaction: Hex): Promise<RpcTransactionReceipt | null> {
+    return this.#ask((client) => client.request({ method: 'eth_getTransactionReceipt', params: [transaction] }));
   }
 
   /** What an authorization was used for, or that it was cancelled. */
-  async #judge(claim: TransferClaim, log: Log, head: bigint, isAlone: boolean): Promise<ChainFinding> {
+  async #judge(claim: TransferClaim, log: MinedLog, head: bigint, isAlone: boolean): Promise<ChainFinding> {
     const receipt = await this.#receipt(log.transactionHash);
     if (!receipt) return { outcome: 'open' };
     const proof = proofIn(receipt, this.#asset.address, claim);
-    if (proof) return { outcome: 'paid', proof, isConfirmed: proof.block < head };
+    if (proof) return { outcome: 'paid', proof, isConfirmed: proof.block <= newestConfirmed(head) };
     const final = await this.#finalBlock(head);
     return { outcome: isOver(final, claim, isAlone, BigInt(log.blockNumber)) ? 'unused' : 'open' };
   }
@@ -145,46 +163,48 @@ export class ChainNode {
       return { ...(await this.#block('finalized')), isFinalized: true };
     } catch (error) {
       if (!(error instanceof RpcRefusal)) throw error;
-      return { ...(await this.#block(numberToHex(head > 0n ? head - 1n : 0n))), isFinalized: false };
+      const deep = newestConfirmed(head);
+      return { ...(await this.#block(deep > 0n ? deep : 0n)), isFinalized: false };
     }
   }
 
   /** @throws RpcRefusal when the node does not know the block */
-  async #block(block: string): Promise<Block> {
-    const found = await this.#ask('block', 'eth_getBlockByNumber', [block, false]);
-    if (!found) throw new RpcRefusal("The chain's node does not know a block.");
-    return { number: BigInt(found.number), timestamp: BigInt(found.timestamp) };
+  #block(block: bigint | 'finalized'): Promise<Block> {
+    const which = block === 'finalized' ? { blockTag: block } : { blockNumber: block };
+    return this.#ask((client) => client.getBlock(which));
   }
 
-  async #authorizationLogs({ payer, nonce }: TransferClaim, from: bigint, to: bigint): Promise<readonly Log[]> {
+  /** viem's getLogs asks for one event by its arguments, or for several whatever their arguments. */
+  #authorizationLogs({ payer, nonce }: TransferClaim, from: bigint, to: bigint): Promise<readonly MinedLog[]> {
     const topics = [[AUTHORIZATION_USED, AUTHORIZATION_CANCELED], pad(payer), nonce];
     const range = { fromBlock: numberToHex(from), toBlock: numberToHex(to) };
-    return this.#ask('logs', 'eth_getLogs', [{ address: this.#asset.address, topics, ...range }]);
+    const filter = { address: this.#asset.address, topics, ...range };
+    return this.#ask(
+      (client) => client.request({ method: 'eth_getLogs', params: [filter] }) as Promise<readonly MinedLog[]>,
+    );
   }
 
-  async #isUsed({ payer, nonce }: TransferClaim, block: bigint): Promise<boolean> {
-    const data = encodeFunctionData({ abi: ABI, functionName: 'authorizationState', args: [payer, nonce] });
-    return (await this.#ethCall(data, numberToHex(block))) !== 0n;
+  #isUsed({ payer, nonce }: TransferClaim, blockNumber: bigint): Promise<boolean> {
+    const { address } = this.#asset;
+    const call = { address, abi: ABI, functionName: 'authorizationState', args: [payer, nonce], blockNumber } as const;
+    return this.#ask((client) => client.readContract(call));
   }
 
-  /** An address without that token's code answers with nothing, which is no quantity. */
-  #ethCall(data: Hex, block: string): Promise<bigint> {
-    return this.#ask('quantity', 'eth_call', [{ to: this.#asset.address, data }, block]);
-  }
-
-  async #ask<K extends keyof typeof readAnswer>(
-    kind: K,
-    method: string,
-    params: readonly unknown[],
-  ): Promise<ReturnType<(typeof readAnswer)[K]>> {
-    if (!this.#isChecked) {
-      const chainId = readAnswer.quantity('eth_chainId', await this.#rpc.call('eth_chainId', []));
-      if (chainId !== BigInt(this.#asset.chainId)) {
-        throw new RpcError(`X402_RPC_URL is a node of chain ${chainId}, and X402_NETWORK is ${this.#asset.network}.`);
-      }
-      this.#isChecked = true;
+  async #ask<T>(question: (client: PublicClient) => Promise<T>): Promise<T> {
+    try {
+      if (!this.#isChecked) await this.#checkChain();
+      return await question(this.#client);
+    } catch (error) {
+      throw rpcErrorOf(error);
     }
-    return readAnswer[kind](method, await this.#rpc.call(method, params)) as ReturnType<(typeof readAnswer)[K]>;
+  }
+
+  async #checkChain(): Promise<void> {
+    const chainId = await this.#client.getChainId();
+    if (chainId !== this.#asset.chainId) {
+      throw new RpcError(`X402_RPC_URL is a node of chain ${chainId}, and X402_NETWORK is ${this.#asset.network}.`);
+    }
+    this.#isChecked = true;
   }
 }
 
@@ -198,7 +218,7 @@ function isOver(final: FinalBlock, { validBefore }: TransferClaim, isAlone: bool
  * The Transfer that the authorization made: the token's first event after AuthorizationUsed (EIP-3009 tokens mark first
  * and move then), with exactly the claimed payer, payee and amount. Other transfers of the transaction don't count.
  */
-function proofIn(receipt: Receipt, asset: Address, claim: TransferClaim): TransferProof | undefined {
+function proofIn(receipt: RpcTransactionReceipt, asset: Address, claim: TransferClaim): TransferProof | undefined {
   if (receipt.status !== '0x1') return undefined;
   const own = receipt.logs.filter(({ address }) => address.toLowerCase() === asset.toLowerCase());
   const used = own.findIndex(

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type ChainFinding, ChainNode, type TransferClaim, type TransferProof } from './chain-node.ts';
+import { newestConfirmed } from './confirmations.ts';
 import type { Hex } from './envelope.ts';
 import type { Asset } from './network.ts';
 import type { Address } from './payees.ts';
@@ -94,7 +95,7 @@ export class Chain {
   }
 
   /**
-   * Waits until the transfer is 2 blocks deep (R44); undefined when it is not in time, or the signal says stop. With
+   * Waits until the transfer is confirmed (R44); undefined when it is not in time, or the signal says stop. With
    * each new head the receipt is read again, so that one which a reorganisation took away does not count; when it is
    * not the named transaction that holds the transfer, it is searched.
    */
@@ -110,7 +111,7 @@ export class Chain {
         const head = await this.head();
         if (head !== seen) {
           const proof = await this.prove(claim, transaction);
-          if (proof && proof.block < head) return proof;
+          if (proof && proof.block <= newestConfirmed(head)) return proof;
           const found = proof ? undefined : await this.find(claim, headBlock);
           if (found?.outcome === 'paid' && found.isConfirmed) return found.proof;
         }

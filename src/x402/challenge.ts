@@ -1,3 +1,4 @@
+import { PAYMENT_IDENTIFIER, paymentIdentifierSchema } from '@x402/extensions/payment-identifier';
 import { depositDiscovery, speechDiscovery } from './discovery.ts';
 import type { Offer } from './offer.ts';
 
@@ -23,23 +24,10 @@ export interface Resource {
   readonly extensions: Challenge['extensions'];
 }
 
-export const PAYMENT_IDENTIFIER = 'payment-identifier';
-
-/** The declaration of the required Payment Identifier extension. */
-const IDENTIFIER_SCHEMA = {
-  $schema: 'https://json-schema.org/draft/2020-12/schema',
-  type: 'object',
-  properties: {
-    required: { type: 'boolean' },
-    id: { type: 'string', minLength: 16, maxLength: 128, pattern: '^[a-zA-Z0-9_-]+$' },
-  },
-  required: ['required'],
-};
-
-/** The extension as a challenge declares it, or with the identifier as a payment carries it. */
+/** The required Payment Identifier extension as a challenge declares it, or with the identifier as a payment carries it. */
 export const identifierExtension = (id?: string) => ({
   info: { required: true, ...(id !== undefined && { id }) },
-  schema: IDENTIFIER_SCHEMA,
+  schema: paymentIdentifierSchema,
 });
 
 /** Directories take service names of at most 32 characters. */

@@ -1,3 +1,5 @@
+import { MAX_NAME_LENGTH, MAX_QUERY_TEXT_LENGTH, MAX_TEXT_LENGTH } from '../speech/limits.ts';
+import { SPEED } from '../speech/order.ts';
 import { PREPAID } from './prepaid.ts';
 
 /** The extension of a challenge by which directories learn how the resource is called (x402 "bazaar" discovery). */
@@ -7,10 +9,8 @@ export interface DiscoveryExtension {
 }
 
 const TEXT = { type: 'string', minLength: 1 };
-const PARAMETERS = {
-  model: { type: 'string', minLength: 1, maxLength: 100 },
-  voice: { type: 'string', minLength: 1, maxLength: 100 },
-};
+const NAME = { type: 'string', minLength: 1, maxLength: MAX_NAME_LENGTH };
+const PARAMETERS = { model: NAME, voice: NAME };
 const AUDIO = { type: 'audio/mpeg', format: 'binary' };
 /** The request for speech that directories are shown. */
 export const SPEECH_EXAMPLE = { text: 'Hello world' };
@@ -46,7 +46,11 @@ export function speechDiscovery(method: 'GET' | 'POST'): DiscoveryExtension {
           queryParams: {
             type: 'object',
             required: ['text'],
-            properties: { text: { ...TEXT, maxLength: 1500 }, ...PARAMETERS, speed: { type: 'string' } },
+            properties: {
+              text: { ...TEXT, maxLength: MAX_QUERY_TEXT_LENGTH },
+              ...PARAMETERS,
+              speed: { type: 'string' },
+            },
           },
         },
         AUDIO,
@@ -59,9 +63,9 @@ export function speechDiscovery(method: 'GET' | 'POST'): DiscoveryExtension {
             type: 'object',
             required: ['text'],
             properties: {
-              text: { ...TEXT, maxLength: 4096 },
+              text: { ...TEXT, maxLength: MAX_TEXT_LENGTH },
               ...PARAMETERS,
-              speed: { type: 'number', minimum: 0.5, maximum: 2 },
+              speed: { type: 'number', minimum: SPEED.min, maximum: SPEED.max },
             },
           },
         },

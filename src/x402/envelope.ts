@@ -1,4 +1,10 @@
 import { PaymentPayloadV2Schema } from '@x402/core/schemas';
+import {
+  isValidPaymentId,
+  PAYMENT_ID_MAX_LENGTH,
+  PAYMENT_ID_MIN_LENGTH,
+  PAYMENT_IDENTIFIER,
+} from '@x402/extensions/payment-identifier';
 import { canonicalize } from '../canonical-json.ts';
 import type { Address } from './payees.ts';
 
@@ -49,7 +55,9 @@ const NONCE = /^0x[0-9a-fA-F]{64}$/;
 /** An ECDSA signature has 65 bytes; those of smart accounts are longer. */
 const SIGNATURE = /^0x(?:[0-9a-fA-F]{2}){65,8192}$/;
 const DECIMAL = /^(?:0|[1-9][0-9]{0,77})$/;
-const IDENTIFIER = /^[A-Za-z0-9_-]{16,128}$/;
+
+/** What a payment identifier is made of (R22), in words. */
+export const IDENTIFIER_RULE = `${PAYMENT_ID_MIN_LENGTH} to ${PAYMENT_ID_MAX_LENGTH} characters of A-Z a-z 0-9 _ -`;
 
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
@@ -101,13 +109,13 @@ function parse(header: string): Record<string, unknown> {
 }
 
 function readIdentifier(extensions: unknown): string {
-  const extension = member(extensions, 'payment-identifier');
+  const extension = member(extensions, PAYMENT_IDENTIFIER);
   const identifier = member(member(extension, 'info'), 'id');
-  if (typeof identifier === 'string' && IDENTIFIER.test(identifier)) return identifier;
+  if (typeof identifier === 'string' && isValidPaymentId(identifier)) return identifier;
   throw new InvalidEnvelope(
     'extensions.payment-identifier.info.id',
     'required',
-    'A payment identifier of 16 to 128 characters of A-Z a-z 0-9 _ - is required.',
+    `A payment identifier of ${IDENTIFIER_RULE} is required.`,
   );
 }
 

@@ -1,5 +1,6 @@
+import { PAYMENT_IDENTIFIER } from '@x402/extensions/payment-identifier';
 import { Pool } from 'undici';
-import { identifierExtension, PAYMENT_IDENTIFIER, type Resource } from './challenge.ts';
+import { identifierExtension, type Resource } from './challenge.ts';
 import type { Hex, PaymentEnvelope } from './envelope.ts';
 import type { Offer } from './offer.ts';
 

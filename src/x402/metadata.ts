@@ -9,6 +9,7 @@ import { ASSET_DECIMALS, ASSET_SYMBOL, type Asset } from './network.ts';
 import type { Payee } from './payees.ts';
 import { REPLAY_WINDOW_SECONDS } from './payment.ts';
 import { PREPAID, prepaidDomainName } from './prepaid.ts';
+import { routeOf } from './route.ts';
 import { publicKeyJwk, type SigningKey } from './signing-keys.ts';
 
 /** How long signed metadata is valid, unless its key ends before. */
@@ -73,12 +74,13 @@ export class ServiceMetadata {
 
   #sign(key: SigningKey, now: Date, validMs: number, firstSeen: ReadonlyMap<string, Date>): SignedServiceMetadata {
     const { baseUrl, serviceName, catalog, asset, payees, keys } = this.#options;
+    const url = (operationId: string) => baseUrl + routeOf(operationId).path;
     const payload: SignedServiceMetadata['payload'] = {
       schemaVersion: '1',
       service: {
         name: serviceName,
         origin: baseUrl,
-        metadataUrl: `${baseUrl}/.well-known/x402-service-metadata`,
+        metadataUrl: url('getServiceMetadata'),
       },
       protocol: { name: 'x402', version: 2, scheme: 'exact' },
       payment: {
@@ -101,7 +103,7 @@ export class ServiceMetadata {
           maxCharactersPerRequest: model.maxInputCharacters,
           maxChargeUsd: formatUsd(priceMicroUsd(model.maxInputCharacters, model.ratePicoUsd)),
         })),
-        quoteEndpoint: `${baseUrl}/x402/tts/quote`,
+        quoteEndpoint: url('createQuote'),
       },
       validity: {
         issuedAt: now.toISOString(),
@@ -134,8 +136,8 @@ export class ServiceMetadata {
       },
       prepaid: {
         supported: true,
-        depositEndpoint: `${baseUrl}/x402/deposit`,
-        balanceEndpoint: `${baseUrl}/x402/accounts/{address}`,
+        depositEndpoint: url('createDeposit'),
+        balanceEndpoint: url('getPrepaidAccount'),
         accountIdentity: 'payer_evm_address',
         authentication: {
           scheme: 'eip712',

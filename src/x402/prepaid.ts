@@ -1,3 +1,5 @@
+import { SIGNATURE_LIFETIME_SECONDS } from '../ledger/wallets.ts';
+import { CONFIRMATIONS } from './confirmations.ts';
 import type { Asset } from './network.ts';
 import type { Address } from './payees.ts';
 import type { PrepaidDomain } from './prepaid-digest.ts';
@@ -7,10 +9,11 @@ export const PREPAID = {
   headers: ['x-x402-account', 'x-x402-nonce', 'x-x402-expiry', 'x-x402-max-amount', 'x-x402-signature'],
   domainVersion: '1',
   primaryType: 'PrepaidRequest',
-  signatureTtlSeconds: 120,
+  signatureTtlSeconds: SIGNATURE_LIFETIME_SECONDS,
+  maxNonceLength: 128,
   minDepositMicroUsd: 100_000,
   maxDepositMicroUsd: 100_000_000,
-  depositConfirmations: 2,
+  depositConfirmations: CONFIRMATIONS,
   depositTimeoutSeconds: 120,
 } as const;
 

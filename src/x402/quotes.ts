@@ -1,5 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto';
-import { CompactSign, compactVerify, decodeProtectedHeader, errors } from 'jose';
+import { createTokenSigner, type TokenSigner } from '../signed-token.ts';
 import type { Address } from './payees.ts';
 
 /** What a quote binds (specification, "Quote"). */
@@ -40,23 +40,21 @@ interface Claims {
   readonly pay: Address;
 }
 
-/** Issues quotes as tokens that only this service can make (JWS, HS256), and reads them back. */
+/** Issues quotes as tokens that only this service can make, and reads them back. */
 export class Quotes {
-  readonly #keys: ReadonlyMap<string, Uint8Array>;
-  readonly #signing: string;
+  readonly #signer: TokenSigner<Claims>;
   readonly #ttlSeconds: number;
 
   /** @param secrets the first one signs, all of them verify */
   constructor(secrets: readonly [string, ...string[]], ttlSeconds: number) {
-    this.#keys = new Map(secrets.map((secret) => [keyId(secret), Buffer.from(secret)]));
-    this.#signing = keyId(secrets[0]);
+    this.#signer = createTokenSigner(secrets, { typ: TYPE, keyId });
     this.#ttlSeconds = ttlSeconds;
   }
 
   async issue(terms: QuoteTerms): Promise<{ quote: Quote; token: string }> {
     const issuedAt = Math.floor(Date.now() / 1000);
     const quote = { ...terms, quoteId: randomUUID(), issuedAt, expiresAt: issuedAt + this.#ttlSeconds };
-    const claims: Claims = {
+    const token = await this.#signer.sign({
       jti: quote.quoteId,
       iat: quote.issuedAt,
       exp: quote.expiresAt,
@@ -68,22 +66,15 @@ export class Quotes {
       amt: String(quote.amountMicroUsd),
       net: quote.network,
       pay: quote.payTo,
-    };
-    const token = await new CompactSign(Buffer.from(JSON.stringify(claims)))
-      .setProtectedHeader({ alg: 'HS256', typ: TYPE, kid: this.#signing })
-      .sign(this.#keys.get(this.#signing) as Uint8Array);
+    });
     return { quote, token };
   }
 
   /** The quote of a token, whether or not it has expired; undefined for a token that was not signed here. */
   async read(token: string): Promise<Quote | undefined> {
-    try {
-      const { kid, typ } = decodeProtectedHeader(token);
-      const key = typ === TYPE ? this.#keys.get(String(kid)) : undefined;
-      if (!key) return undefined;
-      const { payload } = await compactVerify(token, key, { algorithms: ['HS256'] });
-      const claims = JSON.parse(Buffer.from(payload).toString()) as Claims;
-      return {
+    const claims = await this.#signer.open(token);
+    return (
+      claims && {
         quoteId: claims.jti,
         issuedAt: claims.iat,
         expiresAt: claims.exp,
@@ -95,12 +86,8 @@ export class Quotes {
         amountMicroUsd: BigInt(claims.amt),
         network: claims.net,
         payTo: claims.pay,
-      };
-    } catch (error) {
-      // jose throws TypeError for what is no JWS at all.
-      if (error instanceof errors.JOSEError || error instanceof TypeError) return undefined;
-      throw error;
-    }
+      }
+    );
   }
 }
 

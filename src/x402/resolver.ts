@@ -1,8 +1,8 @@
 import { getAddress } from 'viem';
 import type { Database } from '../db/database.ts';
 import { persistently } from '../db/patience.ts';
-import { type Booking, bookSettlement } from '../ledger/book-settlement.ts';
 import type { Metrics } from '../metrics.ts';
+import { type Booking, bookSettlement } from './book-settlement.ts';
 import type { Chain, TransferProof } from './chain.ts';
 import { encodeHeader } from './challenge.ts';
 import type { Asset } from './network.ts';
@@ -15,7 +15,8 @@ export type Resolution =
   /** `transaction` where the transfer is, but not 2 blocks deep yet. */
   | { readonly outcome: 'open'; readonly transaction?: string };
 
-const DATABASE_PATIENCE_MS = 20_000;
+/** How long a step of a settlement is tried while the database is away. */
+export const DATABASE_PATIENCE_MS = 20_000;
 
 /** Records what the chain tells about payments (R23, R25, R44). Its methods throw RpcError when it tells nothing. */
 export class Resolver {

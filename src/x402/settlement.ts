@@ -1,14 +1,14 @@
 import type { FastifyBaseLogger } from 'fastify';
 import { isUnavailable } from '../db/errors.ts';
 import { persistently } from '../db/patience.ts';
-import type { Booking } from '../ledger/book-settlement.ts';
 import type { Metrics } from '../metrics.ts';
 import { testPoint } from '../test-point.ts';
+import type { Booking } from './book-settlement.ts';
 import type { Chain, TransferClaim, TransferProof } from './chain.ts';
 import type { Hex } from './envelope.ts';
 import type { Facilitator, FacilitatorPayment, SettleAnswer } from './facilitator.ts';
 import type { Payment, Payments } from './payment.ts';
-import type { Resolver } from './resolver.ts';
+import { DATABASE_PATIENCE_MS, type Resolver } from './resolver.ts';
 
 /** How a settlement ended, or that only the chain can tell. */
 export type SettlementOutcome =
@@ -20,7 +20,6 @@ export type SettlementOutcome =
 
 /** How long a facilitator's success is held against the chain: our node may be behind the facilitator's. */
 const PROOF_PATIENCE_MS = 5_000;
-const DATABASE_PATIENCE_MS = 20_000;
 
 /** Waits for what counts as proof of the transfer; undefined when there is none in time. */
 export type AwaitProof = (claim: TransferClaim, transaction: Hex) => Promise<TransferProof | undefined>;

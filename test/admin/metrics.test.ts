@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import test from 'node:test';
+import { test } from 'tap';
 import { placeHold } from '../../src/ledger/hold.ts';
 import { Metrics } from '../../src/metrics.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
@@ -42,7 +42,7 @@ const speak = (gateway: Gateway, account: string, text = 'Hello world') =>
 
 test('R40: a scrape tells requests, money, upstream and refusals, and no text, id or address', async (t) => {
   const upstream = await startStubUpstream();
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, RATE_LIMIT_MAX: '3' });
   const before = await scrape(gateway);
   for (const family of FAMILIES) assert.ok(before.includes(`# TYPE ${family} `), family);
@@ -91,7 +91,7 @@ test('R40: a scrape tells requests, money, upstream and refusals, and no text, i
 
 test('an upstream that breaks off is told from one that ends', async (t) => {
   const upstream = await startStubUpstream({ mode: cutChunked() });
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url });
   const account = await gateway.fund(500);
   await assert.rejects(speak(gateway, account));

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import test, { type TestContext } from 'node:test';
+import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import { assertContract } from '../support/contract.ts';
@@ -18,7 +18,7 @@ const SHORT = { 'content-length': 2 };
 const statuses = (answers: readonly RawAnswer[]) => answers.map(({ status }) => status);
 
 /** Payers of both prepaid kinds at one gateway. */
-async function startPayers(t: TestContext) {
+async function startPayers(t: Test) {
   const gateway = await startPrepaidGateway(t);
   const account = await gateway.fund(500);
   const prepaid = await depositor(gateway, 5_000_000n);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
 import type { PaymentPayload } from '@x402/core/types';
+import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { refused } from '../../src/sandbox/facilitator/faults.ts';
 import { testChain, usesOfAuthorizations, wallet } from '../support/chain.ts';

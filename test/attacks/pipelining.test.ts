@@ -2,14 +2,14 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import { connect } from 'node:net';
-import test from 'node:test';
+import { test } from 'tap';
 import { startGateway } from '../support/gateway.ts';
 import { silentMp3, startStubUpstream } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
 
 test('of one connection at most 16 requests are worked on at a time, and all of them are answered', async (t) => {
   const upstream = await startStubUpstream();
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   const running: ServerResponse[] = [];
   let most = 0;
   upstream.mode = (_request, response) => {
@@ -19,7 +19,7 @@ test('of one connection at most 16 requests are worked on at a time, and all of 
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url });
   const account = await gateway.fund(500);
   const socket = connect(Number(new URL(gateway.url).port), '127.0.0.1');
-  t.after(() => socket.destroy());
+  t.teardown(() => socket.destroy());
   let received = '';
   socket.setEncoding('latin1').on('data', (text) => (received += text));
   const answers = () => received.split('HTTP/1.1 200 OK').length - 1;
@@ -41,7 +41,7 @@ test('of one connection at most 16 requests are worked on at a time, and all of 
 test('thousands of requests in one piece are answered in their order, with their bodies', async (t) => {
   const { url } = await startGateway(t);
   const socket = connect(Number(new URL(url).port), '127.0.0.1');
-  t.after(() => socket.destroy());
+  t.teardown(() => socket.destroy());
   const chunks: Buffer[] = [];
   socket.on('data', (chunk) => chunks.push(chunk));
   const requests: string[] = [];

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import test, { type TestContext } from 'node:test';
+import { type Test, test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { audit } from '../../src/ledger/audit.ts';
 import { testDatabase } from '../support/database.ts';
@@ -23,7 +23,7 @@ import { startTcpProxy } from '../support/tcp-proxy.ts';
 const LIMIT = 3;
 
 /** A gateway that counts what it sends to its database. Each client is an address behind a trusted proxy. */
-async function startCounting(t: TestContext, edgeLimit = LIMIT) {
+async function startCounting(t: Test, edgeLimit = LIMIT) {
   const database = await startTcpProxy(t, (await testDatabase(t)).url);
   const env = { TRUST_PROXY: '127.0.0.0/8', EDGE_RATE_LIMIT_MAX: String(edgeLimit) };
   const gateway = await startPrepaidGateway(t, env, { databaseUrl: database.url });

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
+import { test } from 'tap';
 import { assertContract } from '../support/contract.ts';
 import { type Call, startGateway } from '../support/gateway.ts';
 import { exchange, requestBytes } from '../support/raw-http.ts';

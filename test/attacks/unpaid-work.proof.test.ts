@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import test, { type TestContext } from 'node:test';
+import { type Test, test } from 'tap';
 import type { Config } from '../../src/config.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { testChain, wallet } from '../support/chain.ts';
@@ -26,11 +26,11 @@ interface Scene {
   payAsAnother(): Promise<Reply>;
 }
 
-type Start = (t: TestContext, adjust: (config: Config) => Config, env?: Record<string, string>) => Promise<Scene>;
+type Start = (t: Test, adjust: (config: Config) => Config, env?: Record<string, string>) => Promise<Scene>;
 
 const card: Start = async (t, adjust, env = {}) => {
   const upstream = await startStubUpstream();
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, ...env }, { adjust });
   const accounts = [await gateway.fund(500), await gateway.fund(500)] as const;
   const pay = (account: string) => gateway.call('/tts', { ...HELLO, headers: { 'x-credit-account': account } });

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
-import test, { type TestContext } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { type Test, test } from 'tap';
 import { CLIENT_STALL_MS, MAX_HELD_BYTES } from '../../src/http/connections.ts';
 import { testDatabase } from '../support/database.ts';
 import { send } from '../support/gateway.ts';
@@ -46,7 +46,7 @@ for (const [connections, request, repeats, isCut] of ATTACKS) {
   });
 }
 
-async function start(t: TestContext) {
+async function start(t: Test) {
   const { url: databaseUrl } = await testDatabase(t);
   const { url, child } = await startGatewayProcess(t, { DATABASE_URL: databaseUrl, LOG_LEVEL: 'silent' });
   const pid = String(child.process.pid);
@@ -54,10 +54,10 @@ async function start(t: TestContext) {
 }
 
 /** A client that does not read. */
-async function open(t: TestContext, url: string): Promise<Socket> {
+async function open(t: Test, url: string): Promise<Socket> {
   const client = connect(Number(new URL(url).port), '127.0.0.1').pause();
   client.on('error', () => {});
-  t.after(() => client.destroy());
+  t.teardown(() => client.destroy());
   await once(client, 'connect');
   return client;
 }

@@ -7,8 +7,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { buffer } from 'node:stream/consumers';
-import { type TestContext, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { type Test, test } from 'tap';
 import { FileAudioStore } from '../../src/audio/file-store.ts';
 import { openAudioStore } from '../../src/audio/open-store.ts';
 import { S3AudioStore } from '../../src/audio/s3-store.ts';
@@ -16,9 +16,9 @@ import { StoreError } from '../../src/audio/store.ts';
 
 const WRITER = fileURLToPath(new URL('file-store-writer.ts', import.meta.url));
 
-async function newDirectory(t: TestContext): Promise<string> {
+async function newDirectory(t: Test): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'speechgate-audio-'));
-  t.after(() => rm(directory, { recursive: true, force: true }));
+  t.teardown(() => rm(directory, { recursive: true, force: true }));
   return directory;
 }
 
@@ -27,7 +27,7 @@ async function filesBelow(directory: string): Promise<string[]> {
   return entries.filter((entry) => !entry.isDirectory()).map((entry) => join(entry.parentPath, entry.name));
 }
 
-async function newStoreWithObject(t: TestContext): Promise<{ root: string; store: FileAudioStore; file: string }> {
+async function newStoreWithObject(t: Test): Promise<{ root: string; store: FileAudioStore; file: string }> {
   const root = join(await newDirectory(t), 'audio');
   const store = new FileAudioStore(root);
   await store.put('key', Buffer.from('inside'));
@@ -58,7 +58,7 @@ test('the AWS SDK is loaded when a bucket is used, and not before', async (t) =>
   const bucket = new S3AudioStore({ bucket: 'voices', prefix: '', endpoint: 'http://127.0.0.1:1' });
   assert.equal(loaded(), false);
   process.env.AWS_EC2_METADATA_DISABLED = 'true';
-  t.after(() => delete process.env.AWS_EC2_METADATA_DISABLED);
+  t.teardown(() => delete process.env.AWS_EC2_METADATA_DISABLED);
   await assert.rejects(bucket.open('key'), isStoreError('unavailable'));
   assert.equal(loaded(), true);
   await bucket.close();
@@ -136,7 +136,7 @@ test('something that is no file is not read, nor waited for', async (t) => {
   await mkdir(file);
   await assert.rejects(store.open('key'), isStoreError('unavailable'));
   await rm(file, { recursive: true });
-  if (spawnSync('mkfifo', [file]).status !== 0) return t.skip('mkfifo is missing');
+  if (spawnSync('mkfifo', [file]).status !== 0) return t.plan(0, 'mkfifo is missing');
   await assert.rejects(store.open('key'), isStoreError('unavailable'));
 });
 
@@ -183,11 +183,11 @@ test('a directory that cannot be written refuses a put', async (t) => {
 });
 
 /** Puts 2 MB into a store on a file system of its own, in memory, and holds the writer's report against the expected. */
-async function putOnDisk(t: TestContext, mountOptions: string, expected: object): Promise<void> {
+async function putOnDisk(t: Test, mountOptions: string, expected: object): Promise<void> {
   const root = await newDirectory(t);
   const mount = `mount -t tmpfs -o ${mountOptions} tmpfs "$0"`;
   if (spawnSync('unshare', ['-rm', 'sh', '-c', mount, root]).status !== 0) {
-    return t.skip('it takes a mount in a user namespace, which this machine does not allow');
+    return t.plan(0, 'it takes a mount in a user namespace, which this machine does not allow');
   }
   const command = `${mount} && exec "$1" --import tsx "$2" "$0" once`;
   const writer = spawn('unshare', ['-rm', 'sh', '-c', command, root, process.execPath, WRITER], {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { createHmac, randomBytes } from 'node:crypto';
-import { describe, test } from 'node:test';
 import { SignJWT } from 'jose';
+import { test } from 'tap';
 import { createLinkSigner, MAX_TOKEN_LENGTH } from '../../src/audio/link-token.ts';
 
 const OLD = 'o'.repeat(32);
@@ -24,19 +24,19 @@ function forge(header: object, claims: object, secret = NEW, hash = 'sha256'): s
   return `${content}.${createHmac(hash, secret).update(content).digest('base64url')}`;
 }
 
-describe('a signed link', () => {
-  test('opens the audio of its job', async () => {
+test('a signed link', async (t) => {
+  t.test('opens the audio of its job', async () => {
     assert.equal(await signer.verify(await signer.sign(JOB, AT(60)), JOB), true);
   });
 
-  test('does not open the audio of another job', async () => {
+  t.test('does not open the audio of another job', async () => {
     const token = await signer.sign(JOB, AT(60));
     for (const other of ['', 'another', `${JOB} `, JOB.toUpperCase()]) {
       assert.equal(await signer.verify(token, other), false, other);
     }
   });
 
-  test('is HS256, names its key without the secret, and holds audience, job and expiry only', async () => {
+  t.test('is HS256, names its key without the secret, and holds audience, job and expiry only', async () => {
     const token = await signer.sign(JOB, new Date(START + 60_999));
     const [header, claims] = parts(token);
     const { kid, ...rest } = decode(header);
@@ -45,12 +45,12 @@ describe('a signed link', () => {
     assert.deepEqual(decode(claims), { aud: 'job-audio', sub: JOB, exp: START / 1000 + 60 });
   });
 
-  test('is at most 1500 characters, and a job id too long for that is refused', async () => {
+  t.test('is at most 1500 characters, and a job id too long for that is refused', async () => {
     assert.ok((await signer.sign('x'.repeat(900), AT(60))).length <= MAX_TOKEN_LENGTH);
     await assert.rejects(signer.sign('x'.repeat(1500), AT(60)), RangeError);
   });
 
-  test('ends with the second that it names', async () => {
+  t.test('ends with the second that it names', async () => {
     let now = AT(0);
     const clocked = createLinkSigner([NEW], () => now);
     const token = await clocked.sign(JOB, AT(60));
@@ -62,45 +62,45 @@ describe('a signed link', () => {
     assert.equal(await clocked.verify(token, JOB), false);
   });
 
-  test('goes by the clock of the machine when it is given no other', async () => {
+  t.test('goes by the clock of the machine when it is given no other', async () => {
     const plain = createLinkSigner([NEW]);
     assert.equal(await plain.verify(await plain.sign(JOB, new Date(Date.now() + 60_000)), JOB), true);
     assert.equal(await plain.verify(await plain.sign(JOB, new Date(Date.now() - 60_000)), JOB), false);
   });
 });
 
-describe('rotation of JOB_SIGNING_SECRET', () => {
-  test('a link of the old secret opens while that is in the list, wherever it stands', async () => {
+test('rotation of JOB_SIGNING_SECRET', async (t) => {
+  t.test('a link of the old secret opens while that is in the list, wherever it stands', async () => {
     const token = await signerOf(OLD).sign(JOB, AT(60));
     assert.equal(await signerOf(NEW, OLD).verify(token, JOB), true);
     assert.equal(await signerOf(OLD, NEW).verify(token, JOB), true);
     assert.equal(await signerOf(NEW).verify(token, JOB), false);
   });
 
-  test('the first secret signs', async () => {
+  t.test('the first secret signs', async () => {
     const token = await signerOf(NEW, OLD).sign(JOB, AT(60));
     assert.equal(await signerOf(NEW).verify(token, JOB), true);
     assert.equal(await signerOf(OLD).verify(token, JOB), false);
   });
 
-  test('a key id that points to another secret of the list does not help', async () => {
+  t.test('a key id that points to another secret of the list does not help', async () => {
     const [oldHeader] = parts(await signerOf(OLD).sign(JOB, AT(60)));
     const [, claims, signature] = parts(await signerOf(NEW).sign(JOB, AT(60)));
     assert.equal(await signerOf(NEW, OLD).verify(`${oldHeader}.${claims}.${signature}`, JOB), false);
   });
 
-  test('without any secret there is no signer', () => {
+  t.test('without any secret there is no signer', async () => {
     assert.throws(() => createLinkSigner([]), TypeError);
   });
 });
 
-describe('what is no token of ours is false', async () => {
+test('what is no token of ours is false', async (t) => {
   const genuine = await signer.sign(JOB, AT(60));
   const [header, claims, signature] = parts(genuine);
   const ours = decode(header);
   const said = decode(claims);
 
-  test('the forgery of these tests itself is genuine when nothing is changed', async () => {
+  t.test('the forgery of these tests itself is genuine when nothing is changed', async () => {
     assert.equal(await signer.verify(forge(ours, said), JOB), true);
   });
 
@@ -141,10 +141,10 @@ describe('what is no token of ours is false', async () => {
     noise: randomBytes(300).toString('latin1'),
   };
   for (const [name, token] of Object.entries(tokens)) {
-    test(name, async () => assert.equal(await signer.verify(token, JOB), false));
+    t.test(name, async () => assert.equal(await signer.verify(token, JOB), false));
   }
 
-  test('R48: no other spelling of the same bytes is a token, since each would have a limit of its own', async () => {
+  t.test('R48: no other spelling of the same bytes is a token, since each would have a limit of its own', async () => {
     const alphabet = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_';
     const lastCharacters = [...alphabet].map((last) => genuine.slice(0, -1) + last).filter((text) => text !== genuine);
     for (const spelling of [...lastCharacters, ...['=', ' ', '\n', '\t', '!'].map((end) => genuine + end)]) {
@@ -152,7 +152,7 @@ describe('what is no token of ours is false', async () => {
     }
   });
 
-  test('a token of the same secret for another purpose', async () => {
+  t.test('a token of the same secret for another purpose', async () => {
     const token = await new SignJWT()
       .setProtectedHeader(ours)
       .setAudience('quote')
@@ -162,7 +162,7 @@ describe('what is no token of ours is false', async () => {
     assert.equal(await signer.verify(token, JOB), false);
   });
 
-  test('any single bit of the token flipped in its bytes', async () => {
+  t.test('any single bit of the token flipped in its bytes', async () => {
     for (let part = 0; part < 3; part += 1) {
       const split = parts(genuine);
       const bytes = Buffer.from(split[part] as string, 'base64url');

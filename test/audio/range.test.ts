@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { test } from 'tap';
 import { parseRange } from '../../src/audio/range.ts';
 
 const cases: { header: string | undefined; size?: number; expected: ReturnType<typeof parseRange>; why: string }[] = [
@@ -47,7 +47,7 @@ const cases: { header: string | undefined; size?: number; expected: ReturnType<t
 
 for (const { header, size = 1000, expected, why } of cases) {
   const shown = header !== undefined && header.length > 60 ? `${header.slice(0, 20)}…` : header;
-  test(`RFC 9110 section 14: ${shown} of ${size} bytes: ${why}`, () => {
+  test(`RFC 9110 section 14: ${shown} of ${size} bytes: ${why}`, async () => {
     assert.deepEqual(parseRange(header, size), expected);
   });
 }

@@ -4,8 +4,8 @@ import { once } from 'node:events';
 import { createServer as createHttpServer, type RequestListener } from 'node:http';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { buffer } from 'node:stream/consumers';
-import { after, before, type TestContext, test } from 'node:test';
 import { HeadObjectCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
+import { before, type Test, t, test } from 'tap';
 import { openAudioStore } from '../../src/audio/open-store.ts';
 import { S3AudioStore, type S3Limits, type S3Options } from '../../src/audio/s3-store.ts';
 import { StoreError } from '../../src/audio/store.ts';
@@ -33,7 +33,7 @@ before(async () => {
   Object.assign(process.env, S3_CREDENTIALS, { AWS_CONFIG_FILE: '/dev/null' });
   server = await startS3Server('voices');
 });
-after(async () => {
+t.teardown(async () => {
   for (const [name, value] of Object.entries(outside)) {
     if (value === undefined) delete process.env[name];
     else process.env[name] = value;
@@ -41,14 +41,14 @@ after(async () => {
   await server.stop();
 });
 
-function openStore(t: TestContext, options: Partial<S3Options> = {}): S3AudioStore {
+function openStore(t: Test, options: Partial<S3Options> = {}): S3AudioStore {
   const store = new S3AudioStore({ bucket: 'voices', prefix: '', endpoint: server.endpoint, ...options });
-  t.after(() => store.close());
+  t.teardown(() => store.close());
   return store;
 }
 
 /** Listens on the loopback interface until the test ends, whatever connections there are. */
-async function listen(t: TestContext, listener: Server): Promise<string> {
+async function listen(t: Test, listener: Server): Promise<string> {
   const sockets = new Set<Socket>();
   listener.on('connection', (socket: Socket) => {
     sockets.add(socket);
@@ -57,7 +57,7 @@ async function listen(t: TestContext, listener: Server): Promise<string> {
   });
   listener.listen(0, '127.0.0.1');
   await once(listener, 'listening');
-  t.after(() => {
+  t.teardown(() => {
     listener.close();
     for (const socket of sockets) socket.destroy();
   });
@@ -84,9 +84,9 @@ for (const { prefix, name } of [
 for (const name of ['AWS_ENDPOINT_URL', 'AWS_ENDPOINT_URL_S3']) {
   test(`${name} names a compatible server, which needs no region`, async (t) => {
     process.env[name] = server.endpoint;
-    t.after(() => delete process.env[name]);
+    t.teardown(() => delete process.env[name]);
     const store = openAudioStore('s3://voices/by-environment/');
-    t.after(() => store.close());
+    t.teardown(() => store.close());
     await store.put(name, Buffer.from('x'), 'audio/mpeg');
     const listed = await server.client.send(
       new ListObjectsV2Command({ Bucket: 'voices', Prefix: `by-environment/${name}` }),
@@ -104,7 +104,7 @@ test('a bucket that does not exist is a fault of the store, not an absent object
 test('without credentials the store is not available', async (t) => {
   for (const name of Object.keys(S3_CREDENTIALS)) delete process.env[name];
   process.env.AWS_EC2_METADATA_DISABLED = 'true';
-  t.after(() => {
+  t.teardown(() => {
     Object.assign(process.env, S3_CREDENTIALS);
     delete process.env.AWS_EC2_METADATA_DISABLED;
   });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
-import { test } from 'node:test';
+import { test } from 'tap';
 import { openAudioStore } from '../../src/audio/open-store.ts';
 import { parseAudioStoreSetting } from '../../src/audio/setting.ts';
 
@@ -28,7 +28,7 @@ const cases: { setting: string; expected: ReturnType<typeof parseAudioStoreSetti
 ];
 
 for (const { setting, expected } of cases) {
-  test(`AUDIO_STORE=${setting} is ${expected ? JSON.stringify(expected) : 'refused'}`, () => {
+  test(`AUDIO_STORE=${setting} is ${expected ? JSON.stringify(expected) : 'refused'}`, async () => {
     assert.deepEqual(parseAudioStoreSetting(setting), expected);
     if (!expected) assert.throws(() => openAudioStore(setting), TypeError);
   });

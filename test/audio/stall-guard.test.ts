@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { PassThrough, Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
-import { type TestContext, test } from 'node:test';
+import { mock } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
+import { type Test, test } from 'tap';
 import { guardAgainstStall } from '../../src/audio/stall-guard.ts';
 
 /** Lets streams do what they have to do; they need turns of the event loop, not time. */
@@ -10,10 +11,11 @@ async function settle(): Promise<void> {
   for (let turns = 0; turns < 20; turns += 1) await turn();
 }
 
-function withMockedTimers(t: TestContext): (ms: number) => Promise<void> {
-  t.mock.timers.enable({ apis: ['setTimeout'] });
+function withMockedTimers(t: Test): (ms: number) => Promise<void> {
+  t.teardown(() => mock.reset());
+  mock.timers.enable({ apis: ['setTimeout'] });
   return async (ms) => {
-    t.mock.timers.tick(ms);
+    mock.timers.tick(ms);
     await settle();
   };
 }

@@ -4,7 +4,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
-import { after, before, describe, test } from 'node:test';
+import { test } from 'tap';
 import { openAudioStore } from '../../src/audio/open-store.ts';
 import { type AudioStore, type ByteRange, StoreError } from '../../src/audio/store.ts';
 import { S3_CREDENTIALS, type S3Server, startS3Server } from '../support/s3-server.ts';
@@ -23,7 +23,7 @@ const MIME_TYPE = 'audio/mpeg';
 const backends: Record<string, Backend> = { file: fileBackend(), s3: s3Backend() };
 
 for (const [name, backend] of Object.entries(backends)) {
-  describe(`${name} store`, () => {
+  test(`${name} store`, async (t) => {
     let store: AudioStore;
     let count = 0;
     const newKey = () => `jobs/key-${++count}`;
@@ -33,22 +33,22 @@ for (const [name, backend] of Object.entries(backends)) {
       return buffer((stored ?? assert.fail(`${key} is absent`)).stream);
     };
 
-    before(async () => {
+    t.before(async () => {
       await backend.start();
       store = backend.open();
     });
-    after(async () => {
+    t.teardown(async () => {
       await store?.close();
       await backend.stop();
     });
 
-    test('before the first put an object is absent, and deleting it is no error', async () => {
+    t.test('before the first put an object is absent, and deleting it is no error', async () => {
       assert.equal(await store.open('jobs/never'), undefined);
       assert.equal(await store.open('jobs/never', { start: 0, end: 0 }), undefined);
       await store.delete('jobs/never');
     });
 
-    test('what was put comes back, with its size', async () => {
+    t.test('what was put comes back, with its size', async () => {
       const key = newKey();
       const audio = randomBytes(5000);
       await store.put(key, audio, MIME_TYPE);
@@ -57,7 +57,7 @@ for (const [name, backend] of Object.entries(backends)) {
       assert.deepEqual(await buffer(stored.stream), audio);
     });
 
-    test('another handle sees what was put', async () => {
+    t.test('another handle sees what was put', async () => {
       const key = newKey();
       await store.put(key, Buffer.from('shared'), MIME_TYPE);
       const other = backend.open();
@@ -66,14 +66,14 @@ for (const [name, backend] of Object.entries(backends)) {
       await other.close();
     });
 
-    test('a repeated put replaces the object, also by a shorter one', async () => {
+    t.test('a repeated put replaces the object, also by a shorter one', async () => {
       const key = newKey();
       await store.put(key, randomBytes(5000), MIME_TYPE);
       await store.put(key, Buffer.from('short'), MIME_TYPE);
       assert.equal((await read(key)).toString(), 'short');
     });
 
-    test('an empty object is an object', async () => {
+    t.test('an empty object is an object', async () => {
       const key = newKey();
       await store.put(key, Buffer.alloc(0), MIME_TYPE);
       const stored = await store.open(key);
@@ -90,13 +90,16 @@ for (const [name, backend] of Object.entries(backends)) {
       { range: { start: 7, end: 1_000_000 }, expected: '789' },
     ];
     for (const { range, expected } of ranges) {
-      test(`bytes ${range.start} to ${range.end} of ten are ${expected}, and the size is the whole object's`, async () => {
-        const key = newKey();
-        await store.put(key, Buffer.from('0123456789'), MIME_TYPE);
-        const stored = await store.open(key, range);
-        assert.equal(stored?.size, 10);
-        assert.equal((await buffer(stored.stream)).toString(), expected);
-      });
+      t.test(
+        `bytes ${range.start} to ${range.end} of ten are ${expected}, and the size is the whole object's`,
+        async () => {
+          const key = newKey();
+          await store.put(key, Buffer.from('0123456789'), MIME_TYPE);
+          const stored = await store.open(key, range);
+          assert.equal(stored?.size, 10);
+          assert.equal((await buffer(stored.stream)).toString(), expected);
+        },
+      );
     }
 
     for (const range of [
@@ -107,14 +110,14 @@ for (const [name, backend] of Object.entries(backends)) {
       { start: 0, end: Number.POSITIVE_INFINITY },
       { start: Number.NaN, end: 3 },
     ]) {
-      test(`bytes ${range.start} to ${range.end} of ten are refused`, async () => {
+      t.test(`bytes ${range.start} to ${range.end} of ten are refused`, async () => {
         const key = newKey();
         await store.put(key, Buffer.from('0123456789'), MIME_TYPE);
         await assert.rejects(store.open(key, range), RangeError);
       });
     }
 
-    test('a deleted object is absent, and deleting it again is no error', async () => {
+    t.test('a deleted object is absent, and deleting it again is no error', async () => {
       const key = newKey();
       await store.put(key, Buffer.from('gone'), MIME_TYPE);
       await store.delete(key);
@@ -122,7 +125,7 @@ for (const [name, backend] of Object.entries(backends)) {
       await store.delete(key);
     });
 
-    test('a stream that is open goes on when its object is deleted or replaced', async () => {
+    t.test('a stream that is open goes on when its object is deleted or replaced', async () => {
       const key = newKey();
       const audio = randomBytes(1_000_000);
       await store.put(key, audio, MIME_TYPE);
@@ -132,7 +135,7 @@ for (const [name, backend] of Object.entries(backends)) {
       assert.deepEqual(await buffer(first.stream), audio);
     });
 
-    test('of ten puts at once under one key, one wins whole', async () => {
+    t.test('of ten puts at once under one key, one wins whole', async () => {
       const key = newKey();
       const audios = Array.from({ length: 10 }, (_, index) => Buffer.alloc(100_000 + index, index));
       await Promise.all(audios.map((audio) => store.put(key, audio, MIME_TYPE)));
@@ -140,7 +143,7 @@ for (const [name, backend] of Object.entries(backends)) {
       assert.ok(audios.some((audio) => audio.equals(winner)));
     });
 
-    test('a big object comes back unchanged', async () => {
+    t.test('a big object comes back unchanged', async () => {
       const key = newKey();
       const audio = randomBytes(8 * 1024 * 1024);
       await store.put(key, audio, MIME_TYPE);
@@ -148,7 +151,7 @@ for (const [name, backend] of Object.entries(backends)) {
       assert.equal(sha256(await read(key, { start: 1, end: audio.length - 2 })), sha256(audio.subarray(1, -1)));
     });
 
-    test('who reads during a put gets the object before or after it, never a part', async () => {
+    t.test('who reads during a put gets the object before or after it, never a part', async () => {
       const key = newKey();
       const versions = Array.from({ length: 6 }, (_, index) => Buffer.alloc(1_000_000 + index * 300_000, index));
       await store.put(key, versions[0] as Buffer, MIME_TYPE);
@@ -174,13 +177,13 @@ for (const [name, backend] of Object.entries(backends)) {
       assert.ok((await readers).every((reads) => reads > 0));
     });
 
-    test('keys that differ in case, or begin with one another, name different objects', async () => {
+    t.test('keys that differ in case, or begin with one another, name different objects', async () => {
       const keys = ['Case', 'case', 'CASE', 'case/case', 'case_case', 'case-case'];
       for (const key of keys) await store.put(key, Buffer.from(key), MIME_TYPE);
       for (const key of keys) assert.equal((await read(key)).toString(), key);
     });
 
-    test('a key of 200 characters is the longest', async () => {
+    t.test('a key of 200 characters is the longest', async () => {
       await store.put('k'.repeat(200), Buffer.from('long'), MIME_TYPE);
       assert.equal((await read('k'.repeat(200))).toString(), 'long');
       await assert.rejects(store.put('k'.repeat(201), Buffer.from('long'), MIME_TYPE), TypeError);
@@ -202,14 +205,14 @@ for (const [name, backend] of Object.entries(backends)) {
       'a b',
       '%2e',
     ]) {
-      test(`the key ${JSON.stringify(key)} is refused`, async () => {
+      t.test(`the key ${JSON.stringify(key)} is refused`, async () => {
         await assert.rejects(store.put(key, Buffer.from('x'), MIME_TYPE), TypeError);
         await assert.rejects(store.open(key), TypeError);
         await assert.rejects(store.delete(key), TypeError);
       });
     }
 
-    test('a store out of reach says so, without saying where it is', async () => {
+    t.test('a store out of reach says so, without saying where it is', async () => {
       const unreachable = await backend.openUnreachable();
       const isUnavailable = (error: unknown) => {
         assert.ok(error instanceof StoreError);

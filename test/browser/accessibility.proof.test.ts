@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
-import test from 'node:test';
 import type { AxeResults } from 'axe-core';
 import type { Page } from 'playwright-core';
+import { test } from 'tap';
 import { testCheckout } from '../support/checkout.ts';
 import { openBrowser, shot, withoutChromium } from '../support/chromium.ts';
 import { startGateway } from '../support/gateway.ts';

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
-import test, { type TestContext } from 'node:test';
 import type { BrowserContextOptions } from 'playwright-core';
+import { type Test, test } from 'tap';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import { testCheckout } from '../support/checkout.ts';
 import { openBrowser, shot, withoutChromium } from '../support/chromium.ts';
 import { startGateway } from '../support/gateway.ts';
 
 /** A shop that the checkout leads back to, a browser on it, and what the browser complained of. */
-async function visit(t: TestContext, options: BrowserContextOptions = {}) {
+async function visit(t: Test, options: BrowserContextOptions = {}) {
   const checkout = await testCheckout(t);
   const port = await freePort(undefined);
   const baseUrl = `http://127.0.0.1:${port}`;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
 import { sql } from 'kysely';
+import { test } from 'tap';
 import { testChain, wallet } from '../support/chain.ts';
 import { testCheckout } from '../support/checkout.ts';
 import { npmRun } from '../support/npm-run.ts';

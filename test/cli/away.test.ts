@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
+import { test } from 'tap';
 import { startChild } from '../support/child.ts';
 
 const NOWHERE = 'postgres://nobody@127.0.0.1:1/nowhere';

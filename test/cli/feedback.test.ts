@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import test from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { sql } from 'kysely';
+import { type Test, test } from 'tap';
 import { type Database, openDatabase } from '../../src/db/database.ts';
 import { testDatabase } from '../support/database.ts';
 
@@ -18,10 +18,10 @@ const HOSTILE =
 const UNSAFE =
   /[\p{Cc}\p{Zl}\p{Zp}\p{Co}\p{Cs}\u00ad\u200b-\u200c\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\u{e0000}-\u{e007f}]/u;
 
-async function open(t: test.TestContext) {
+async function open(t: Test) {
   const { url } = await testDatabase(t);
   const db = openDatabase(url, { maxConnections: 1 });
-  t.after(() => db.destroy());
+  t.teardown(() => db.destroy());
   const list = async (...args: string[]) => {
     const env = { PATH: process.env.PATH, DATABASE_URL: url };
     return (await run(process.execPath, ['--import', 'tsx', PROGRAM, ...args], { env, maxBuffer: 1 << 26 })).stdout;

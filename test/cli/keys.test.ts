@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import test, { type TestContext } from 'node:test';
+import { type Test, test } from 'tap';
 import { startChild } from '../support/child.ts';
 import { startGateway } from '../support/gateway.ts';
 
@@ -17,9 +17,9 @@ interface PublishedKey {
 const thumbprint = ({ crv, kty, x, y }: PublishedKey['publicKeyJwk']) =>
   createHash('sha256').update(JSON.stringify({ crv, kty, x, y })).digest('base64url');
 
-async function keyFile(t: TestContext) {
+async function keyFile(t: Test) {
   const folder = await mkdtemp(join(tmpdir(), 'speechgate-keys-'));
-  t.after(() => rm(folder, { recursive: true }));
+  t.teardown(() => rm(folder, { recursive: true }));
   const file = join(folder, 'keys.json');
   const run = async (...args: string[]) => {
     const child = startChild(t, 'src/cli/keys.ts', { SIGNING_KEYS_FILE: file }, args);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
 import { sql } from 'kysely';
+import { test } from 'tap';
 import { placeHold } from '../../src/ledger/hold.ts';
 import { withLease } from '../../src/reconcile/lease.ts';
 import { faults, startFaultyCheckout } from '../support/faulty-checkout.ts';

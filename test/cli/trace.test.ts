@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
-import test from 'node:test';
+import { type Test, test } from 'tap';
 import { reverseCharge } from '../../src/ledger/reversal.ts';
 import { breakStream } from '../support/broken-stream.ts';
 import { type Gateway, type Reply, startGateway } from '../support/gateway.ts';
@@ -13,9 +13,9 @@ import { until } from '../support/until.ts';
 /** Runs the documented command. */
 const trace = (databaseUrl: string, ...args: string[]) => npmRun('trace', { DATABASE_URL: databaseUrl }, ...args);
 
-async function start(t: test.TestContext, options: { worker?: boolean } = {}) {
+async function start(t: Test, options: { worker?: boolean } = {}) {
   const upstream = await startStubUpstream();
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, LOG_LEVEL: 'info' }, options);
   return { upstream, gateway, account: await gateway.fund(500) };
 }

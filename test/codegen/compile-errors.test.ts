@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { join, resolve } from 'node:path';
-import { before, test } from 'node:test';
+import { before, test } from 'tap';
 import ts from 'typescript';
 import { generate } from '../../codegen/generate.ts';
 import { fixture } from './fixture.ts';
@@ -134,13 +134,13 @@ before(async () => {
   }
 });
 
-test('the generated files compile under the options of the project', () => {
-  for (const [path, lines] of errorLines) if (path.includes('/contract/')) assert.deepEqual([...lines], [], path);
+test('the generated files compile under the options of the project', async () => {
+  for (const [path, lines] of errorLines) if (path.includes('/src/contract/')) assert.deepEqual([...lines], [], path);
 });
 
 for (const [name, text] of Object.entries(cases)) {
   const expected = text.split('\n').flatMap((line, index) => (line.endsWith('// error') ? [index] : []));
-  test(`${name} ${expected.length === 0 ? 'compiles' : 'is a compile error'}`, () => {
+  test(`${name} ${expected.length === 0 ? 'compiles' : 'is a compile error'}`, async () => {
     assert.deepEqual([...(errorLines.get(fileOf(name)) ?? [])], expected);
   });
 }

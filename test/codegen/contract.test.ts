@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { test } from 'tap';
 import { readContract } from '../../codegen/contract.ts';
 import { fixture } from './fixture.ts';
 
-test('reads operations with path-level parameters, lower-case headers and declared error codes', () => {
+test('reads operations with path-level parameters, lower-case headers and declared error codes', async () => {
   const contract = readContract(JSON.stringify(fixture()));
   assert.deepEqual(
     contract.operations.map(({ id, tag, method, path }) => [id, tag, method, path]),
@@ -151,20 +151,20 @@ const mistakes: [string, (document: Document) => void, RegExp][] = [
 ];
 
 for (const [name, change, message] of mistakes) {
-  test(`refuses a contract with ${name}`, () => {
+  test(`refuses a contract with ${name}`, async () => {
     const document = fixture();
     change(document);
     assert.throws(() => readContract(JSON.stringify(document)), message);
   });
 }
 
-test('names all mistakes at once', () => {
+test('names all mistakes at once', async () => {
   const document = fixture();
   getNote(document).tags = [];
   getNote(document)['x-other'] = 1;
   assert.throws(() => readContract(JSON.stringify(document)), /2 mistake.*x-other.*exactly one tag/s);
 });
 
-test('tells where the YAML is malformed', () => {
+test('tells where the YAML is malformed', async () => {
   assert.throws(() => readContract('openapi: [3.0.3\npaths: {}'), /line 2/);
 });

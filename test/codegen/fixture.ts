@@ -2,6 +2,7 @@ import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
+import type { Test } from 'tap';
 import { generate } from '../../codegen/generate.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: tests change any part of the document
@@ -26,6 +27,9 @@ export function fixture(): Document {
     openapi: '3.0.3',
     info: { title: 'Fixture', version: '1' },
     tags: [{ name: 'notes', description: 'Notes.' }, { name: 'order-forms' }],
+    'x-edge-headers': {
+      headers: { 'X-Frame-Options': { required: true, schema: { type: 'string', enum: ['DENY'] } } },
+    },
     'x-edge-responses': {
       204: { description: 'Preflight.' },
       404: { $ref: '#/components/responses/NotFound' },
@@ -39,7 +43,6 @@ export function fixture(): Document {
           summary: 'One note',
           'x-listed': 1,
           'x-no-head': true,
-          'x-flow': 'card',
           'x-admission': {
             edge: 'unless-verified',
             credential: 'x-key',
@@ -208,12 +211,12 @@ export function fixture(): Document {
   };
 }
 
-type Cleanup = { after: (clean: () => Promise<void>) => void };
+type Cleanup = Pick<Test, 'teardown'>;
 
 /** A directory that is removed after the test, in which the project's packages can be imported. */
 export async function workspace(t: Cleanup): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'codegen-'));
-  t.after(() => rm(directory, { recursive: true, force: true }));
+  t.teardown(() => rm(directory, { recursive: true, force: true }));
   await writeFile(join(directory, 'package.json'), '{"type":"module"}');
   await symlink(resolve('node_modules'), join(directory, 'node_modules'));
   return directory;

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { test } from 'tap';
 import { toJsonSchema } from '../../codegen/json-schema.ts';
 import type { Schema } from '../../codegen/model.ts';
 
@@ -39,5 +39,5 @@ const cases: [string, Schema, object][] = [
 ];
 
 for (const [name, schema, expected] of cases) {
-  test(name, () => assert.deepEqual(toJsonSchema(schema), expected));
+  test(name, async () => assert.deepEqual(toJsonSchema(schema), expected));
 }

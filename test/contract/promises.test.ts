@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
-import { document } from '../../src/contract/document.ts';
+import { readFile } from 'node:fs/promises';
+import { test } from 'tap';
+import { parse } from 'yaml';
 
 interface Response {
   readonly $ref?: string;
@@ -11,8 +12,8 @@ interface Contract {
   readonly components: { readonly responses: Record<string, Response> };
 }
 
-test('R62: no generic error promises anything about money', () => {
-  const { paths, components } = document as unknown as Contract;
+test('R62: no generic error promises anything about money', async () => {
+  const { paths, components } = parse(await readFile('openapi.yaml', 'utf8')) as Contract;
   const described = Object.values(paths)
     .flatMap((path) => Object.values(path))
     .flatMap(({ operationId, responses = {} }) => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
-import test, { type TestContext } from 'node:test';
 import { sql } from 'kysely';
+import { type Test, test } from 'tap';
 import { type Database, openDatabase } from '../../src/db/database.ts';
 import { migrate } from '../../src/db/migrate.ts';
 import { audit } from '../../src/ledger/audit.ts';
@@ -10,12 +10,12 @@ import { later, untilJob } from '../support/jobs.ts';
 import { depositor, HELLO, startPrepaidGateway, TTS } from '../support/prepaid.ts';
 
 /** A role that only this test has, and a database that was migrated for it. */
-async function withRole(t: TestContext): Promise<{ owner: Database; role: string; ownerUrl: string; url: string }> {
+async function withRole(t: Test): Promise<{ owner: Database; role: string; ownerUrl: string; url: string }> {
   const { url: ownerUrl } = await testDatabase(t);
   const role = `speechgate_app_${randomBytes(6).toString('hex')}`;
   const owner = openDatabase(ownerUrl, { maxConnections: 1 });
   await sql`create role ${sql.ref(role)} login password 'secret'`.execute(owner);
-  t.after(async () => {
+  t.teardown(async () => {
     await sql`drop owned by ${sql.ref(role)}`.execute(owner);
     await sql`drop role ${sql.ref(role)}`.execute(owner);
     await owner.destroy();

@@ -6,11 +6,11 @@ import assert from 'node:assert/strict';
 import { readFile, symlink, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import test, { type TestContext } from 'node:test';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { ExactEvmScheme } from '@x402/evm/exact/client';
 import { x402Client } from '@x402/fetch';
 import { sql } from 'kysely';
+import { type Test, test } from 'tap';
 import { privateKeyToAccount } from 'viem/accounts';
 import { readConfig } from '../../src/config.ts';
 import type { SignedServiceMetadata, TtsModelsResponse } from '../../src/contract/types.ts';
@@ -46,10 +46,10 @@ async function portIsTaken(): Promise<string | false> {
   });
 }
 
-const shell = (t: TestContext, cwd: string, command: string, env: Record<string, string> = {}): Child =>
+const shell = (t: Test, cwd: string, command: string, env: Record<string, string> = {}): Child =>
   startCommand(t, ['sh', '-euc', command], { cwd, env, isGroup: true });
 
-async function run(t: TestContext, cwd: string, command: string, env: Record<string, string> = {}): Promise<string> {
+async function run(t: Test, cwd: string, command: string, env: Record<string, string> = {}): Promise<string> {
   const child = shell(t, cwd, command, env);
   assert.equal(await child.ended(), 0, `${command}\n${child.output()}`);
   return child.output().replaceAll('\r\n', '\n');
@@ -147,7 +147,7 @@ test('README: what it tells to type works as it stands, and shows what it says',
 test('docs/operations.md: its commands lead from a broken stream to the line, the charge and its end', async (t) => {
   const folder = await installedCopy(t);
   const upstream = await startStubUpstream();
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   const { databaseUrl, db, fund } = await startGateway(t);
   const url = `http://127.0.0.1:${await freePort(undefined)}`;
   const settings = {
@@ -186,7 +186,7 @@ test('docs/operations.md: its commands lead from a broken stream to the line, th
 test('docs/audio-store.md: the service starts on a bucket as it says', async (t) => {
   const folder = await installedCopy(t);
   const bucket = await startS3Server('voices');
-  t.after(() => bucket.stop());
+  t.teardown(() => bucket.stop());
   const { url: databaseUrl } = await testDatabase(t);
   const port = String(await freePort(undefined));
   const env = { ...S3_CREDENTIALS, AWS_ENDPOINT_URL: bucket.endpoint, DATABASE_URL: databaseUrl, PORT: port };
@@ -227,7 +227,7 @@ for (const [which, models] of [
 }
 
 /** A copy with the packages that are installed here. */
-async function installedCopy(t: TestContext): Promise<string> {
+async function installedCopy(t: Test): Promise<string> {
   const folder = await copyProject(t);
   await symlink(join(PROJECT, 'node_modules'), join(folder, 'node_modules'));
   return folder;

@@ -1,11 +1,18 @@
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
-import test from 'node:test';
+import { test } from 'tap';
 import { readConfig } from '../../src/config.ts';
 
 const PROJECT = new URL('../../', import.meta.url);
-const documents = ['README.md', ...(await readdir(new URL('docs/', PROJECT))).map((name) => `docs/${name}`)];
+const documents = [
+  'README.md',
+  'SECURITY.md',
+  'CHANGELOG.md',
+  ...(await readdir(new URL('docs/', PROJECT), { recursive: true }))
+    .filter((name) => name.endsWith('.md'))
+    .map((name) => `docs/${name.replaceAll('\\', '/')}`),
+];
 
 const read = (path: string): Promise<string> => readFile(new URL(path, PROJECT), 'utf8');
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
+import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { testDatabase } from '../support/database.ts';
 import { send, startGateway } from '../support/gateway.ts';
@@ -15,14 +15,14 @@ const POINTS: [string, boolean][] = [
 ];
 
 test('kill -9 at each step of a synchronous request: the balance is right two intervals after the lease', {
-  concurrency: 3,
+  jobs: 3,
 }, async (t) => {
   await Promise.all(
     POINTS.map(([point, isPaid]) =>
       t.test(point, async (t) => {
         const { url: databaseUrl } = await testDatabase(t);
         const upstream = await startStubUpstream();
-        t.after(() => upstream.close());
+        t.teardown(() => upstream.close());
         const env = {
           ...SHORT_LEASES,
           DATABASE_URL: databaseUrl,

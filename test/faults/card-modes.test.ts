@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
-import test, { type TestContext } from 'node:test';
 import { sql } from 'kysely';
 import type Stripe from 'stripe';
+import { type Test, test } from 'tap';
 import { openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
-import { creditTopUp } from '../../src/ledger/credit-top-up.ts';
+import { creditTopUp } from '../../src/top-up/credit-top-up.ts';
 import { Processor } from '../../src/top-up/processor.ts';
 import { Purchases } from '../../src/top-up/purchase.ts';
 import { testDatabase } from '../support/database.ts';
@@ -18,9 +18,9 @@ const KEYS = { test: 'rk_test_gateway', live: 'sk_live_gateway' };
 const FORM = { 'content-type': 'application/x-www-form-urlencoded' };
 
 /** Two gateways on one database, one with each kind of key. */
-async function twoGateways(t: TestContext) {
+async function twoGateways(t: Test) {
   const upstream = await startStubUpstream();
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   const { url: databaseUrl } = await testDatabase(t);
   const start = (STRIPE_SECRET_KEY: string) =>
     startGateway(t, { STRIPE_SECRET_KEY, SPEECH_BASE_URL: upstream.url }, { databaseUrl });
@@ -100,10 +100,10 @@ test('an account that is older than modes belongs to the first key that comes, f
 });
 
 /** A database as it was before modes, with accounts that these sessions have credited. */
-async function beforeModes(t: TestContext, sessions: Record<string, string[]>) {
+async function beforeModes(t: Test, sessions: Record<string, string[]>) {
   const { url } = await testDatabase(t);
   const db = openDatabase(url, { maxConnections: 1 });
-  t.after(() => db.destroy());
+  t.teardown(() => db.destroy());
   await sql`
     drop trigger x402_payment_belongs on x402_payment;
     drop trigger x402_payment_belongs_still on x402_payment;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
 import { sql } from 'kysely';
+import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { testDatabase } from '../support/database.ts';
 import { startGateway } from '../support/gateway.ts';
@@ -37,7 +37,7 @@ test('database down: 503, and served again as soon as it is back', async (t) => 
   const { url } = await testDatabase(t);
   const proxy = await startTcpProxy(t, url);
   const upstream = await startStubUpstream();
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url }, { databaseUrl: proxy.url });
   const account = await gateway.fund(500);
   proxy.cut();
@@ -74,7 +74,7 @@ test('database lost between debit and capture: delivered once it is back, charge
   const { url } = await testDatabase(t);
   const proxy = await startTcpProxy(t, url);
   const upstream = await startStubUpstream();
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url }, { databaseUrl: proxy.url });
   const account = await gateway.fund(500);
   const drip = new Drip();
@@ -98,7 +98,7 @@ test('database lost between debit and void: the hold is voided when its lease ha
   const { url } = await testDatabase(t);
   const proxy = await startTcpProxy(t, url);
   const upstream = await startStubUpstream();
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url }, { databaseUrl: proxy.url });
   const account = await gateway.fund(500);
   const drip = new Drip();

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import test, { type TestContext } from 'node:test';
+import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { findWallet } from '../../src/ledger/wallets.ts';
 import { testChain, wallet } from '../support/chain.ts';
@@ -17,7 +17,7 @@ const AMOUNT = 100_000n;
 const DEPOSIT: Call = { method: 'POST', json: { amountMicroUsd: Number(AMOUNT) } };
 
 /** A payer with a signed deposit, a gateway whose reconcilers run, and the settings of the one that is to be killed. */
-async function start(t: TestContext) {
+async function start(t: Test) {
   const { url: databaseUrl } = await testDatabase(t);
   const gateway = await startX402Gateway(t, chain, SHORT_LEASES, { databaseUrl });
   const payer = await wallet(chain.client, AMOUNT);

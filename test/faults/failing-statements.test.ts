@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
 import { sql } from 'kysely';
+import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { testCheckout } from '../support/checkout.ts';
 import { failStatements } from '../support/failing-statements.ts';
@@ -11,7 +11,7 @@ const CAPTURES = { table: 'transfer', on: 'update', when: sql`new.state = 'poste
 
 test('a capture that fails as in an outage is repeated, and its audio delivered', async (t) => {
   const upstream = await startStubUpstream();
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   for (const state of ['XX000', '58030', '40P01', '55000']) {
     const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url });
     const account = await gateway.fund(500);
@@ -26,7 +26,7 @@ test('a capture that fails as in an outage is repeated, and its audio delivered'
 
 test('a request whose hold the database refuses for an unknown reason is 500, and no word is said about money', async (t) => {
   const upstream = await startStubUpstream();
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url });
   const account = await gateway.fund(500);
   await failStatements(gateway.db, { table: 'transfer', on: 'insert', when: sql`true`, state: 'P0001' });

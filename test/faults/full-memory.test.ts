@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
+import { test } from 'tap';
 import type { Config } from '../../src/config.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { PAYERS, PRICE } from '../support/payers.ts';

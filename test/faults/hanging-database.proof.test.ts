@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
+import { test } from 'tap';
 import { testDatabase } from '../support/database.ts';
 import { startGateway } from '../support/gateway.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';

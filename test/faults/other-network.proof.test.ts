@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import test, { type TestContext } from 'node:test';
 import { sql } from 'kysely';
+import { type Test, test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { openDatabase } from '../../src/db/database.ts';
 import { migrate } from '../../src/db/migrate.ts';
@@ -33,19 +33,19 @@ const X402 = {
   QUOTE_SECRET: 'a-quote-secret-of-the-tests-of-32-bytes-or-more',
 };
 
-async function settings(t: TestContext, databaseUrl: string): Promise<Record<string, string>> {
+async function settings(t: Test, databaseUrl: string): Promise<Record<string, string>> {
   const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-network-'));
-  t.after(() => rm(dataDir, { recursive: true, force: true }));
+  t.teardown(() => rm(dataDir, { recursive: true, force: true }));
   const port = String(await freePort(undefined));
   const speech = { SPEECH_BASE_URL: 'http://127.0.0.1:1/v1' };
   return { ...X402, ...speech, PORT: port, DATABASE_URL: databaseUrl, DATA_DIR: dataDir };
 }
 
 /** A database that has been used with the test network, by a wallet with this much. */
-async function testNetworkDatabase(t: TestContext) {
+async function testNetworkDatabase(t: Test) {
   const { url } = await testDatabase(t);
   const db = openDatabase(url, { maxConnections: 2 });
-  t.after(() => db.destroy());
+  t.teardown(() => db.destroy());
   await claimInstance(db, {
     denomination: { network: TEST_NETWORK, asset: TEST_ASSET.toLowerCase() },
     livemode: undefined,
@@ -149,7 +149,7 @@ test('replicas of two networks that start at once: the database belongs to one, 
   );
   await until(() => starts.every((child) => child.process.exitCode !== null || /listens on/.test(child.output())));
   const db = openDatabase(url, { maxConnections: 1 });
-  t.after(() => db.destroy());
+  t.teardown(() => db.destroy());
   const { network } = await db.selectFrom('instance').select('network').executeTakeFirstOrThrow();
   const codes = await Promise.all(starts.map((child) => child.stop()));
   assert.deepEqual(codes, network === TEST_NETWORK ? [78, 0, 78] : [0, 78, 0]);
@@ -158,7 +158,7 @@ test('replicas of two networks that start at once: the database belongs to one, 
 test('the database lets no payment of another network in, and never changes over', async (t) => {
   const { url } = await testDatabase(t);
   const db = openDatabase(url, { maxConnections: 1 });
-  t.after(() => db.destroy());
+  t.teardown(() => db.destroy());
   const { denomination } = await claimInstance(db, { denomination: undefined, livemode: undefined });
   assert.equal(denomination, undefined, 'a database without payments belongs to nobody');
   await addDepositPayment(db, `0x${'c'.repeat(40)}`, 1n);

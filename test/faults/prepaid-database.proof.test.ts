@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
+import { test } from 'tap';
 import { moneyOf, TTS } from '../support/prepaid.ts';
 import { FUNDS, startPrepaidOutage } from '../support/prepaid-outage.ts';
 import { silentMp3 } from '../support/stub-upstream.ts';
@@ -7,7 +7,7 @@ import { until } from '../support/until.ts';
 
 /** The capture is given up after 15 s, and whether it was made is not known then. */
 test('database lost for longer than a capture is tried: the answer claims nothing that is not so', {
-  concurrency: 2,
+  jobs: 2,
 }, async (t) => {
   await Promise.all([
     t.test('no capture was made: nothing is retained once the lease has passed', async (t) => {

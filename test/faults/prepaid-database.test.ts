@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
 import { sql } from 'kysely';
+import { test } from 'tap';
 import { depositor, HELLO, moneyOf, TTS } from '../support/prepaid.ts';
 import { FUNDS, LEFT, startPrepaidOutage } from '../support/prepaid-outage.ts';
 import { lockRows } from '../support/row-lock.ts';

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
+import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { testDatabase } from '../support/database.ts';
 import { send } from '../support/gateway.ts';
@@ -21,7 +21,7 @@ const POINTS: [point: string, mode: Mode, left: bigint][] = [
 ];
 
 test('kill -9 at each step of a prepaid request: the balance is right two intervals after the lease', {
-  concurrency: POINTS.length,
+  jobs: POINTS.length,
 }, async (t) => {
   await Promise.all(
     POINTS.map(([point, mode, left]) =>

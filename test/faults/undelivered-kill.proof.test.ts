@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { connect } from 'node:net';
-import test from 'node:test';
+import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { testDatabase } from '../support/database.ts';
 import { send, startGateway } from '../support/gateway.ts';
@@ -13,7 +13,7 @@ import { until } from '../support/until.ts';
 test('kill -9 of one of two gateways: the other gives back what it did not deliver, and only that', async (t) => {
   const { url: databaseUrl } = await testDatabase(t);
   const upstream = await startStubUpstream();
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   const { db, fund, balance } = await startGateway(t, {}, { databaseUrl });
   const account = await fund(500);
   const env = {
@@ -40,7 +40,7 @@ test('kill -9 of one of two gateways: the other gives back what it did not deliv
   upstream.mode = mp3(1_000_000);
   const { hostname, port } = new URL(victim.url);
   const caller = connect(Number(port), hostname).on('error', () => {});
-  t.after(() => caller.destroy());
+  t.teardown(() => caller.destroy());
   caller.pause().write(`GET /tts?text=Hello+world HTTP/1.1\r\nhost: x\r\nx-credit-account: ${account}\r\n\r\n`);
   const posted = () => db.selectFrom('transfer').select('id').where('state', '=', 'posted').execute();
   await until(async () => (await posted()).length === 1 + 3);

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect } from 'node:net';
-import test, { type TestContext } from 'node:test';
+import { mock } from 'node:test';
 import { sql } from 'kysely';
 import pg from 'pg';
+import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { captureHold, placeHold } from '../../src/ledger/hold.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
@@ -17,9 +18,9 @@ const PRICE = 198n;
 /** More than the kernel takes from a server for a client who doesn't read. */
 const LARGE = mp3(1_000_000);
 
-async function startCardGateway(t: TestContext) {
+async function startCardGateway(t: Test) {
   const upstream = await startStubUpstream();
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url });
   const account = await gateway.fund(500);
   const speak = () => gateway.call('/tts?text=Hello+world', { headers: { 'x-credit-account': account } });
@@ -28,7 +29,7 @@ async function startCardGateway(t: TestContext) {
   const speakToNobody = () => {
     const { hostname, port } = new URL(gateway.url);
     const socket = connect(Number(port), hostname).on('error', () => {});
-    t.after(() => socket.destroy());
+    t.teardown(() => socket.destroy());
     socket.pause().write(`GET /tts?text=Hello+world HTTP/1.1\r\nhost: x\r\nx-credit-account: ${account}\r\n\r\n`);
     return socket;
   };
@@ -169,7 +170,8 @@ test('a process that stops with everything delivered leaves nothing to sweep', a
 test('marks of delivery cost a request nothing: one statement holds, one captures, whatever the count', async (t) => {
   const { speak } = await startCardGateway(t);
   assert.equal((await speak()).status, 200);
-  const query = t.mock.method(pg.Client.prototype, 'query');
+  t.teardown(() => mock.reset());
+  const query = mock.method(pg.Client.prototype, 'query');
   for (let count = 0; count < 5; count++) assert.equal((await speak()).status, 200);
   const texts = query.mock.calls.map(({ arguments: [statement] }) => (statement as { text?: string })?.text ?? '');
   const about = (table: string) => texts.filter((text) => text.includes(table)).length;

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import test, { type TestContext } from 'node:test';
+import { type Test, test } from 'tap';
 import type { Config } from '../../src/config.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { testDatabase } from '../support/database.ts';
@@ -16,12 +16,12 @@ const IMPATIENT: GatewayOptions = { adjust: (config: Config) => ({ ...config, ca
 const SPENT = { kind: 'spend', amount: 198n, reason: 'not_delivered' };
 
 /** A card request to a gateway whose database can be taken away; everything else reaches the database directly. */
-async function startCardOutage(t: TestContext) {
+async function startCardOutage(t: Test) {
   const { url } = await testDatabase(t);
   const proxy = await startTcpProxy(t, url);
   const drip = new Drip();
   const upstream = await startStubUpstream({ mode: drip.mode });
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   const direct = await startGateway(t, {}, { databaseUrl: url });
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url }, { ...IMPATIENT, databaseUrl: proxy.url });
   const account = await direct.fund(500);

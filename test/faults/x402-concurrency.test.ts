@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
 import type { PaymentPayload } from '@x402/core/types';
 import { sql } from 'kysely';
+import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
-import { bookSettlement } from '../../src/ledger/book-settlement.ts';
 import { refused } from '../../src/sandbox/facilitator/faults.ts';
+import { bookSettlement } from '../../src/x402/book-settlement.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import type { Call } from '../support/gateway.ts';
 import { addDepositPayment } from '../support/prepaid.ts';

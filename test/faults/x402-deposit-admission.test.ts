@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
 import { sql } from 'kysely';
+import { test } from 'tap';
 import { invalid, type VerifyFault } from '../../src/sandbox/facilitator/faults.ts';
 import { type Authorization, testChain, wallet } from '../support/chain.ts';
 import {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
+import { test } from 'tap';
 import { refused } from '../../src/sandbox/facilitator/faults.ts';
 import { reorganize, testChain, wallet } from '../support/chain.ts';
 import {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
+import { test } from 'tap';
 import { testChain, wallet } from '../support/chain.ts';
 import { assertCredited, DEPOSIT, DEPOSIT_PATH, doubtfulTurn, payDeposit, told } from '../support/deposit.ts';
 import { startX402Gateway } from '../support/x402.ts';

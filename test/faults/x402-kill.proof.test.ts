@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import test from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import { testChain, wallet } from '../support/chain.ts';
@@ -28,7 +28,7 @@ const POINTS: [string, number, 200 | 402][] = [
 for (const [point, paidBefore, status] of POINTS) {
   test(`kill -9 at "${point}": paid at most once, and if and only if the audio is there`, { skip }, async (t) => {
     const directory = await mkdtemp(join(tmpdir(), 'speechgate-kill-'));
-    t.after(() => rm(directory, { recursive: true, force: true }));
+    t.teardown(() => rm(directory, { recursive: true, force: true }));
     const { url: databaseUrl } = await testDatabase(t);
     const store = { AUDIO_STORE: `file:${directory}` };
     // The second process of the deployment; the first one is the program itself, and dies.

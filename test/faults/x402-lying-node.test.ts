@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
 import { sql } from 'kysely';
+import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { settlementPending } from '../../src/sandbox/facilitator/faults.ts';
 import { testChain, wallet } from '../support/chain.ts';

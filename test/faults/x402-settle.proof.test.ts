@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { usdCoinAbi } from '../../src/sandbox/chain/contracts/generated.ts';
 import { usdcBalance } from '../../src/sandbox/chain/fund.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import test from 'node:test';
+import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { invalid, type VerifyFault } from '../../src/sandbox/facilitator/faults.ts';
 import { testChain, wallet } from '../support/chain.ts';
@@ -80,7 +80,7 @@ test('an audio store that fails before settle: 503 REPLAY_CACHE_UNAVAILABLE, not
 }, async (t) => {
   const blocked = join(tmpdir(), `speechgate-blocked-${process.pid}`);
   await writeFile(blocked, '');
-  t.after(() => rm(blocked, { recursive: true, force: true }));
+  t.teardown(() => rm(blocked, { recursive: true, force: true }));
   const gateway = await startX402Gateway(t, chain, { AUDIO_STORE: `file:${blocked}/audio` });
   const { reply, paid } = await payFor(gateway, await wallet(chain.client, PRICE));
   assert.equal(reply.status, 503);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { createSecretKey } from 'node:crypto';
-import test from 'node:test';
 import { CompactSign } from 'jose';
+import { test } from 'tap';
 import { createChallengeSigner } from '../../src/feedback/challenge-token.ts';
 
 const SECRET = 'the first secret of 32 bytes and more';

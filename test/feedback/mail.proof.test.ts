@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import test, { type TestContext } from 'node:test';
 import { sql } from 'kysely';
+import { type Test, test } from 'tap';
 import { deliverFeedback } from '../../src/feedback/deliver.ts';
 import { enqueueMail, requeueLostMail } from '../../src/feedback/outbox.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
@@ -23,7 +23,7 @@ const mailEnv = (url: string) => ({
   FEEDBACK_TO: 'to@speech.example, second@speech.example',
 });
 
-async function start(t: TestContext, options: { worker: boolean } = { worker: true }) {
+async function start(t: Test, options: { worker: boolean } = { worker: true }) {
   const server = await startMailServer(t);
   return { server, gateway: await startGateway(t, mailEnv(server.url), options) };
 }

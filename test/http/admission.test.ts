@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
 import Fastify from 'fastify';
+import { test } from 'tap';
 import { type Route, routes } from '../../src/contract/routes.ts';
 import { Admission, type AdmissionParts } from '../../src/http/admission.ts';
 import { EdgeLimiter } from '../../src/http/edge-limiter.ts';

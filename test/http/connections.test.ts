@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer, type RequestListener, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
-import test, { type TestContext } from 'node:test';
+import { type Test, test } from 'tap';
 import { MAX_UNSENT_BYTES } from '../../src/http/connection.ts';
 import { CLIENT_STALL_MS, Connections } from '../../src/http/connections.ts';
 import { fixedBody, payloadOf } from '../../src/http/fixed-body.ts';
@@ -21,7 +21,7 @@ interface Ends {
 }
 
 /** A server whose sweeps are called by the test, with times of its own. */
-async function startServer(t: TestContext, onRequest: RequestListener, maxHeldBytes?: number) {
+async function startServer(t: Test, onRequest: RequestListener, maxHeldBytes?: number) {
   const connections = new Connections({
     logger: createLogger('silent'),
     maxConnections: 100,
@@ -36,8 +36,8 @@ async function startServer(t: TestContext, onRequest: RequestListener, maxHeldBy
   server.on('connection', (socket: Socket) => sockets.push(socket));
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
-  t.after(() => server.closeAllConnections());
-  t.after(() => void server.close());
+  t.teardown(() => server.closeAllConnections());
+  t.teardown(() => void server.close());
   const { port } = server.address() as AddressInfo;
   return {
     connections,
@@ -54,7 +54,7 @@ async function startServer(t: TestContext, onRequest: RequestListener, maxHeldBy
   async function open(bytes: string): Promise<Ends> {
     const client = connect(port, '127.0.0.1').pause();
     client.on('error', () => {});
-    t.after(() => client.destroy());
+    t.teardown(() => client.destroy());
     await once(client, 'connect');
     if (bytes) client.write(bytes);
     const isServed = ({ remotePort }: Socket) => remotePort === client.localPort;
@@ -214,7 +214,7 @@ test('a stop cuts who reads nothing of its answer for 3 s', async (t) => {
   connections.close();
 });
 
-test('a body that is fixed is serialized once, and any other each time', () => {
+test('a body that is fixed is serialized once, and any other each time', async () => {
   let count = 0;
   const serialize = (body: unknown) => {
     count += 1;

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
-import test from 'node:test';
+import { test } from 'tap';
 import { startGateway } from '../support/gateway.ts';
 
 const ON_EVERY_ANSWER = {

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
 import fc from 'fast-check';
+import { test } from 'tap';
 import { html, raw } from '../../src/http/html.ts';
 
-test('an interpolated value is escaped for text and for quoted attributes', () => {
+test('an interpolated value is escaped for text and for quoted attributes', async () => {
   const value = `<a href="x" id='y'>&amp;</a>`;
   assert.equal(
     String(html`<p title="${value}">${value}</p>`),
@@ -12,7 +12,7 @@ test('an interpolated value is escaped for text and for quoted attributes', () =
   );
 });
 
-test('whatever is interpolated, no markup comes out of it', () => {
+test('whatever is interpolated, no markup comes out of it', async () => {
   fc.assert(
     fc.property(fc.string({ unit: 'binary' }), (value) => {
       const inner = String(html`<i>${value}</i>`).slice('<i>'.length, -'</i>'.length);
@@ -21,16 +21,16 @@ test('whatever is interpolated, no markup comes out of it', () => {
   );
 });
 
-test('a fragment is nested as it is, and escaped once', () => {
+test('a fragment is nested as it is, and escaped once', async () => {
   const name = html`<b>${'R&D'}</b>`;
   assert.equal(String(html`<p>${name} ${raw('<br>')} ${3}</p>`), '<p><b>R&amp;D</b> <br> 3</p>');
 });
 
-test('an object that only looks like a fragment is escaped', () => {
+test('an object that only looks like a fragment is escaped', async () => {
   const impostor = { toString: () => '<script>' } as unknown as string;
   assert.equal(String(html`${impostor}`), '&lt;script&gt;');
 });
 
-test('the template may hold backslashes and dollar signs', () => {
+test('the template may hold backslashes and dollar signs', async () => {
   assert.equal(String(html`\u00e9 \\ $${5}`), 'é \\ $5');
 });

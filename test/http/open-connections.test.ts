@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
-import test from 'node:test';
+import { test } from 'tap';
 import { startGateway } from '../support/gateway.ts';
 import { until } from '../support/until.ts';
 
@@ -23,7 +23,7 @@ test('MAX_CONNECTIONS: what is over it is closed at once, and a place that is le
   const open = () => {
     const socket = connect(Number(new URL(url).port), '127.0.0.1');
     socket.on('error', () => {});
-    t.after(() => socket.destroy());
+    t.teardown(() => socket.destroy());
     return socket;
   };
   const answers = async (socket: Socket): Promise<boolean> => {

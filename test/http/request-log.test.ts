@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { request } from 'node:http';
-import test from 'node:test';
+import { type Test, test } from 'tap';
 import { type Gateway, type LogLine, startGateway } from '../support/gateway.ts';
 import { PAYERS, PRICE as PAYERS_PRICE, SPEECH } from '../support/payers.ts';
 import { connectRaw, exchange, requestBytes } from '../support/raw-http.ts';
@@ -14,9 +14,9 @@ const PRICE = 198;
 const AUDIO = silentMp3(2000);
 const HALF = AUDIO.subarray(0, AUDIO.length / 2);
 
-async function start(t: test.TestContext) {
+async function start(t: Test) {
   const upstream = await startStubUpstream();
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, ...LOGGED });
   return { upstream, gateway, account: await gateway.fund(500) };
 }
@@ -81,7 +81,7 @@ test('a stream that is heard to its end is one line and one count', async (t) =>
 });
 
 /** A stream of which half has come. */
-async function halfStream(t: test.TestContext) {
+async function halfStream(t: Test) {
   const { gateway, upstream, account } = await start(t);
   const drip = new Drip();
   upstream.mode = drip.mode;

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { before, t, test } from 'tap';
 import type { Validator } from '../../src/contract/validators.js';
 import { type Location, violation } from '../../src/http/validation.ts';
 import { fixture, load } from '../codegen/fixture.ts';
@@ -11,7 +11,7 @@ before(async () => {
   const [plain, quoted] = [document.components.schemas.Plain, document.components.schemas.Quoted];
   plain.properties.details = { type: 'object', properties: { agent: { type: 'string', maxLength: 3 } } };
   quoted.properties.account = { type: 'string', pattern: '^0x[a-f]+$' };
-  [validators] = (await load({ after }, document, 'validators.js')) as [typeof validators];
+  [validators] = (await load(t, document, 'validators.js')) as [typeof validators];
 });
 
 function violationOf(name: string, location: Location, data: unknown) {
@@ -20,7 +20,7 @@ function violationOf(name: string, location: Location, data: unknown) {
   return violation(validate.errors ?? [], location);
 }
 
-describe('a violation names field, rule and way out', () => {
+test('a violation names field, rule and way out', async (t) => {
   const cases: [string, Location, unknown, ReturnType<typeof violation>][] = [
     [
       'getNoteQuery',
@@ -131,11 +131,11 @@ describe('a violation names field, rule and way out', () => {
     ],
   ];
   for (const [name, location, data, expected] of cases) {
-    test(expected.message, () => assert.deepEqual(violationOf(name, location, data), expected));
+    t.test(expected.message, async () => assert.deepEqual(violationOf(name, location, data), expected));
   }
 });
 
-test('a parameter given twice is INVALID_REQUEST, whatever its own code (R49)', () => {
+test('a parameter given twice is INVALID_REQUEST, whatever its own code (R49)', async () => {
   assert.deepEqual(violationOf('getNoteQuery', 'query', { text: 'a', speed: ['1', '2'] }), {
     code: 'INVALID_REQUEST',
     message: 'speed must be given once',
@@ -143,7 +143,7 @@ test('a parameter given twice is INVALID_REQUEST, whatever its own code (R49)', 
   });
 });
 
-describe('of alternatives, the violation of the one that got furthest is told', () => {
+test('of alternatives, the violation of the one that got furthest is told', async (t) => {
   const cases: [unknown, string, string, string][] = [
     [{}, 'text', 'INVALID_REQUEST', 'text or quoteToken is required'],
     [{ text: 5 }, 'text', 'INVALID_REQUEST', 'text must be a string of 1 to 10 characters after trimming'],
@@ -166,14 +166,14 @@ describe('of alternatives, the violation of the one that got furthest is told', 
     [[], 'body', 'INVALID_REQUEST', 'body must be an object'],
   ];
   for (const [body, field, code, message] of cases) {
-    test(message, () => {
+    t.test(message, async () => {
       const found = violationOf('createNoteJsonBody', 'body', body);
       assert.deepEqual([found.details.field, found.code, found.message], [field, code, message]);
     });
   }
 });
 
-test('the value is never repeated (R40)', () => {
+test('the value is never repeated (R40)', async () => {
   const secret = 'correct horse battery staple';
   for (const data of [
     { text: secret },

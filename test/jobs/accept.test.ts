@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import test from 'node:test';
 import { sql } from 'kysely';
+import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { BASE_URL, type Gateway, startGateway } from '../support/gateway.ts';
 import { later } from '../support/jobs.ts';
@@ -11,7 +11,7 @@ const FUNDS = 5_000_000n;
 const UUID_V4 = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
 /** Without a worker, so that jobs stay as they were accepted. */
-const start = (t: test.TestContext) => startGateway(t);
+const start = (t: Test) => startGateway(t);
 
 const jobs = (gateway: Gateway) => gateway.db.selectFrom('job').selectAll().execute();
 const entries = async (gateway: Gateway) =>

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
+import { test } from 'tap';
 import { ASYNC_TEXT_LENGTH, isAsynchronous } from '../../src/jobs/asynchronous.ts';
 
-test('R6: a request is asynchronous when it asks for it, or from 20000 characters on', () => {
+test('R6: a request is asynchronous when it asks for it, or from 20000 characters on', async () => {
   assert.equal(ASYNC_TEXT_LENGTH, 20_000);
   const rows: [asked: boolean, characters: number, expected: boolean][] = [
     [false, 1, false],

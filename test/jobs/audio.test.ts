@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { createHash, randomUUID } from 'node:crypto';
 import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import test from 'node:test';
 import { sql } from 'kysely';
+import { type Test, test } from 'tap';
 import { createLinkSigner } from '../../src/audio/link-token.ts';
 import { openAudioStore } from '../../src/audio/open-store.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
@@ -14,9 +14,9 @@ import { openAiError, startStubUpstream } from '../support/stub-upstream.ts';
 const SECRET = 'a secret of thirty-two bytes or more';
 const OLD_SECRET = 'another secret that signed before this one';
 
-async function start(t: test.TestContext, env: Record<string, string> = {}) {
+async function start(t: Test, env: Record<string, string> = {}) {
   const upstream = await startStubUpstream();
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, ...env }, { worker: true });
   const account = await gateway.fund(500);
   const complete = async (query = '') => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import test from 'node:test';
 import { sql } from 'kysely';
+import { test } from 'tap';
 import { claimJob } from '../../src/jobs/claim.ts';
 import { completeJob, failJob } from '../../src/jobs/end.ts';
 import { audit } from '../../src/ledger/audit.ts';

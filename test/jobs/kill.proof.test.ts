@@ -3,10 +3,10 @@ import { randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import test from 'node:test';
+import { type Test, test } from 'tap';
 import { openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
-import { creditTopUp } from '../../src/ledger/credit-top-up.ts';
+import { creditTopUp } from '../../src/top-up/credit-top-up.ts';
 import { type Child, startChild } from '../support/child.ts';
 import { testDatabase } from '../support/database.ts';
 import { send } from '../support/gateway.ts';
@@ -19,12 +19,12 @@ const PRICE = 198n;
 const KEY = 'the same request';
 
 /** Real processes on one database, one store and one provider. */
-async function start(t: test.TestContext) {
+async function start(t: Test) {
   const databaseUrl = (await testDatabase(t)).url;
   const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-proof-'));
   const upstream = await startStubUpstream();
   const db = openDatabase(databaseUrl, { maxConnections: 2 });
-  t.after(async () => {
+  t.teardown(async () => {
     await upstream.close();
     await db.destroy();
     await rm(dataDir, { recursive: true, force: true });
@@ -99,7 +99,7 @@ const POINTS: {
   { at: 'job failed', fault: 'permanent', end: 'failed', spoken: 1 },
 ];
 
-test('kill -9 at each step of a job: after a restart job and balance end right', { concurrency: 2 }, async (t) => {
+test('kill -9 at each step of a job: after a restart job and balance end right', { jobs: 2 }, async (t) => {
   const proofs = POINTS.map(({ at, fault, end, spoken }) =>
     t.test(at, async (t) => {
       const { upstream, db, account, run, balance, job } = await start(t);
@@ -119,7 +119,7 @@ test('kill -9 at each step of a job: after a restart job and balance end right',
         const jobId = (await job())?.id as string;
         const ended = (await untilJob(second, jobId, 'completed', 'failed')).json;
         const seconds = (performance.now() - restartedAt) / 1000;
-        t.diagnostic(`${at}: ${ended.status} ${seconds.toFixed(1)} s after the restart began`);
+        t.comment(`${at}: ${ended.status} ${seconds.toFixed(1)} s after the restart began`);
         assert.ok(seconds < 30, 'within two reconciler intervals');
         assert.equal(ended.status, end);
         assert.equal(await balance(), end === 'completed' ? FUNDS - PRICE : FUNDS);

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
+import { test } from 'tap';
 import { startGateway } from '../support/gateway.ts';
 import { later, untilJob } from '../support/jobs.ts';
 import { mp3, openAiError, startStubUpstream } from '../support/stub-upstream.ts';
@@ -7,7 +7,7 @@ import { until } from '../support/until.ts';
 
 test('a job is queued, and each attempt at it ends, in lines with its trace id', async (t) => {
   const upstream = await startStubUpstream({ mode: openAiError(503) });
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   const env = { SPEECH_BASE_URL: upstream.url, LOG_LEVEL: 'info' };
   const gateway = await startGateway(t, env, { worker: true });
   const account = await gateway.fund(500);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import test from 'node:test';
 import { sql } from 'kysely';
+import { type Test, test } from 'tap';
 import { migrate } from '../../src/db/migrate.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { testDatabase } from '../support/database.ts';
@@ -15,11 +15,11 @@ import { until } from '../support/until.ts';
 const FUNDS = 5_000_000n;
 const PRICE = 198n;
 
-async function start(t: test.TestContext, options: { worker: boolean }) {
+async function start(t: Test, options: { worker: boolean }) {
   const { url } = await testDatabase(t);
   const proxy = await startTcpProxy(t, url);
   const upstream = await startStubUpstream();
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url }, { databaseUrl: proxy.url, ...options });
   return { proxy, upstream, gateway, account: await gateway.fund(500) };
 }

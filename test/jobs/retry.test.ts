@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
 import fc from 'fast-check';
+import { test } from 'tap';
 import { MAX_ATTEMPTS, retryDelayMs } from '../../src/jobs/retry.ts';
 
 const MINUTES = 60_000;
 
-test('waits grow threefold from a second, and the fifth attempt is the last', () => {
+test('waits grow threefold from a second, and the fifth attempt is the last', async () => {
   const rows: [attempt: number, random: number, expected: number | undefined][] = [
     [1, 0, 1_000],
     [1, 1, 1_250],
@@ -22,12 +22,12 @@ test('waits grow threefold from a second, and the fifth attempt is the last', ()
   assert.equal(MAX_ATTEMPTS, 5);
 });
 
-test('the provider is never asked before the time that it named', () => {
+test('the provider is never asked before the time that it named', async () => {
   assert.equal(retryDelayMs(1, 0, 30, 0), 30_000);
   assert.equal(retryDelayMs(4, 0, 2, 0), 27_000);
 });
 
-test('no attempt begins more than 15 minutes after the first', () => {
+test('no attempt begins more than 15 minutes after the first', async () => {
   assert.equal(retryDelayMs(1, 0, 15 * 60, 0), 15 * MINUTES);
   assert.equal(retryDelayMs(1, 0, 15 * 60 + 1, 0), undefined);
   assert.equal(retryDelayMs(2, 15 * MINUTES - 3_000, undefined, 0), 3_000);
@@ -35,7 +35,7 @@ test('no attempt begins more than 15 minutes after the first', () => {
   assert.equal(retryDelayMs(1, 0, 3600, 0), undefined);
 });
 
-test('whatever the provider says, a wait is bounded, and so is their number', () => {
+test('whatever the provider says, a wait is bounded, and so is their number', async () => {
   fc.assert(
     fc.property(
       fc.integer({ min: 1, max: 100 }),

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import test from 'node:test';
 import { sql } from 'kysely';
+import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { BASE_URL, type Gateway, startGateway } from '../support/gateway.ts';
 import { later, untilJob } from '../support/jobs.ts';
@@ -24,9 +24,9 @@ const PRICE = 198n;
 const FUNDS = 5_000_000n;
 const CANARY = 'Hello wo-canary';
 
-async function start(t: test.TestContext, env: Record<string, string> = {}, options: { worker?: boolean } = {}) {
+async function start(t: Test, env: Record<string, string> = {}, options: { worker?: boolean } = {}) {
   const upstream = await startStubUpstream();
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, ...env }, { worker: true, ...options });
   return { upstream, gateway, account: await gateway.fund(500) };
 }

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import test from 'node:test';
 import { sql } from 'kysely';
+import { type Test, test } from 'tap';
 import { type Claim, claimJob } from '../../src/jobs/claim.ts';
 import { completeJob, failJob, requeueJob } from '../../src/jobs/end.ts';
 import { beat } from '../../src/jobs/heartbeat.ts';
@@ -20,9 +20,9 @@ const RESULT = { mimeType: 'audio/mpeg', sizeBytes: 1 } as const;
 const RETENTION = 3600;
 
 /** Replicas on one database; none runs jobs before it is told to. */
-async function start(t: test.TestContext, replicas = 1, env: Record<string, string> = {}) {
+async function start(t: Test, replicas = 1, env: Record<string, string> = {}) {
   const upstream = await startStubUpstream();
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   const first = await startGateway(t, { SPEECH_BASE_URL: upstream.url, ...env });
   const gateways = [first];
   for (let index = 1; index < replicas; index++) {

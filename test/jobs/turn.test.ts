@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
 import { sql } from 'kysely';
+import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
 import { later, untilJob } from '../support/jobs.ts';
@@ -8,9 +8,9 @@ import { runTurn } from '../support/reconcile.ts';
 import { mp3, openAiError, startStubUpstream } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
 
-async function start(t: test.TestContext) {
+async function start(t: Test) {
   const upstream = await startStubUpstream();
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, JOB_CONCURRENCY: '1' });
   return { upstream, gateway };
 }

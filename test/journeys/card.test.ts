@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { request } from 'node:http';
-import test, { type TestContext } from 'node:test';
+import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { BASE_URL, type Call, type Gateway, startGateway } from '../support/gateway.ts';
 import * as upstreamModes from '../support/stub-upstream.ts';
@@ -21,9 +21,9 @@ interface Bench {
   readonly upstream: StubUpstream;
 }
 
-async function bench(t: TestContext, env: Record<string, string> = {}): Promise<Bench> {
+async function bench(t: Test, env: Record<string, string> = {}): Promise<Bench> {
   const upstream = await startStubUpstream();
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   return { upstream, gateway: await startGateway(t, { SPEECH_BASE_URL: upstream.url, ...env }) };
 }
 

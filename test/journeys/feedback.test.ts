@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import test, { type TestContext } from 'node:test';
 import { sql } from 'kysely';
+import { type Test, test } from 'tap';
 import { testDatabase } from '../support/database.ts';
 import { controlDatabaseClock } from '../support/database-clock.ts';
 import { BUG, type Feedback, give, signedFeedback, submit } from '../support/feedback.ts';
@@ -12,10 +12,10 @@ import { plainWallet, viemWallet } from '../support/wallet.ts';
 const DAY = '24 hours';
 
 /** A gateway whose database's clock the test moves. */
-async function gatewayWithClock(t: TestContext, env: Record<string, string> = {}) {
+async function gatewayWithClock(t: Test, env: Record<string, string> = {}) {
   const { url: databaseUrl } = await testDatabase(t);
   const clock = await controlDatabaseClock(databaseUrl);
-  t.after(() => clock.close());
+  t.teardown(() => clock.close());
   return { clock, gateway: await startGateway(t, env, { databaseUrl }) };
 }
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import test, { type TestContext } from 'node:test';
+import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import { startCommand } from '../support/child.ts';
@@ -38,7 +38,7 @@ async function npmOf(pid: number, isInit: boolean): Promise<number> {
   return Number(child);
 }
 
-async function startByNpm(t: TestContext, command: string[], env: Record<string, string>) {
+async function startByNpm(t: Test, command: string[], env: Record<string, string>) {
   const child = startCommand(t, command, { env, isGroup: true });
   await child.printed(/listens on/);
   return { pid: await npmOf(child.process.pid as number, command === AS_INIT), child };
@@ -51,7 +51,7 @@ for (const [name, command, skip] of [
   test(`${name}: SIGTERM finishes what is running, and only then does npm end, with 0`, { skip }, async (t) => {
     const { url: databaseUrl } = await testDatabase(t);
     const upstream = await startStubUpstream();
-    t.after(() => upstream.close());
+    t.teardown(() => upstream.close());
     const { db, fund, balance } = await startGateway(t, {}, { databaseUrl });
     const port = String(await freePort(undefined));
     const npm = await startByNpm(t, command as string[], {

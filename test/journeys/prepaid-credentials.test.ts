@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
-import test from 'node:test';
+import { test } from 'tap';
 import { type Hex, hexToBytes, numberToHex, toHex } from 'viem';
 import { PREPAID } from '../../src/x402/prepaid.ts';
 import { testDatabase } from '../support/database.ts';
@@ -169,7 +169,7 @@ test('the account may be written in any letter case', async (t) => {
 test("R30, R34: the expiry is judged by the database's clock: 1 to 125 seconds ahead, whoever signs", async (t) => {
   const { url: databaseUrl } = await testDatabase(t);
   const clock = await controlDatabaseClock(databaseUrl);
-  t.after(() => clock.close());
+  t.teardown(() => clock.close());
   const gateway = await startPrepaidGateway(t, {}, { databaseUrl });
   const rich = await depositor(gateway, 100_000n);
   const poor = await depositor(gateway, 0n);

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
+import { test } from 'tap';
 import type { Call, Reply } from '../support/gateway.ts';
 import { depositor, HELLO, startPrepaidGateway, TTS, withCredential, withHeaders } from '../support/prepaid.ts';
 import { openAiError } from '../support/stub-upstream.ts';

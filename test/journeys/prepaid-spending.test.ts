@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { createHash, randomUUID } from 'node:crypto';
 import { request } from 'node:http';
-import test from 'node:test';
 import { sql } from 'kysely';
+import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import type { Call } from '../support/gateway.ts';
 import { depositor, HELLO, moneyOf, noncesOf, startPrepaidGateway, TTS } from '../support/prepaid.ts';

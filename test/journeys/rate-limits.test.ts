@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import test, { type TestContext } from 'node:test';
+import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { testDatabase } from '../support/database.ts';
 import { controlDatabaseClock } from '../support/database-clock.ts';
@@ -24,21 +24,21 @@ const headersOf = ({ headers }: Reply) => [
   headers.get('retry-after'),
 ];
 
-async function startUpstream(t: TestContext) {
+async function startUpstream(t: Test) {
   const upstream = await startStubUpstream();
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   return upstream;
 }
 
 /** A gateway with the limits of production, on a database whose clock the test moves. */
-async function startLimited(t: TestContext, env: Record<string, string> = {}) {
+async function startLimited(t: Test, env: Record<string, string> = {}) {
   const { url: databaseUrl } = await testDatabase(t);
   const clock = await controlDatabaseClock(databaseUrl);
   const upstream = await startUpstream(t);
   const settings = { SPEECH_BASE_URL: upstream.url, RATE_LIMIT_MAX: '30', RATE_LIMIT_WINDOW_SECONDS: '60', ...env };
   const start = () => startGateway(t, settings, { databaseUrl });
   const gateway = await start();
-  t.after(() => clock.close());
+  t.teardown(() => clock.close());
   return { gateway, upstream, clock, startAnother: start };
 }
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { chmod, mkdir, readFile, realpath, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import test, { type TestContext } from 'node:test';
 import pg from 'pg';
+import { type Test, test } from 'tap';
 import type { SignedServiceMetadata, TtsJob } from '../../src/contract/types.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import type { SandboxFile } from '../../src/sandbox/sandbox-file.ts';
@@ -13,7 +13,7 @@ import { until } from '../support/until.ts';
 
 const READY = /Ctrl-C stops the sandbox/;
 
-async function startSandbox(t: TestContext, env: Record<string, string>): Promise<Child> {
+async function startSandbox(t: Test, env: Record<string, string>): Promise<Child> {
   return startChild(t, 'src/sandbox/main.ts', { PORT: String(await freePort(undefined)), ...env });
 }
 
@@ -27,7 +27,7 @@ test('R63: the sandbox leaves the database of DATABASE_URL as it is, and shows i
   const dataDir = await sandboxFolder(t);
   const admin = new pg.Client(url);
   await admin.connect();
-  t.after(() => admin.end());
+  t.teardown(() => admin.end());
   await admin.query('drop schema public cascade; create schema public');
   const sandbox = await startSandbox(t, { DATA_DIR: dataDir, DATABASE_URL: url });
   await sandbox.printed(READY);
@@ -153,7 +153,7 @@ test('a sandbox whose database had to move out of a closed home says where it is
   const sandbox = await startSandbox(t, { DATA_DIR: dataDir });
   await sandbox.printed(READY);
   const moved = await realpath(join(dataDir, 'postgres'));
-  t.after(() => rm(moved, { recursive: true, force: true }));
+  t.teardown(() => rm(moved, { recursive: true, force: true }));
   assert.ok(!moved.startsWith(home));
   assert.ok(sandbox.output().includes(`The database is kept in ${moved}, all else in ${dataDir}`), sandbox.output());
   assert.equal(await sandbox.stop(), 0);

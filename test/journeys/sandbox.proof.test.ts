@@ -3,8 +3,8 @@ import { execFileSync } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import test from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { test } from 'tap';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import type { SandboxFile } from '../../src/sandbox/sandbox-file.ts';
 import { decode, rootMeanSquare } from '../speech/embedded/sound.ts';
@@ -128,7 +128,7 @@ test('the sandbox: its printed commands work as they stand, and it survives Ctrl
   assert.equal(await second.stop('SIGINT'), 0);
 
   const squatter = createServer().listen(port, '127.0.0.1');
-  t.after(() => squatter.close());
+  t.teardown(() => squatter.close());
   const third = startChild(t, PROGRAM, env);
   await third.printed(/Ctrl-C stops the sandbox/);
   const elsewhere = await sandboxFile();

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { request } from 'node:http';
-import test from 'node:test';
+import { test } from 'tap';
 import { openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
@@ -40,7 +40,7 @@ test('R47: npm start names every missing or bad setting at once, with the fix, a
 test('npm start does the job with an OpenAI-compatible API and a card processor, and SIGTERM leaves no hold open', async (t) => {
   const { url: databaseUrl } = await testDatabase(t);
   const upstream = await startStubUpstream();
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   const checkout = await testCheckout(t);
   const port = await freePort(undefined);
   const baseUrl = `http://127.0.0.1:${port}`;
@@ -80,7 +80,7 @@ test('npm start does the job with an OpenAI-compatible API and a card processor,
   await assert.rejects(send(baseUrl, '/'), /ECONNREFUSED/);
 
   const db = openDatabase(databaseUrl, { maxConnections: 1 });
-  t.after(() => db.destroy());
+  t.teardown(() => db.destroy());
   assert.deepEqual(await db.selectFrom('transfer').select('id').where('state', '=', 'pending').execute(), []);
   assert.deepEqual(await audit(db), []);
   assert.doesNotMatch(child.output(), new RegExp(account), 'R40: no account id reaches the log');

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
-import test, { type TestContext } from 'node:test';
+import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { testDatabase } from '../support/database.ts';
 import { startGateway } from '../support/gateway.ts';
@@ -17,10 +17,10 @@ const IDLE: [string, string][] = [
   ['with half a body', HALF_BODY],
 ];
 
-async function start(t: TestContext) {
+async function start(t: Test) {
   const { url: databaseUrl } = await testDatabase(t);
   const upstream = await startStubUpstream();
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   const { db, fund } = await startGateway(t, {}, { databaseUrl });
   const { url, child } = await startGatewayProcess(t, {
     DATABASE_URL: databaseUrl,
@@ -34,7 +34,7 @@ async function start(t: TestContext) {
   const open = async (bytes: string): Promise<Socket> => {
     const socket = connect(Number(new URL(url).port), '127.0.0.1');
     socket.on('error', () => {});
-    t.after(() => socket.destroy());
+    t.teardown(() => socket.destroy());
     await once(socket, 'connect');
     if (bytes) await new Promise((sent) => socket.write(bytes, sent));
     return socket;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
 import { sql } from 'kysely';
+import { test } from 'tap';
 import { testChain, wallet } from '../support/chain.ts';
 import { assertUntouched, DEPOSIT, DEPOSIT_PATH, depositOf, prepaidBalance, signDeposit } from '../support/deposit.ts';
 import { type Call, startGateway } from '../support/gateway.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
 import { wrapFetchWithPayment } from '@x402/fetch';
 import { sql } from 'kysely';
+import { test } from 'tap';
 import { getAddress } from 'viem';
 import { usdcBalance } from '../../src/sandbox/chain/fund.ts';
 import { testChain, wallet } from '../support/chain.ts';

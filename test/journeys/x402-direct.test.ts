@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
 import { wrapFetchWithPayment } from '@x402/fetch';
+import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { usdcBalance } from '../../src/sandbox/chain/fund.ts';
 import { testChain, wallet } from '../support/chain.ts';

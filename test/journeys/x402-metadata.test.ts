@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import test, { type TestContext } from 'node:test';
+import { mock } from 'node:test';
+import { type Test, test } from 'tap';
 import { watchKeyExpiry } from '../../src/x402/key-expiry.ts';
 import { ServiceMetadata } from '../../src/x402/metadata.ts';
 import { rotateKeys, type StoredKeys } from '../../src/x402/signing-keys.ts';
@@ -14,10 +15,10 @@ const PAYEE = '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913';
 const NEXT_PAYEE = '0xcA11bde05977b3631167028862bE2a173976CA11';
 const PATH = '/.well-known/x402-service-metadata';
 
-async function startSigned(t: TestContext, keys: StoredKeys, env: Record<string, string> = {}) {
+async function startSigned(t: Test, keys: StoredKeys, env: Record<string, string> = {}) {
   const file = join(tmpdir(), `speechgate-keys-${process.pid}-${Math.random()}.json`);
   await writeFile(file, JSON.stringify(keys));
-  t.after(() => rm(file, { force: true }));
+  t.teardown(() => rm(file, { force: true }));
   return startGateway(t, {
     X402_PAY_TO: `${PAYEE},${NEXT_PAYEE}:next:2030-01-01`,
     X402_FACILITATOR_URL: 'http://127.0.0.1:1',
@@ -133,9 +134,10 @@ test('metadata is valid no longer than the key that signed it, and 503 CONFIG_ER
   assert.equal((await gateway.call('/x402/tts?text=a')).status, 402, 'what needs no signature goes on');
 });
 
-test('the end of the signing key is in the log from 30 days before on, as an error from 7 days before on', (t) => {
+test('the end of the signing key is in the log from 30 days before on, as an error from 7 days before on', async (t) => {
   const DAY = 86_400_000;
-  t.mock.timers.enable({ apis: ['setInterval', 'Date'], now: Date.parse('2026-01-01T00:00:00Z') });
+  t.teardown(() => mock.reset());
+  mock.timers.enable({ apis: ['setInterval', 'Date'], now: Date.parse('2026-01-01T00:00:00Z') });
   const lines: [level: string, atDay: number, line: object][] = [];
   const start = Date.now();
   const write = (level: string) => (line: object) => void lines.push([level, (Date.now() - start) / DAY, line]);
@@ -143,14 +145,14 @@ test('the end of the signing key is in the log from 30 days before on, as an err
   const validUntil = new Date(start + 40 * DAY);
   const stop = watchKeyExpiry({ keyId: 'key-1', validUntil }, log);
   assert.equal(lines.length, 0);
-  for (let day = 0; day < 42; day++) t.mock.timers.tick(DAY);
+  for (let day = 0; day < 42; day++) mock.timers.tick(DAY);
   assert.deepEqual(
     lines.map(([level, atDay]) => [level, atDay]),
     Array.from({ length: 33 }, (_, index) => [index < 23 ? 'warn' : 'error', index + 10]),
   );
   assert.deepEqual(lines[0]?.[2], { keyId: 'key-1', validUntil: validUntil.toISOString() });
   stop();
-  t.mock.timers.tick(DAY);
+  mock.timers.tick(DAY);
   assert.equal(lines.length, 33);
   watchKeyExpiry({ keyId: 'key-1', validUntil }, log)();
   assert.equal(lines.length, 34, 'also at once when the process starts');

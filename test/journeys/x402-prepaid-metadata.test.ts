@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID, type webcrypto } from 'node:crypto';
-import test from 'node:test';
 import { wrapFetchWithPayment } from '@x402/fetch';
+import { test } from 'tap';
 import { type Address, keccak256, type LocalAccount, toHex } from 'viem';
 import type { SignedServiceMetadata } from '../../src/contract/types.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
@@ -112,7 +112,7 @@ test('a client that knows the signed metadata only deposits, is served and reads
     SERVICE_NAME: 'unheard-of',
   });
   const mining = setInterval(() => void chain.client.mine({ blocks: 1 }), 50);
-  t.after(() => clearInterval(mining));
+  t.teardown(() => clearInterval(mining));
   const pinned = gateway.config.signingKeys?.find(({ status }) => status === 'current');
   const publicKey = { kty: 'EC', crv: 'P-256', ...pinned?.publicJwk };
   const client = await MetadataClient.of(await wallet(chain.client, 100_000n), origin, publicKey);

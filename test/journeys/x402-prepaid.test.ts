@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
+import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import type { Call } from '../support/gateway.ts';
@@ -14,7 +14,7 @@ async function start(t: Parameters<typeof startX402Gateway>[0]) {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);
   const mining = setInterval(() => void chain.client.mine({ blocks: 1 }), 50);
-  t.after(() => clearInterval(mining));
+  t.teardown(() => clearInterval(mining));
   const deposit: Call = { method: 'POST', json: { amountMicroUsd: 100_000 } };
   const { reply, paid } = await payFor(gateway, payer, deposit, '/x402/deposit');
   assert.equal(reply.status, 200, reply.text);

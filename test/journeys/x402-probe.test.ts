@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
+import { test } from 'tap';
 import { testChain, wallet } from '../support/chain.ts';
 import { type Call, startGateway } from '../support/gateway.ts';
 import { challengeOf, decodeHeader, HELLO, sign, startX402Gateway, withPayment } from '../support/x402.ts';

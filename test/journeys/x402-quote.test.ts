@@ -3,8 +3,8 @@ import { createHash } from 'node:crypto';
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import test from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import type { Gateway } from '../support/gateway.ts';
@@ -103,7 +103,7 @@ test('R29: a quote is honoured after the price has changed, and after its payee 
   for (const model of built.models) model.baseRatePicoUsdPerCharacter *= 2;
   const file = join(tmpdir(), `speechgate-catalog-${process.pid}.json`);
   await writeFile(file, JSON.stringify(built));
-  t.after(() => rm(file, { force: true }));
+  t.teardown(() => rm(file, { force: true }));
   const other = '0xcA11bde05977b3631167028862bE2a173976CA11';
   const after = await startX402Gateway(t, chain, {
     CATALOG_FILE: file,

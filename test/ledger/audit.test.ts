@@ -1,19 +1,19 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import test from 'node:test';
 import { type RawBuilder, sql } from 'kysely';
+import { test } from 'tap';
 import { type Database, openDatabase } from '../../src/db/database.ts';
 import { chargeInvariants } from '../../src/ledger/audit/charges.ts';
 import { guardInvariants } from '../../src/ledger/audit/guards.ts';
 import { purchaseInvariants } from '../../src/ledger/audit/purchases.ts';
 import { timeInvariants } from '../../src/ledger/audit/times.ts';
 import { audit, invariants } from '../../src/ledger/audit.ts';
-import { bookSettlement } from '../../src/ledger/book-settlement.ts';
 import { contra } from '../../src/ledger/contra.ts';
-import { creditTopUp } from '../../src/ledger/credit-top-up.ts';
 import { captureHold, placeHold, voidHold } from '../../src/ledger/hold.ts';
 import { reverseCharge } from '../../src/ledger/reversal.ts';
 import { placeSpend, pruneNonces } from '../../src/ledger/wallets.ts';
+import { creditTopUp } from '../../src/top-up/credit-top-up.ts';
+import { bookSettlement } from '../../src/x402/book-settlement.ts';
 import { testDatabase } from '../support/database.ts';
 import { brokenRules, rolledBack } from '../support/rolled-back.ts';
 import { unguarded } from '../support/unguarded.ts';
@@ -397,7 +397,7 @@ async function addSpends(db: Database): Promise<void> {
 
 test('the audit holds on a sound ledger, and each rule can fail', async (t) => {
   const db = openDatabase((await testDatabase(t)).url, { maxConnections: 2 });
-  t.after(() => db.destroy());
+  t.teardown(() => db.destroy());
   const { accountId } = await creditTopUp(db, {
     topUpId: randomUUID(),
     sessionId: 'cs_test_1',
@@ -424,7 +424,7 @@ test('the audit holds on a sound ledger, and each rule can fail', async (t) => {
       for (const rule of found) broken.add(rule);
     });
   }
-  await t.test('no rule was left out', () => {
+  await t.test('no rule was left out', async () => {
     const rules = invariants.map(({ rule }) => rule).filter((rule) => !OF_JOBS.test(rule) && !OF_BOOKS.has(rule));
     assert.deepEqual([...broken].filter((rule) => !OF_BOOKS.has(rule)).sort(), rules.sort());
   });
@@ -432,7 +432,7 @@ test('the audit holds on a sound ledger, and each rule can fail', async (t) => {
 
 test('a nonce that is forgotten when its retention is over breaks no rule', async (t) => {
   const db = openDatabase((await testDatabase(t)).url, { maxConnections: 2 });
-  t.after(() => db.destroy());
+  t.teardown(() => db.destroy());
   await addPayments(db);
   await addSpends(db);
   await unguarded(db, async (trx) => {

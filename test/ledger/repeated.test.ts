@@ -1,31 +1,26 @@
 import assert from 'node:assert/strict';
-import test, { type TestContext } from 'node:test';
 import { type RawBuilder, sql } from 'kysely';
+import { type Test, test } from 'tap';
 import { type Database, openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
-import { bookSettlement } from '../../src/ledger/book-settlement.ts';
 import { captureHold } from '../../src/ledger/hold.ts';
 import { findWallet, placeSpend } from '../../src/ledger/wallets.ts';
+import { bookSettlement } from '../../src/x402/book-settlement.ts';
 import { testDatabase } from '../support/database.ts';
 import { addDepositPayment, bookDeposit } from '../support/prepaid.ts';
 import { lockRows } from '../support/row-lock.ts';
 
 const PAYER = `0x${'a'.repeat(40)}`;
 
-async function start(t: TestContext) {
+async function start(t: Test) {
   const { url } = await testDatabase(t);
   const db = openDatabase(url, { maxConnections: 4 });
-  t.after(() => db.destroy());
+  t.teardown(() => db.destroy());
   return { url, db };
 }
 
 /** The statement twice at once, as after a connection that broke while the first still ran. */
-async function twice<T>(
-  t: TestContext,
-  url: string,
-  rows: RawBuilder<unknown>,
-  statement: () => Promise<T>,
-): Promise<T[]> {
+async function twice<T>(t: Test, url: string, rows: RawBuilder<unknown>, statement: () => Promise<T>): Promise<T[]> {
   const lock = await lockRows(t, url, rows);
   const both = Promise.all([statement(), statement()]);
   await lock.untilWaiting(2);

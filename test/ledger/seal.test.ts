@@ -1,18 +1,18 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import test, { type TestContext } from 'node:test';
 import { sql } from 'kysely';
+import { type Test, test } from 'tap';
 import { type Database, openDatabase } from '../../src/db/database.ts';
 import { contra } from '../../src/ledger/contra.ts';
-import { creditTopUp } from '../../src/ledger/credit-top-up.ts';
 import { captureHold, placeHold } from '../../src/ledger/hold.ts';
 import { newestSealable, parseSeal, sealUpTo } from '../../src/ledger/seal.ts';
+import { creditTopUp } from '../../src/top-up/credit-top-up.ts';
 import { testDatabase } from '../support/database.ts';
 import { unguarded } from '../support/unguarded.ts';
 
-async function start(t: TestContext): Promise<{ db: Database; accountId: string }> {
+async function start(t: Test): Promise<{ db: Database; accountId: string }> {
   const db = openDatabase((await testDatabase(t)).url, { maxConnections: 2 });
-  t.after(() => db.destroy());
+  t.teardown(() => db.destroy());
   const paid = {
     topUpId: randomUUID(),
     sessionId: 'cs_1',
@@ -99,7 +99,7 @@ test('a seal is the same however far the database has come, over many steps with
   assert.notEqual((await sealUpTo(db, 60_500n)).hash, seal.hash);
 });
 
-test('a seal is read as it is printed', () => {
+test('a seal is read as it is printed', async () => {
   const hash = 'ab'.repeat(32);
   assert.deepEqual(parseSeal(`12:${hash}`), { upTo: 12n, hash });
   assert.deepEqual(parseSeal(` 12 ${hash.toUpperCase()}\n`), { upTo: 12n, hash });

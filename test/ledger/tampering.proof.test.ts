@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
+import { type Test, test } from 'tap';
 import { auditPayments } from '../../src/audit/payments.ts';
 import { auditPurchases } from '../../src/audit/purchases.ts';
 import type { Database } from '../../src/db/database.ts';
@@ -29,13 +29,13 @@ test('who tampers with the books is refused by the database, or seen by the audi
     await t.test(tampering.name, async (t) => {
       const guarded = await fate(tampering, books, outside, seal, (trx, work) => work(trx));
       const free = await fate(tampering, books, outside, seal, unguarded);
-      t.diagnostic(`${tampering.name}: ${guarded.join(': ')}; without triggers ${free.join(': ')}`);
+      t.comment(`${tampering.name}: ${guarded.join(': ')}; without triggers ${free.join(': ')}`);
       assert.deepEqual([guarded[0], free[0]], tampering.fates);
       if (guarded[0] === 'unseen') missed.guarded++;
       if (free[0] === 'unseen') missed.unguarded++;
     });
   }
-  t.diagnostic(
+  t.comment(
     `of ${TAMPERINGS.length} tamperings, ${missed.guarded} can't be seen; without triggers, ${missed.unguarded}`,
   );
   assert.ok(TAMPERINGS.length >= 34);
@@ -51,12 +51,12 @@ async function firstBroken(trx: Database): Promise<string | undefined> {
 
 type Outside = (db: Database) => Promise<string[]>;
 
-function outsideOf(t: test.TestContext, { gateway }: Populated): Outside {
+function outsideOf(t: Test, { gateway }: Populated): Outside {
   const { card, x402 } = gateway.config;
   assert.ok(card && x402?.rpcUrls);
   const processor = new Processor(card.secretKey, card.apiBase);
   const { chain } = openPayments(gateway.db, x402.asset, x402.rpcUrls);
-  t.after(() => chain.close());
+  t.teardown(() => chain.close());
   return async (db) => {
     const found = [];
     for (const { findings, unanswered } of [

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import test from 'node:test';
 import { sql } from 'kysely';
+import { test } from 'tap';
 import { openDatabase } from '../../src/db/database.ts';
 import { contra } from '../../src/ledger/contra.ts';
 import { testDatabase } from '../support/database.ts';
@@ -47,7 +47,7 @@ for (const [name, columns, refusal] of CASES) {
   test(`the books ${refusal ? 'refuse' : 'take'} ${name}`, async (t) => {
     const { url } = await testDatabase(t);
     const db = openDatabase(url, { maxConnections: 1 });
-    t.after(() => db.destroy());
+    t.teardown(() => db.destroy());
     const row = { ...HOLD, ...columns } as never;
     const inserted = db.insertInto('transfer').values(row).execute();
     if (refusal) await assert.rejects(inserted, refusal);

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import test, { type TestContext } from 'node:test';
 import { sql } from 'kysely';
+import { type Test, test } from 'tap';
 import { type Database, openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
-import { creditTopUp } from '../../src/ledger/credit-top-up.ts';
 import { placeHold } from '../../src/ledger/hold.ts';
 import { placeSpend } from '../../src/ledger/wallets.ts';
+import { creditTopUp } from '../../src/top-up/credit-top-up.ts';
 import { testDatabase } from '../support/database.ts';
 import { bookDeposit } from '../support/prepaid.ts';
 import { lockRows } from '../support/row-lock.ts';
@@ -41,10 +41,10 @@ const FLOWS: [
 ];
 
 for (const [name, credit, debit] of FLOWS) {
-  test(`a debit of a ${name} that waits while money comes in is judged by what is there then`, async (t: TestContext) => {
+  test(`a debit of a ${name} that waits while money comes in is judged by what is there then`, async (t: Test) => {
     const { url } = await testDatabase(t);
     const db = openDatabase(url, { maxConnections: 4 });
-    t.after(() => db.destroy());
+    t.teardown(() => db.destroy());
     await credit(db);
     const lock = await lockRows(t, url, sql`select from account where kind <> 'contra' for update`);
     const credited = credit(db);

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
+import { test } from 'tap';
 import { addressKey } from '../../src/limits/address-key.ts';
 
 const CASES: [address: string, key: string][] = [
@@ -26,7 +26,7 @@ const CASES: [address: string, key: string][] = [
 ];
 
 for (const [address, key] of CASES) {
-  test(`R13: ${JSON.stringify(address)} counts as ${key}`, () => {
+  test(`R13: ${JSON.stringify(address)} counts as ${key}`, async () => {
     assert.equal(addressKey(address), key);
   });
 }

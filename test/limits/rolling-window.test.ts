@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import test, { type TestContext } from 'node:test';
 import fc from 'fast-check';
 import { sql } from 'kysely';
+import { type Test, test } from 'tap';
 import { openDatabase } from '../../src/db/database.ts';
 import { type Bucket, RollingWindow } from '../../src/limits/rolling-window.ts';
 import type { Slot } from '../../src/limits/slot.ts';
@@ -12,11 +12,11 @@ import { controlDatabaseClock } from '../support/database-clock.ts';
 
 const ip = (key: string): Bucket => ({ scope: 'ip', key });
 
-async function setUp(t: TestContext, options = { max: 30, windowSeconds: 60 }) {
+async function setUp(t: Test, options = { max: 30, windowSeconds: 60 }) {
   const { url } = await testDatabase(t);
   const clock = await controlDatabaseClock(url);
   const db = openDatabase(url);
-  t.after(async () => {
+  t.teardown(async () => {
     await db.destroy();
     await clock.close();
   });
@@ -122,7 +122,7 @@ test('R39: the window is a rolling one by any sequence of requests and pauses', 
 test('R39: 40 takes at the same moment on a limit of 30: exactly 30 get a slot, each another one', async (t) => {
   const { url } = await testDatabase(t);
   const dbs = [openDatabase(url), openDatabase(url)];
-  t.after(() => Promise.all(dbs.map((db) => db.destroy())));
+  t.teardown(() => Promise.all(dbs.map((db) => db.destroy())));
   const processes = dbs.map((db) => new RollingWindow(db, { max: 30, windowSeconds: 60 }, new Metrics()));
   for (const key of ['a', 'b', 'c']) {
     const slots = await Promise.all(
@@ -219,7 +219,7 @@ test('R39: no slot is won when the clock of the database steps back', async (t) 
 test('taking a slot leaves the commits of its connection as durable as they were', async (t) => {
   const { url } = await testDatabase(t);
   const db = openDatabase(url, { maxConnections: 1 });
-  t.after(() => db.destroy());
+  t.teardown(() => db.destroy());
   await new RollingWindow(db, { max: 30, windowSeconds: 60 }, new Metrics()).take(ip('a'));
   const { rows } = await sql<{ synchronous_commit: string }>`show synchronous_commit`.execute(db);
   assert.equal(rows[0]?.synchronous_commit, 'on');

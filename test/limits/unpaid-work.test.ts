@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import test, { type TestContext } from 'node:test';
+import { mock } from 'node:test';
+import { type Test, test } from 'tap';
 import { type EndWork, UnpaidWork } from '../../src/limits/unpaid-work.ts';
 import { DirectWork } from '../../src/payments/direct-work.ts';
 
@@ -7,9 +8,10 @@ const HOUR = 3_600_000;
 const LIMITS = { windowMs: HOUR, maxUnpaidMs: 60_000, regainedMs: 20_000, maxRunning: 3 };
 
 /** The monotonic clock, to be moved. */
-function clock(t: TestContext) {
+function clock(t: Test) {
   const time = { now: 1_000_000 };
-  t.mock.method(performance, 'now', () => time.now);
+  t.teardown(() => mock.reset());
+  mock.method(performance, 'now', () => time.now);
   return time;
 }
 
@@ -19,7 +21,7 @@ function begun(work: UnpaidWork, key = 'a'): EndWork {
   return end;
 }
 
-test('a key that has lost enough work has one synthesis at a time, and others as many as they like', (t) => {
+test('a key that has lost enough work has one synthesis at a time, and others as many as they like', async (t) => {
   const time = clock(t);
   const work = new UnpaidWork(LIMITS);
   const [first, second] = [begun(work), begun(work)];
@@ -36,7 +38,7 @@ test('a key that has lost enough work has one synthesis at a time, and others as
   assert.equal(work.begin('a'), 'one_at_a_time_while_unpaid');
 });
 
-test('paid work makes unpaid work good, and the window makes the rest good', (t) => {
+test('paid work makes unpaid work good, and the window makes the rest good', async (t) => {
   const time = clock(t);
   const work = new UnpaidWork(LIMITS);
   const lose = (ms: number) => {
@@ -62,7 +64,7 @@ test('paid work makes unpaid work good, and the window makes the rest good', (t)
   assert.equal(work.size, 0);
 });
 
-test('the number of keys that are remembered is bounded, and those whose window has passed go', (t) => {
+test('the number of keys that are remembered is bounded, and those whose window has passed go', async (t) => {
   const time = clock(t);
   const work = new UnpaidWork(LIMITS, 100);
   for (let key = 0; key < 1000; key += 1) {
@@ -78,7 +80,7 @@ test('the number of keys that are remembered is bounded, and those whose window 
   assert.equal(work.size, 1);
 });
 
-test('R21b: of all direct payments together only work that failed settlements have lost is too much', (t) => {
+test('R21b: of all direct payments together only work that failed settlements have lost is too much', async (t) => {
   const time = clock(t);
   const work = new DirectWork({ ...LIMITS, maxRunning: 1000, maxUnsettledMs: 60_000 });
   const begin = (payer: string, address = payer) => {
@@ -103,7 +105,7 @@ test('R21b: of all direct payments together only work that failed settlements ha
   assert.equal(typeof begin('other'), 'function');
 });
 
-test('R21b: a payer, or an address, with unpaid work is refused before anybody else is', (t) => {
+test('R21b: a payer, or an address, with unpaid work is refused before anybody else is', async (t) => {
   const time = clock(t);
   const work = new DirectWork({ ...LIMITS, maxUnsettledMs: 60_000 });
   const refusal = (payer: string, address: string) => {

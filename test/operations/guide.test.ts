@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
+import { test } from 'tap';
 import { privateKeyToAccount } from 'viem/accounts';
 import { SIGNING_VECTORS } from '../../src/x402/prepaid-vectors.ts';
 import { testDatabase } from '../support/database.ts';
@@ -35,7 +35,7 @@ test("the guide's domain name is that of this service, its fields and headers th
 test('the published requests, sent as they are to a service of their domain, are served while they last', async (t) => {
   const { url: databaseUrl } = await testDatabase(t);
   const clock = await controlDatabaseClock(databaseUrl);
-  t.after(() => clock.close());
+  t.teardown(() => clock.close());
   const { domain, privateKey, requests } = SIGNING_VECTORS;
   const expiry = Number(requests[0].message.expiry);
   await clock.advance(`${expiry - 60 - Date.parse('2030-01-01T00:00:00Z') / 1000} seconds`);

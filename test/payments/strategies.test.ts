@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { request } from 'node:http';
-import test from 'node:test';
+import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { PAYERS, PRICE } from '../support/payers.ts';
 import {

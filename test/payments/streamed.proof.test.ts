@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
-import test, { type TestContext } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { StreamingConfig } from '../../src/config.ts';
+import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
+import type { StreamingConfig } from '../../src/settings/speech.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
 import { runTurn } from '../support/reconcile.ts';
 import { Drip, mp3, type StubUpstream, silentMp3, startStubUpstream } from '../support/stub-upstream.ts';
@@ -29,12 +29,12 @@ interface Bench {
 }
 
 async function bench(
-  t: TestContext,
+  t: Test,
   env: Record<string, string> = {},
   { databaseUrl, ...streaming }: Partial<StreamingConfig> & { databaseUrl?: string } = {},
 ): Promise<Bench> {
   const upstream = await startStubUpstream();
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   const gateway = await startGateway(
     t,
     { SPEECH_BASE_URL: upstream.url, SPEECH_TIMEOUT_MS: '2500', ...env },
@@ -213,10 +213,10 @@ const MIB = 1024 * 1024;
 const MUCH = mp3(750_000);
 
 /** A caller who reads nothing of the audio; resolves once it was spoken to its end. */
-async function stall(t: TestContext, { gateway, account, upstream }: Bench): Promise<IncomingMessage> {
+async function stall(t: Test, { gateway, account, upstream }: Bench): Promise<IncomingMessage> {
   upstream.mode = MUCH;
   const outgoing = request(`${gateway.url}/tts?text=Hello+world`, { headers: { 'x-credit-account': account } });
-  t.after(() => outgoing.destroy());
+  t.teardown(() => outgoing.destroy());
   outgoing.on('error', () => {}).end();
   const [incoming] = (await once(outgoing, 'response')) as [IncomingMessage];
   incoming.on('error', () => {}).pause();

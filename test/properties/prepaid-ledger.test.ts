@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
-import test from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
+import { test } from 'tap';
 import { openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { captureHold, voidExpiredHolds, voidHold } from '../../src/ledger/hold.ts';
@@ -25,7 +25,7 @@ const spend = fc.record({
 
 test('leases that end while their owners capture and void: each hold ends once, and the balance is exact', async (t) => {
   const db = openDatabase((await testDatabase(t)).url, { maxConnections: 12 });
-  t.after(() => db.destroy());
+  t.teardown(() => db.destroy());
   const deposits = [700n, 300n];
 
   await fc.assert(

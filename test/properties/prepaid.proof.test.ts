@@ -3,9 +3,9 @@ import { randomInt } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import test, { type TestContext } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type RawBuilder, sql } from 'kysely';
+import { type Test, test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { type Database, openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
@@ -54,7 +54,7 @@ const { chain, skip } = await testChain();
 test('prepaid balances under random deposits, spends, failures, replays and kills keep every invariant', {
   skip,
 }, async (t) => {
-  t.diagnostic(`PREPAID_SEED=${SEED}`);
+  t.comment(`PREPAID_SEED=${SEED}`);
   const { db, wallets, clients, disturbance } = await start(t);
   const operations = sampleOperations(SEED, OPERATIONS, WALLETS);
   let begun = 0;
@@ -119,7 +119,7 @@ test('prepaid balances under random deposits, spends, failures, replays and kill
     await agree();
     for (const wallet of wallets) await clients.read(wallet, 0);
     const { tally } = clients;
-    t.diagnostic(JSON.stringify(tally));
+    t.comment(JSON.stringify(tally));
     for (const [what, least] of Object.entries(SEEN_AT_LEAST) as [keyof Tally, number][]) {
       assert.ok(tally[what] >= least, `${what} only ${tally[what]} times: these operations prove too little`);
     }
@@ -127,12 +127,12 @@ test('prepaid balances under random deposits, spends, failures, replays and kill
 });
 
 /** Two gateways on one database, a chain with a facilitator, a provider, and wallets that own USDC but no balance. */
-async function start(t: TestContext) {
+async function start(t: Test) {
   const { url: databaseUrl } = await testDatabase(t);
   const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-properties-'));
   const upstream = await startStubUpstream({ mode: speakAsTold });
   const db = openDatabase(databaseUrl, { maxConnections: 4 });
-  t.after(async () => {
+  t.teardown(async () => {
     await upstream.close();
     await db.destroy();
     await rm(dataDir, { recursive: true, force: true });
@@ -167,7 +167,7 @@ async function start(t: TestContext) {
     }),
   );
   const mining = setInterval(() => void chain.client.mine({ blocks: 1 }), MINE_EVERY_MS);
-  t.after(() => clearInterval(mining));
+  t.teardown(() => clearInterval(mining));
 
   const clients = new Clients(wallets, processes);
 

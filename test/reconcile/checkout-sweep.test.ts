@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
-import { type TestContext, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { sql } from 'kysely';
+import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import { testDatabase } from '../support/database.ts';
@@ -41,7 +41,7 @@ const stored = (created: number, metadata: Record<string, string>, state: 'open'
 });
 
 /** A database of a known instance, and the metadata of a purchase of its own that it knows nothing of. */
-async function instance(t: TestContext) {
+async function instance(t: Test) {
   const { url: databaseUrl } = await testDatabase(t);
   const gateway = await startGateway(t, {}, { databaseUrl });
   const instanceId = await instanceOf(gateway);
@@ -94,7 +94,7 @@ test('R16: killed between the row and the answer of the processor, the purchase 
     },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
-  t.after(() => child.kill('SIGKILL'));
+  t.teardown(() => child.kill('SIGKILL'));
   await once(child.stdout, 'data');
   const ended = once(child, 'exit');
   checkout.beforeAnswer = async () => {

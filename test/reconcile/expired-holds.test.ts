@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import { type TestContext, test } from 'node:test';
 import { sql } from 'kysely';
+import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { captureHold, type Hold, placeHold, voidExpiredHolds } from '../../src/ledger/hold.ts';
 import type { TurnResult } from '../../src/reconcile/reconciler.ts';
@@ -30,7 +30,7 @@ const expire = (gateway: Gateway, holds: readonly Hold[]) =>
       .execute(),
   );
 
-async function twoReplicas(t: TestContext): Promise<[Gateway, Gateway]> {
+async function twoReplicas(t: Test): Promise<[Gateway, Gateway]> {
   const first = await startGateway(t);
   return [first, await startGateway(t, {}, { databaseUrl: first.databaseUrl })];
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
 import { pino } from 'pino';
+import { test } from 'tap';
 import { openDatabase } from '../../src/db/database.ts';
 import { ReconcilerRunner } from '../../src/reconcile/runner.ts';
 import { startChild } from '../support/child.ts';
@@ -10,7 +10,7 @@ import { until } from '../support/until.ts';
 test("a process that is frozen within a reconciler's turn keeps no other from it, and learns when it wakes up that it lost the turn", async (t) => {
   const { url } = await testDatabase(t);
   const db = openDatabase(url, { maxConnections: 3 });
-  t.after(() => db.destroy());
+  t.teardown(() => db.destroy());
   const row = () => db.selectFrom('reconciler').selectAll().where('name', '=', 'probe').executeTakeFirstOrThrow();
 
   const frozen = startChild(t, 'test/support/frozen-runner.ts', { DATABASE_URL: url });
@@ -31,7 +31,7 @@ test("a process that is frozen within a reconciler's turn keeps no other from it
   };
   const runner = new ReconcilerRunner({ db, reconcilers: [probe], intervalMs: 200, log: pino({ level: 'silent' }) });
   runner.start();
-  t.after(async () => {
+  t.teardown(async () => {
     leave();
     await runner.stop();
   });

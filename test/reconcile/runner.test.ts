@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { type TestContext, test } from 'node:test';
 import { sql } from 'kysely';
 import pg from 'pg';
 import { pino } from 'pino';
+import { type Test, test } from 'tap';
 import { openDatabase } from '../../src/db/database.ts';
 import { migrate } from '../../src/db/migrate.ts';
 import { withLease } from '../../src/reconcile/lease.ts';
@@ -21,7 +21,7 @@ const WARN = 40;
 const ERROR = 50;
 
 function setUp(
-  t: TestContext,
+  t: Test,
   databaseUrl: string,
   reconcilers: Reconciler[],
   { intervalMs = 60_000 }: { intervalMs?: number } = {},
@@ -36,7 +36,7 @@ function setUp(
     log: pino({ level: 'info' }, { write: (line) => lines.push(JSON.parse(line)) }),
     onResult: (name, count) => reported.push([name, count]),
   });
-  t.after(async () => {
+  t.teardown(async () => {
     await runner.stop();
     await db.destroy();
   });
@@ -215,7 +215,7 @@ test('a database that is away, or has no tables yet, is logged once and waited f
   const empty = new URL(url);
   empty.pathname = `/${name}`;
   const later = setUp(t, empty.href, work);
-  t.after(async () => {
+  t.teardown(async () => {
     await admin.query(`drop database ${name} with (force)`);
     await admin.end();
   });

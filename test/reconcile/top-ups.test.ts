@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { type TestContext, test } from 'node:test';
 import { sql } from 'kysely';
 import { pino } from 'pino';
 import type Stripe from 'stripe';
+import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import type { TurnResult } from '../../src/reconcile/reconciler.ts';
 import { failStatements } from '../support/failing-statements.ts';
@@ -16,7 +16,7 @@ import { until } from '../support/until.ts';
 
 const HOUR = 3600;
 
-async function setUp(t: TestContext, env: Record<string, string> = {}) {
+async function setUp(t: Test, env: Record<string, string> = {}) {
   const checkout = await startFaultyCheckout(t);
   const gateway = await startGateway(t, settings(checkout, env));
   return { checkout, gateway };

@@ -5,9 +5,9 @@ import { mkdtemp, readdir, readFile, realpath, rm, stat, truncate, writeFile } f
 import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, type TestContext, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { type Test, t, test } from 'tap';
 import type { Address } from 'viem';
 import { findAnvil, findBinary, launch, whyUnrunnable } from '../../src/sandbox/chain/anvil.ts';
 import { fund, usdcBalance } from '../../src/sandbox/chain/fund.ts';
@@ -20,7 +20,7 @@ const skip = findBinary() === undefined ? 'anvil is not installed' : false;
 const SOMEBODY: Address = '0x00000000000000000000000000000000000a11ce';
 
 const directories: string[] = [];
-after(() => Promise.all(directories.map((directory) => rm(directory, { recursive: true, force: true }))));
+t.teardown(() => Promise.all(directories.map((directory) => rm(directory, { recursive: true, force: true }))));
 
 /** Gone with the file's last test. */
 async function newDirectory(): Promise<string> {
@@ -30,10 +30,10 @@ async function newDirectory(): Promise<string> {
 }
 
 /** Mines for transactions only, unless told otherwise, and stops with the test at the latest. */
-async function start(t: TestContext, options: ChainOptions) {
+async function start(t: Test, options: ChainOptions) {
   const started = await startChain({ blockTime: 0, ...options });
   assert.ok(started.available);
-  t.after(started.chain.stop);
+  t.teardown(started.chain.stop);
   return { ...started.chain, client: chainClient(started.chain.rpcUrl) };
 }
 
@@ -131,7 +131,7 @@ test('with no whole state file left the chain starts anew, and says so', { skip 
 });
 
 /** A process, in a group of its own, that starts the chain, funds somebody and prints the address. */
-function startElsewhere(t: TestContext, dataDir: string): ChildProcess {
+function startElsewhere(t: Test, dataDir: string): ChildProcess {
   const module = (path: string) => JSON.stringify(fileURLToPath(new URL(`../../src/sandbox/${path}`, import.meta.url)));
   const script = `
     const { startChain } = await import(${module('chain.ts')});
@@ -145,7 +145,7 @@ function startElsewhere(t: TestContext, dataDir: string): ChildProcess {
     stdio: ['ignore', 'pipe', 'inherit'],
     detached: true,
   });
-  t.after(() => killGroup(child));
+  t.teardown(() => killGroup(child));
   return child;
 }
 
@@ -171,7 +171,7 @@ test('a chain outlives the whole process group that started it, is used on, and 
 });
 
 /** Starts anvil from what `stop` has saved, as a process does that is killed before it can stop it. */
-async function leaveBehind(t: TestContext, dataDir: string): Promise<{ pid: number; port: number }> {
+async function leaveBehind(t: Test, dataDir: string): Promise<{ pid: number; port: number }> {
   const first = await start(t, { dataDir });
   await fund(first.client, SOMEBODY, { usdc: 5n });
   await first.stop();
@@ -258,7 +258,7 @@ test('tests hold transactions back, drop them, and undo blocks', { skip }, async
 test('a port that is taken is named with the way out', { skip }, async (t) => {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
-  t.after(() => server.close());
+  t.teardown(() => server.close());
   const { port } = server.address() as AddressInfo;
   const dataDir = await newDirectory();
   await assert.rejects(startChain({ dataDir, port }), new RegExp(`Port ${port} for the local chain is taken`));
@@ -292,7 +292,7 @@ test('where anvil does not exist or run, the result says so', async (t) => {
   const dataDir = await newDirectory();
   const original = Object.getOwnPropertyDescriptor(process, 'platform');
   assert.ok(original);
-  t.after(() => Object.defineProperty(process, 'platform', original));
+  t.teardown(() => Object.defineProperty(process, 'platform', original));
   Object.defineProperty(process, 'platform', { ...original, value: 'sunos' });
   const result = await startChain({ dataDir });
   assert.ok(!result.available);

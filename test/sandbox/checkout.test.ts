@@ -4,9 +4,10 @@ import { once } from 'node:events';
 import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type TestContext, test } from 'node:test';
+import { mock } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import Stripe from 'stripe';
+import { type Test, test } from 'tap';
 import { startCheckout } from '../../src/sandbox/checkout/server.ts';
 
 const KEY = 'sk_test_checkout';
@@ -23,16 +24,16 @@ const order = {
   metadata: { instance_id: 'i-1', 'odd name': 'a=b&c[d]' },
 } as const satisfies Stripe.Checkout.SessionCreateParams;
 
-async function setUp(t: TestContext) {
+async function setUp(t: Test) {
   const dataDir = await newDirectory(t);
   const checkout = await startCheckout({ dataDir, secretKey: KEY, merchant: 'Tom & Co' });
-  t.after(checkout.close);
+  t.teardown(checkout.close);
   return { ...checkout, dataDir, stripe: client(checkout.apiBase) };
 }
 
-async function newDirectory(t: TestContext): Promise<string> {
+async function newDirectory(t: Test): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'speechgate-checkout-'));
-  t.after(() => rm(directory, { recursive: true, force: true }));
+  t.teardown(() => rm(directory, { recursive: true, force: true }));
   return directory;
 }
 
@@ -153,7 +154,8 @@ test('a session expires when it is told to or when its time has come, and can no
 
   const brief = await stripe.checkout.sessions.create({ ...order, expires_at: Math.floor(Date.now() / 1000) + 1860 });
   const lasting = await stripe.checkout.sessions.create(order);
-  t.mock.timers.enable({ apis: ['Date'], now: brief.expires_at * 1000 });
+  t.teardown(() => mock.reset());
+  mock.timers.enable({ apis: ['Date'], now: brief.expires_at * 1000 });
   for (const { id, url } of [told, brief]) {
     const page = await get(urlOf({ url }));
     assert.equal(page.status, 410);
@@ -163,16 +165,17 @@ test('a session expires when it is told to or when its time has come, and can no
     assert.deepEqual([session.status, session.payment_status, session.url], ['expired', 'unpaid', null]);
   }
   assert.equal((await stripe.checkout.sessions.retrieve(lasting.id)).status, 'open');
-  t.mock.timers.setTime(lasting.expires_at * 1000);
+  mock.timers.setTime(lasting.expires_at * 1000);
   assert.equal((await stripe.checkout.sessions.retrieve(lasting.id)).status, 'expired');
 });
 
 test('the list is newest first, in pages, and filters by time and status', async (t) => {
   const { stripe } = await setUp(t);
-  t.mock.timers.enable({ apis: ['Date'], now: 1_800_000_000_000 });
+  t.teardown(() => mock.reset());
+  mock.timers.enable({ apis: ['Date'], now: 1_800_000_000_000 });
   const ids: string[] = [];
   for (let second = 0; second < 5; second += 1) {
-    t.mock.timers.setTime((1_800_000_000 + second) * 1000);
+    mock.timers.setTime((1_800_000_000 + second) * 1000);
     ids.unshift((await stripe.checkout.sessions.create(order)).id);
   }
   const first = await stripe.checkout.sessions.list({ limit: 2 });
@@ -339,7 +342,7 @@ test('what was answered survives a kill, and the address stays the same', async 
   const child: ChildProcess = spawn(process.execPath, ['--import', 'tsx', '--input-type=module', '--eval', script], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });
-  t.after(() => child.kill('SIGKILL'));
+  t.teardown(() => child.kill('SIGKILL'));
   const [line] = (await once(child.stdout as NodeJS.ReadableStream, 'data')) as [Buffer];
   const origin = line.toString().trim();
   const stripe = client(origin);
@@ -350,7 +353,7 @@ test('what was answered survives a kill, and the address stays the same', async 
   await once(child, 'exit');
 
   const again = await startCheckout({ dataDir, secretKey: KEY });
-  t.after(again.close);
+  t.teardown(again.close);
   assert.equal(again.origin, origin);
   assert.equal((await stripe.checkout.sessions.retrieve(session.id)).payment_status, 'paid');
   assert.equal((await stripe.checkout.sessions.retrieve(other.id)).status, 'open');

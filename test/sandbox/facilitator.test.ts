@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import { type TestContext, test } from 'node:test';
 import { HTTPFacilitatorClient } from '@x402/core/http';
 import type { PaymentPayload, PaymentRequirements } from '@x402/core/types';
+import { type Test, test } from 'tap';
 import type { Address, Hex, LocalAccount } from 'viem';
 import { findAnvil } from '../../src/sandbox/chain/anvil.ts';
 import { fund, usdcBalance } from '../../src/sandbox/chain/fund.ts';
@@ -42,7 +42,7 @@ interface Scene {
   uses(): Promise<Hex[]>;
 }
 
-async function scene(t: TestContext, options: Parameters<typeof testFacilitator>[2] = {}): Promise<Scene> {
+async function scene(t: Test, options: Parameters<typeof testFacilitator>[2] = {}): Promise<Scene> {
   const facilitator = await testFacilitator(t, chain, options);
   const [payer, payee] = [await wallet(chain.client, 1000n), await wallet(chain.client)];
   return {
@@ -377,7 +377,7 @@ test('what was answered as settled survives kill -9 of the chain', { skip }, asy
   const start = async () => {
     const started = await startChain({ dataDir, blockTime: 0, detached: false });
     assert.ok(started.available);
-    t.after(started.chain.stop);
+    t.teardown(started.chain.stop);
     return { ...started.chain, dataDir, client: chainClient(started.chain.rpcUrl) };
   };
   const first = await start();

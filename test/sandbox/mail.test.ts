@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import test from 'node:test';
+import { test } from 'tap';
 import { startMailSink } from '../../src/sandbox/mail.ts';
 import { give } from '../support/feedback.ts';
 import { startGateway } from '../support/gateway.ts';
@@ -12,10 +12,10 @@ import { viemWallet } from '../support/wallet.ts';
 
 test("the sandbox's mail server keeps what the gateway mails, a file each, on loopback only", async (t) => {
   const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-mail-'));
-  t.after(() => rm(dataDir, { recursive: true, force: true }));
+  t.teardown(() => rm(dataDir, { recursive: true, force: true }));
   const files: string[] = [];
   const sink = await startMailSink({ dataDir, onMail: (file) => files.push(file) });
-  t.after(() => sink.close());
+  t.teardown(() => sink.close());
   assert.equal(new URL(sink.url).hostname, '127.0.0.1');
   const env = { SMTP_URL: sink.url, FEEDBACK_FROM: 'from@sandbox.test', FEEDBACK_TO: 'to@sandbox.test' };
   const gateway = await startGateway(t, env, { worker: true });

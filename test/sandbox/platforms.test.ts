@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
-import { test } from 'node:test';
+import { test } from 'tap';
 import { packagedBinary } from '../../src/sandbox/chain/anvil.ts';
 import { nobody } from '../../src/sandbox/postgres/account.ts';
 import { packageName } from '../../src/sandbox/postgres/binaries.ts';
@@ -24,7 +24,7 @@ const { packages } = JSON.parse(await readFile(new URL('../../package-lock.json'
 };
 
 for (const [platform, arch] of PLATFORMS) {
-  test(`the chain and the database are found where npm puts them on ${platform} ${arch}`, () => {
+  test(`the chain and the database are found where npm puts them on ${platform} ${arch}`, async () => {
     const [, name = '', program = ''] = /^(@[^/]+\/[^/]+)\/(.*)$/.exec(packagedBinary(platform, arch)) ?? [];
     const chain = packages[`node_modules/${name}`];
     assert.deepEqual([chain?.os, chain?.cpu, chain?.bin], [[platform], [arch], { anvil: program }]);
@@ -33,7 +33,7 @@ for (const [platform, arch] of PLATFORMS) {
   });
 }
 
-test('the account nobody is found in /etc/passwd of Linux and of macOS, where its id is negative', () => {
+test('the account nobody is found in /etc/passwd of Linux and of macOS, where its id is negative', async () => {
   const linux = 'root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n';
   assert.deepEqual(nobody(linux), { uid: 65534, gid: 65534, identity: { uid: 65534, gid: 65534 } });
   const macOs = '# User Database\nnobody:*:-2:-2:Unprivileged User:/var/empty:/usr/bin/false\n';

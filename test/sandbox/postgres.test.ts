@@ -6,10 +6,10 @@ import { chmod, cp, mkdtemp, readdir, readFile, realpath, rm, stat, writeFile } 
 import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { after, type TestContext, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import pg from 'pg';
+import { type Test, t, test } from 'tap';
 import { obstacle, serverAccount } from '../../src/sandbox/postgres/account.ts';
 import { findPackage, serverBinaries } from '../../src/sandbox/postgres/binaries.ts';
 import { findPostmaster } from '../../src/sandbox/postgres/postmaster.ts';
@@ -22,12 +22,12 @@ const account = await serverAccount();
 /** Shared by the tests that need a cluster, but not an empty one: creating one takes a second. */
 const dataDir = await newDirectory();
 const data = () => join(dataDir, 'postgres/cluster/data');
-after(() => rm(dataDir, { recursive: true, force: true }));
+t.teardown(() => rm(dataDir, { recursive: true, force: true }));
 
 /** Starts it without fsync, and stops it with the test at the latest. */
-async function start(t: TestContext, options: PostgresOptions) {
+async function start(t: Test, options: PostgresOptions) {
   const server = await startPostgres({ durable: false, ...options });
-  t.after(server.stop);
+  t.teardown(server.stop);
   return server;
 }
 
@@ -46,7 +46,7 @@ async function query(url: string, text: string): Promise<Record<string, unknown>
 }
 
 /** A process, in a group of its own, that starts PostgreSQL and prints its URL. */
-function startElsewhere(t: TestContext, directory: string): ChildProcess {
+function startElsewhere(t: Test, directory: string): ChildProcess {
   const module = fileURLToPath(new URL('../../src/sandbox/postgres.ts', import.meta.url));
   const script = `
     const { startPostgres } = await import(${JSON.stringify(module)});
@@ -57,7 +57,7 @@ function startElsewhere(t: TestContext, directory: string): ChildProcess {
     stdio: ['ignore', 'pipe', 'inherit'],
     detached: true,
   });
-  t.after(() => killGroup(child));
+  t.teardown(() => killGroup(child));
   return child;
 }
 
@@ -145,7 +145,7 @@ test('after a kill of the server itself, the next start recovers what was commit
 
 test('a process id that belongs to another program by now neither blocks the start nor is killed', async (t) => {
   const bystander = spawn('sleep', ['60'], account.identity);
-  t.after(() => bystander.kill());
+  t.teardown(() => bystander.kill());
   await once(bystander, 'spawn');
   const pidFile = join(data(), 'postmaster.pid');
   await writeFile(pidFile, `${bystander.pid}\n${data()}\n1700000000\n5432\n\n127.0.0.1\n  1234  5678\nready   \n`);
@@ -157,7 +157,7 @@ test('a process id that belongs to another program by now neither blocks the sta
 
 test('a port that was asked for is used, or named when it is taken', async (t) => {
   const holder = createServer().listen(0, '127.0.0.1');
-  t.after(() => holder.close());
+  t.teardown(() => holder.close());
   await once(holder, 'listening');
   const { port } = holder.address() as AddressInfo;
   await assert.rejects(start(t, { dataDir, port }), new RegExp(`Port ${port} .* is taken`));
@@ -170,7 +170,7 @@ test('a port that was asked for is used, or named when it is taken', async (t) =
 
 test('an interrupted creation blocks nobody, and two processes that create the same cluster at once share it', async (t) => {
   const directory = await newDirectory();
-  t.after(() => rm(directory, { recursive: true, force: true }));
+  t.teardown(() => rm(directory, { recursive: true, force: true }));
   const home = join(directory, 'postgres');
   const unfinished = async () => (await readdir(home).catch(() => [])).filter((name) => name.includes('.new-'));
 
@@ -208,7 +208,7 @@ test('whoever leaves while another one that is alone stops the server leaves in 
 test('a DATA_DIR that the server has no way into still works, and keeps its data', async (t) => {
   const directory = await newDirectory();
   await writeFile(join(directory, 'keys.json'), '{}');
-  t.after(async () => {
+  t.teardown(async () => {
     await rm(await realpath(join(directory, 'postgres')), { recursive: true });
     await rm(directory, { recursive: true });
   });
@@ -225,7 +225,7 @@ test('a DATA_DIR that the server has no way into still works, and keeps its data
 test('the programs are copied when npm made no links, or when the server has no way to them', async (t) => {
   const directory = await newDirectory();
   const home = await newDirectory();
-  t.after(async () => {
+  t.teardown(async () => {
     await chmod(join(directory, 'native/lib'), 0o755);
     for (const each of [directory, home]) await rm(each, { recursive: true });
   });

@@ -4,16 +4,16 @@ import { once } from 'node:events';
 import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
-import { type TestContext, test } from 'node:test';
+import { type Test, test } from 'tap';
 import { findProcess, listProcesses } from '../../src/sandbox/processes.ts';
 
 /** What a process is started with that is to be found: with a space, and longer than a terminal is wide. */
 const LONG = `/tmp/a folder/${'x'.repeat(200)}/data`;
 
-function setVariable(t: TestContext, name: string, value: string): void {
+function setVariable(t: Test, name: string, value: string): void {
   const before = process.env[name];
   process.env[name] = value;
-  t.after(() => {
+  t.teardown(() => {
     if (before === undefined) delete process.env[name];
     else process.env[name] = before;
   });
@@ -31,7 +31,7 @@ for (const platform of ['linux', 'darwin'] as const) {
     const child = spawn(process.execPath, ['-e', 'console.log(1); setInterval(() => {}, 1000)', 'x', '-D', LONG], {
       stdio: ['ignore', 'pipe', 'inherit'],
     });
-    t.after(() => child.kill('SIGKILL'));
+    t.teardown(() => child.kill('SIGKILL'));
     await once(child.stdout, 'data');
     const pid = child.pid as number;
 
@@ -51,7 +51,7 @@ for (const platform of ['linux', 'darwin'] as const) {
 
 test('on Windows the system is asked through PowerShell, and its quotes are removed', async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'speechgate-powershell-'));
-  t.after(() => rm(folder, { recursive: true }));
+  t.teardown(() => rm(folder, { recursive: true }));
   const answer = '4 \r\n5076 "C:\\a folder\\anvil.exe" --port 1 --cache-path "C:\\a folder\\chain\\cache" --quiet\r\n';
   const program = join(folder, 'powershell.exe');
   await writeFile(program, `#!/bin/sh\nprintf '%s' '${answer}'\n`);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import { describe, it } from 'node:test';
 import fc from 'fast-check';
+import { test } from 'tap';
 import { audioCheck, detectAudioType } from '../../src/speech/audio-format.ts';
 import { frameLength } from '../../src/speech/mpeg-audio.ts';
 import type { AudioType } from '../../src/speech/provider.ts';
@@ -36,7 +36,7 @@ function riff(chunks: Uint8Array[], size?: number): Buffer {
 const FMT = riffChunk('fmt ', silentWav(0).subarray(20, 36));
 const SAMPLES = Buffer.alloc(1000, 1);
 
-describe('magic bytes', () => {
+test('magic bytes', async (t) => {
   const cases: [string, Uint8Array, string][] = [
     ['MPEG 1 Layer III', silentMp3(24), 'audio/mpeg'],
     ['MPEG 2 Layer III', bytes(0xff, 0xf3, 0x64, 0xc4), 'audio/mpeg'],
@@ -58,10 +58,10 @@ describe('magic bytes', () => {
     ['FLAC', concat('fLaC'), 'not-audio'],
   ];
   for (const [name, start, expected] of cases) {
-    it(`takes ${name} for ${expected}`, () => assert.equal(detectAudioType(start), expected));
+    t.test(`takes ${name} for ${expected}`, async () => assert.equal(detectAudioType(start), expected));
   }
 
-  it('asks for more bytes as long as both outcomes are possible', () => {
+  t.test('asks for more bytes as long as both outcomes are possible', async () => {
     for (const [whole, needed] of [
       [silentMp3(24), 4],
       [id3(0), 10],
@@ -75,14 +75,14 @@ describe('magic bytes', () => {
   });
 });
 
-it('computes frame lengths of all three MPEG versions, with and without padding', () => {
+test('computes frame lengths of all three MPEG versions, with and without padding', async () => {
   assert.equal(frameLength(bytes(0xff, 0xfb, 0x90, 0xc4)), 417); // MPEG 1, 128 kbit/s, 44.1 kHz
   assert.equal(frameLength(bytes(0xff, 0xfb, 0x92, 0xc4)), 418);
   assert.equal(frameLength(bytes(0xff, 0xf3, 0x64, 0xc4)), 144); // MPEG 2, 48 kbit/s, 24 kHz
   assert.equal(frameLength(bytes(0xff, 0xe3, 0x18, 0xc4)), 72); // MPEG 2.5, 8 kbit/s, 8 kHz
 });
 
-describe('an MP3 is whole', () => {
+test('an MP3 is whole', async (t) => {
   const frames = silentMp3(240);
   const cases: [string, Uint8Array][] = [
     ['by itself', frames],
@@ -95,26 +95,26 @@ describe('an MP3 is whole', () => {
     ['before garbage', concat(frames, bytes(0x49, 0x01, 0xff))],
   ];
   for (const [name, body] of cases) {
-    it(name, () => {
+    t.test(name, async () => {
       for (const size of [1, 3, 7, 1000, body.length]) assert.equal(fault('audio/mpeg', body, size), undefined);
     });
   }
 });
 
-describe('an MP3 is truncated', () => {
-  it('wherever its last frame is cut', () => {
+test('an MP3 is truncated', async (t) => {
+  t.test('wherever its last frame is cut', async () => {
     const whole = silentMp3(72);
     for (let length = 2 * MP3_FRAME_BYTES + 1; length < whole.length; length++) {
       assert.equal(fault('audio/mpeg', whole.subarray(0, length)), 'truncated', `${length} bytes`);
     }
   });
 
-  it('inside its ID3v2 tag', () => assert.equal(fault('audio/mpeg', id3(300).subarray(0, 200)), 'truncated'));
+  t.test('inside its ID3v2 tag', async () => assert.equal(fault('audio/mpeg', id3(300).subarray(0, 200)), 'truncated'));
 });
 
-it('an MP3 that is only a tag holds no audio', () => assert.equal(fault('audio/mpeg', id3(300)), 'no audio'));
+test('an MP3 that is only a tag holds no audio', async () => assert.equal(fault('audio/mpeg', id3(300)), 'no audio'));
 
-describe('a WAV is whole', () => {
+test('a WAV is whole', async (t) => {
   const data = riffChunk('data', SAMPLES);
   const list = riffChunk('LIST', Buffer.alloc(13, 1));
   const cases: [string, Uint8Array][] = [
@@ -130,34 +130,34 @@ describe('a WAV is whole', () => {
     ]),
   ];
   for (const [name, body] of cases) {
-    it(name, () => {
+    t.test(name, async () => {
       for (const size of [1, 3, 7, body.length]) assert.equal(fault('audio/wav', body, size), undefined);
     });
   }
 });
 
-describe('a WAV is truncated', () => {
-  it('wherever it is cut', () => {
+test('a WAV is truncated', async (t) => {
+  t.test('wherever it is cut', async () => {
     const whole = silentWav(1);
     for (let length = 12; length < whole.length; length++) {
       assert.equal(fault('audio/wav', whole.subarray(0, length)), 'truncated', `${length} bytes`);
     }
   });
 
-  it('when only the RIFF size is known and exceeds what came', () => {
+  t.test('when only the RIFF size is known and exceeds what came', async () => {
     const body = riff([FMT, riffChunk('data', SAMPLES, 0xffffffff)]);
     assert.equal(fault('audio/wav', body), undefined);
     assert.equal(fault('audio/wav', body.subarray(0, -100)), 'truncated');
   });
 });
 
-it('a WAV without a sample holds no audio', () => {
+test('a WAV without a sample holds no audio', async () => {
   assert.equal(fault('audio/wav', silentWav(0)), 'no audio');
   assert.equal(fault('audio/wav', riff([FMT], 0)), 'no audio');
   assert.equal(silentWav(0).length, WAV_HEADER_BYTES);
 });
 
-it('the verdict does not depend on how a body is cut into chunks, and no body makes a check throw', () => {
+test('the verdict does not depend on how a body is cut into chunks, and no body makes a check throw', async () => {
   const piece = fc.oneof(
     fc.uint8Array({ maxLength: 60 }),
     fc.constant(silentMp3(48)),

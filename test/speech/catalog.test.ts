@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import test from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { type Test, test } from 'tap';
 import { CatalogError, loadCatalog } from '../../src/speech/catalog.ts';
 import { startGateway } from '../support/gateway.ts';
 import { startStubUpstream } from '../support/stub-upstream.ts';
@@ -29,9 +29,9 @@ const acme = {
   ],
 };
 
-async function catalogFile(t: { after(hook: () => Promise<void>): void }, content: unknown): Promise<string> {
+async function catalogFile(t: Pick<Test, 'teardown'>, content: unknown): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'speechgate-catalog-'));
-  t.after(() => rm(directory, { recursive: true }));
+  t.teardown(() => rm(directory, { recursive: true }));
   const file = join(directory, 'catalog.json');
   await writeFile(file, typeof content === 'string' ? content : JSON.stringify(content));
   return file;
@@ -90,7 +90,7 @@ test('R42: nothing in the code knows a provider: another catalog is served, pric
 
 test('catalogs/openai.json, as shipped: sold under ids without a hyphen in the provider', async (t) => {
   const upstream = await startStubUpstream();
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   const file = fileURLToPath(new URL('../../catalogs/openai.json', import.meta.url));
   const gateway = await startGateway(t, { CATALOG_FILE: file, SPEECH_BASE_URL: upstream.url });
   const { json } = await gateway.call('/tts/models');

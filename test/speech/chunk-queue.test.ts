@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { it } from 'node:test';
+import { test } from 'tap';
 import { ChunkQueue } from '../../src/speech/chunk-queue.ts';
 
 function queue() {
@@ -8,7 +8,7 @@ function queue() {
   return { calls, chunks: new ChunkQueue(source) };
 }
 
-it('asks for a pause when a consumer is slow, and resumes once half has been read', async () => {
+test('asks for a pause when a consumer is slow, and resumes once half has been read', async () => {
   const { calls, chunks } = queue();
   const quarter = new Uint8Array(64 * 1024);
   assert.deepEqual(
@@ -22,14 +22,14 @@ it('asks for a pause when a consumer is slow, and resumes once half has been rea
   assert.deepEqual(calls, ['resume']);
 });
 
-it('bounds the number of tiny chunks too', () => {
+test('bounds the number of tiny chunks too', async () => {
   const { chunks } = queue();
   let pushed = 1;
   while (chunks.push(new Uint8Array(1))) pushed++;
   assert.equal(pushed, 1024);
 });
 
-it('hands over the same memory in order, then the end', async () => {
+test('hands over the same memory in order, then the end', async () => {
   const { chunks } = queue();
   const [first, second] = [Uint8Array.of(1), Uint8Array.of(2)];
   const early = chunks.next();
@@ -41,7 +41,7 @@ it('hands over the same memory in order, then the end', async () => {
   assert.deepEqual(await chunks.next(), { value: undefined, done: true });
 });
 
-it('shows an error of close after the chunks, and an error of abort at once', async () => {
+test('shows an error of close after the chunks, and an error of abort at once', async () => {
   const closed = queue().chunks;
   closed.push(Uint8Array.of(1));
   closed.close(new Error('broken'));
@@ -54,7 +54,7 @@ it('shows an error of close after the chunks, and an error of abort at once', as
   await assert.rejects(aborted.next(), /stopped/);
 });
 
-it('cancels the source when the consumer stops early, also before its first step, and not after the end', async () => {
+test('cancels the source when the consumer stops early, also before its first step, and not after the end', async () => {
   const early = queue();
   early.chunks.push(Uint8Array.of(1));
   await early.chunks.return();
@@ -67,7 +67,7 @@ it('cancels the source when the consumer stops early, also before its first step
   assert.deepEqual(late.calls, []);
 });
 
-it('ends a step that is being awaited when the consumer stops', async () => {
+test('ends a step that is being awaited when the consumer stops', async () => {
   const { chunks } = queue();
   const waiting = chunks.next();
   await chunks.return();

@@ -5,7 +5,8 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe, it, type TestContext } from 'node:test';
+import { mock } from 'node:test';
+import { type Test, test } from 'tap';
 import { openAiCompatible } from '../../src/speech/openai-compatible.ts';
 import { MAX_AUDIO_BYTES, type Speech, SpeechError } from '../../src/speech/provider.ts';
 import * as stub from '../support/stub-upstream.ts';
@@ -14,10 +15,10 @@ import { Drip, type Mode, silentMp3, silentWav } from '../support/stub-upstream.
 const UTTERANCE = { text: 'a canary sings', model: 'tts-1', voice: 'alloy', speed: 1.25 };
 const NEVER = new AbortController().signal;
 
-async function start(t: TestContext, mode?: Mode, options: { firstByteTimeoutMs?: number; apiKey?: string } = {}) {
+async function start(t: Test, mode?: Mode, options: { firstByteTimeoutMs?: number; apiKey?: string } = {}) {
   const upstream = await stub.startStubUpstream(mode ? { mode } : {});
   const provider = openAiCompatible({ baseUrl: upstream.url, ...options });
-  t.after(async () => {
+  t.teardown(async () => {
     await upstream.close();
     await provider.close();
   });
@@ -49,8 +50,8 @@ const UPSTREAM_ERROR = { code: 'TTS_UPSTREAM_ERROR', transient: false };
 const BROKEN_OFF = { code: 'TTS_UPSTREAM_ERROR', transient: true };
 const UNAVAILABLE = { code: 'TTS_UNAVAILABLE', transient: true };
 
-describe('request', () => {
-  it("is OpenAI's POST /audio/speech with a bearer token", async (t) => {
+test('request', async (t) => {
+  t.test("is OpenAI's POST /audio/speech with a bearer token", async (t) => {
     const { upstream, speak } = await start(t, stub.mp3(), { apiKey: 'sk-test' });
     await read(await speak());
     const [request] = upstream.requests;
@@ -67,16 +68,16 @@ describe('request', () => {
     });
   });
 
-  it('keeps the path of the base URL and sends no authorization without a key', async (t) => {
+  t.test('keeps the path of the base URL and sends no authorization without a key', async (t) => {
     const { upstream } = await start(t);
     const provider = openAiCompatible({ baseUrl: upstream.url.replace('/v1', '/tenant/v1/') });
-    t.after(() => provider.close());
+    t.teardown(() => provider.close());
     await read(await provider.synthesize(UTTERANCE, NEVER));
     assert.equal(upstream.requests[0]?.path, '/tenant/v1/audio/speech');
     assert.equal(upstream.requests[0]?.headers.authorization, undefined);
   });
 
-  it('uses one kept-alive connection for requests in a row', async (t) => {
+  t.test('uses one kept-alive connection for requests in a row', async (t) => {
     const { upstream, speak } = await start(t);
     for (let i = 0; i < 3; i++) {
       await read(await speak());
@@ -88,16 +89,16 @@ describe('request', () => {
     );
   });
 
-  it('speaks many at once', async (t) => {
+  t.test('speaks many at once', async (t) => {
     const { speak } = await start(t);
     const audio = await Promise.all(Array.from({ length: 50 }, async () => read(await speak())));
     for (const body of audio) assert.deepEqual(body, silentMp3(1000));
   });
 });
 
-describe('audio', () => {
+test('audio', async (t) => {
   for (const framing of ['length', 'chunked', 'close'] as const) {
-    it(`passes MP3 and WAV through byte by byte the same (body framed by ${framing})`, async (t) => {
+    t.test(`passes MP3 and WAV through byte by byte the same (body framed by ${framing})`, async (t) => {
       const { upstream, speak } = await start(t, stub.mp3(1536, { framing }));
       const mp3 = await speak();
       assert.equal(mp3.mimeType, 'audio/mpeg');
@@ -111,14 +112,14 @@ describe('audio', () => {
   }
 
   for (const contentType of ['Audio/MPEG; charset=binary', 'audio/mp3', 'audio/x-mpeg', 'application/octet-stream']) {
-    it(`accepts MP3 as ${contentType}`, async (t) => {
+    t.test(`accepts MP3 as ${contentType}`, async (t) => {
       const { speak } = await start(t, stub.mp3(100, { contentType }));
       assert.equal((await speak()).mimeType, 'audio/mpeg');
     });
   }
 
   for (const contentType of ['audio/x-wav', 'audio/wave', 'audio/vnd.wave', 'application/octet-stream', 'audio/mpeg']) {
-    it(`is a WAV by its magic bytes when it comes as ${contentType}`, async (t) => {
+    t.test(`is a WAV by its magic bytes when it comes as ${contentType}`, async (t) => {
       const { speak } = await start(t, stub.wav(100, { contentType }));
       assert.equal((await speak()).mimeType, 'audio/wav');
     });
@@ -128,7 +129,7 @@ describe('audio', () => {
     ['MP3', silentMp3(48)],
     ['WAV', silentWav(1)],
   ] as const) {
-    it(`waits for the magic bytes of ${name} when they drip one at a time`, async (t) => {
+    t.test(`waits for the magic bytes of ${name} when they drip one at a time`, async (t) => {
       const drip = new Drip();
       const { speak } = await start(t, drip.mode);
       let isResolved = false;
@@ -145,7 +146,7 @@ describe('audio', () => {
     });
   }
 
-  it('hands over each chunk while the upstream is still speaking', async (t) => {
+  t.test('hands over each chunk while the upstream is still speaking', async (t) => {
     const drip = new Drip();
     const { speak } = await start(t, drip.mode);
     const speech = speak();
@@ -162,7 +163,7 @@ describe('audio', () => {
     assert.equal((await chunks.next()).done, true);
   });
 
-  it('loses nothing when the consumer starts late and the body is large', async (t) => {
+  t.test('loses nothing when the consumer starts late and the body is large', async (t) => {
     const large = silentMp3(200_000);
     const { upstream, speak } = await start(t, stub.body(large, { framing: 'chunked' }));
     const late = await speak();
@@ -171,7 +172,7 @@ describe('audio', () => {
     assert.ok((await read(late)).equals(large));
   });
 
-  it('follows interim responses to the final one', async (t) => {
+  t.test('follows interim responses to the final one', async (t) => {
     const { speak } = await start(t, (request, response) => {
       response.writeEarlyHints({ link: '</x>; rel=preload' });
       stub.mp3(24)(request, response);
@@ -180,7 +181,7 @@ describe('audio', () => {
   });
 });
 
-describe('R9 the upstream answered with an error or with something that is not audio: TTS_UPSTREAM_ERROR', () => {
+test('R9 the upstream answered with an error or with something that is not audio: TTS_UPSTREAM_ERROR', async (t) => {
   const cases: [string, Mode, Expected][] = [
     ['an error in the shape of OpenAI', stub.openAiError(401, 'canary'), UPSTREAM_ERROR],
     ['an error of FastAPI that repeats the text', stub.fastApiError(), UPSTREAM_ERROR],
@@ -211,14 +212,14 @@ describe('R9 the upstream answered with an error or with something that is not a
     ['a cut before the first byte of the body', stub.resetInBody(Buffer.alloc(0)), BROKEN_OFF],
   ];
   for (const [name, mode, expected] of cases) {
-    it(name, async (t) => {
+    t.test(name, async (t) => {
       const { upstream, speak } = await start(t, mode);
       await fails(speak(), expected);
       assert.equal(upstream.requests.length, 1);
     });
   }
 
-  it('a redirect, which is not followed', async (t) => {
+  t.test('a redirect, which is not followed', async (t) => {
     const { upstream, speak } = await start(t);
     for (const status of [301, 302, 303, 307, 308]) {
       upstream.mode = stub.redirect(`${upstream.url}/audio/speech`, status);
@@ -227,7 +228,7 @@ describe('R9 the upstream answered with an error or with something that is not a
     assert.equal(upstream.requests.length, 5);
   });
 
-  it('keeps the connection after a short error', async (t) => {
+  t.test('keeps the connection after a short error', async (t) => {
     const { upstream, speak } = await start(t);
     for (const mode of [stub.fastApiError(), stub.html(502), stub.garbage(), stub.empty()]) {
       upstream.mode = mode;
@@ -243,7 +244,7 @@ describe('R9 the upstream answered with an error or with something that is not a
     assert.deepEqual(new Set(upstream.requests.map(({ connection }) => connection)), new Set([1]));
   });
 
-  it('cuts the connection when an error is long', async (t) => {
+  t.test('cuts the connection when an error is long', async (t) => {
     const drip = new Drip({ status: 500, contentType: 'text/plain' });
     const { upstream, speak } = await start(t, drip.mode, { firstByteTimeoutMs: 1_000_000 });
     await fails(speak(), BROKEN_OFF);
@@ -251,17 +252,18 @@ describe('R9 the upstream answered with an error or with something that is not a
     assert.equal(await upstream.requests[0]?.closed, 'aborted');
   });
 
-  it('cuts the connection when an error never ends', async (t) => {
+  t.test('cuts the connection when an error never ends', async (t) => {
     const drip = new Drip({ status: 500, contentType: 'text/plain' });
     const { upstream, speak } = await start(t, drip.mode, { firstByteTimeoutMs: 1000 });
-    t.mock.timers.enable({ apis: ['setTimeout'] });
+    t.teardown(() => mock.reset());
+    mock.timers.enable({ apis: ['setTimeout'] });
     await fails(speak(), BROKEN_OFF);
-    t.mock.timers.tick(1000);
+    mock.timers.tick(1000);
     assert.equal(await upstream.requests[0]?.closed, 'aborted');
   });
 });
 
-describe('R9 the upstream can not be reached, is too slow or sheds load: TTS_UNAVAILABLE', () => {
+test('R9 the upstream can not be reached, is too slow or sheds load: TTS_UNAVAILABLE', async (t) => {
   const inAMinute = () => new Date(Date.now() + 60_000).toUTCString();
   const retryAfter: [string, string | undefined, number | undefined][] = [
     ['seconds', '7', 7],
@@ -274,13 +276,13 @@ describe('R9 the upstream can not be reached, is too slow or sheds load: TTS_UNA
     ['none', undefined, undefined],
   ];
   for (const [name, value, seconds] of retryAfter) {
-    it(`429 with Retry-After: ${name}`, async (t) => {
+    t.test(`429 with Retry-After: ${name}`, async (t) => {
       const { speak } = await start(t, stub.tooManyRequests(value));
       await fails(speak(), { ...UNAVAILABLE, retryAfterSeconds: seconds });
     });
   }
 
-  it('503 with a date', async (t) => {
+  t.test('503 with a date', async (t) => {
     const { speak } = await start(t, stub.openAiError(503, 'canary', { 'retry-after': inAMinute() }));
     await assert.rejects(speak(), ({ code, retryAfterSeconds }: SpeechError) => {
       assert.equal(code, 'TTS_UNAVAILABLE');
@@ -289,7 +291,7 @@ describe('R9 the upstream can not be reached, is too slow or sheds load: TTS_UNA
     });
   });
 
-  it('refused', async () => {
+  t.test('refused', async () => {
     const server = createServer().listen(0, '127.0.0.1');
     await new Promise((resolve) => server.once('listening', resolve));
     const { port } = server.address() as { port: number };
@@ -299,7 +301,7 @@ describe('R9 the upstream can not be reached, is too slow or sheds load: TTS_UNA
     await provider.close();
   });
 
-  it('unknown host', async () => {
+  t.test('unknown host', async () => {
     const provider = openAiCompatible({ baseUrl: 'http://speech.invalid/v1' });
     await fails(provider.synthesize(UTTERANCE, NEVER), UNAVAILABLE);
     await provider.close();
@@ -309,53 +311,54 @@ describe('R9 the upstream can not be reached, is too slow or sheds load: TTS_UNA
     ['reset', stub.resetBeforeHeaders()],
     ['closed', stub.closeBeforeHeaders()],
   ] as const) {
-    it(`a fresh connection that is ${name} before a response, which is not tried again`, async (t) => {
+    t.test(`a fresh connection that is ${name} before a response, which is not tried again`, async (t) => {
       const { upstream, speak } = await start(t, mode);
       await fails(speak(), UNAVAILABLE);
       assert.equal(upstream.requests.length, 1);
     });
   }
 
-  it('no TLS where TLS was asked for', async (t) => {
+  t.test('no TLS where TLS was asked for', async (t) => {
     const { upstream } = await start(t);
     const provider = openAiCompatible({ baseUrl: upstream.url.replace('http:', 'https:') });
     await fails(provider.synthesize(UTTERANCE, NEVER), UNAVAILABLE);
     await provider.close();
   });
 
-  it('no header within the first-byte timeout', async (t) => {
+  t.test('no header within the first-byte timeout', async (t) => {
     const { upstream, speak } = await start(t, stub.hangBeforeHeaders(), { firstByteTimeoutMs: 30 });
     await fails(speak(), UNAVAILABLE);
     assert.equal(await upstream.requests[0]?.closed, 'aborted');
   });
 
-  it('a header and no audio within the first-byte timeout', async (t) => {
+  t.test('a header and no audio within the first-byte timeout', async (t) => {
     const { speak } = await start(t, stub.hangInBody(silentMp3(24).subarray(0, 3)), { firstByteTimeoutMs: 100 });
     await fails(speak(), UNAVAILABLE);
   });
 
-  it('the first-byte timeout does not count once audio flows', async (t) => {
+  t.test('the first-byte timeout does not count once audio flows', async (t) => {
     const drip = new Drip();
     const { speak } = await start(t, drip.mode, { firstByteTimeoutMs: 1000 });
-    t.mock.timers.enable({ apis: ['setTimeout'] });
+    t.teardown(() => mock.reset());
+    mock.timers.enable({ apis: ['setTimeout'] });
     const speech = speak();
     await drip.opened;
     await drip.write(silentMp3(24));
     const audio = read(await speech);
-    t.mock.timers.tick(1000);
+    mock.timers.tick(1000);
     drip.end();
     assert.equal((await audio).length, silentMp3(24).length);
   });
 });
 
-describe('the signal stops everything at once', () => {
-  it('before the call: nothing is sent', async (t) => {
+test('the signal stops everything at once', async (t) => {
+  t.test('before the call: nothing is sent', async (t) => {
     const { upstream, speak } = await start(t);
     await fails(speak(AbortSignal.abort()), UNAVAILABLE);
     assert.equal(upstream.openConnections, 0);
   });
 
-  it('while connecting', async (t) => {
+  t.test('while connecting', async (t) => {
     const { upstream, provider, speak } = await start(t);
     const abort = new AbortController();
     const speech = speak(abort.signal);
@@ -370,7 +373,7 @@ describe('the signal stops everything at once', () => {
     ['before the header', stub.hangBeforeHeaders()],
     ['before the magic bytes', stub.hangInBody(Uint8Array.of(0xff))],
   ] as const) {
-    it(name, async (t) => {
+    t.test(name, async (t) => {
       const { upstream, speak } = await start(t, mode);
       const abort = new AbortController();
       const speech = speak(abort.signal);
@@ -381,7 +384,7 @@ describe('the signal stops everything at once', () => {
     });
   }
 
-  it('in the body, ahead of chunks that were not read yet', async (t) => {
+  t.test('in the body, ahead of chunks that were not read yet', async (t) => {
     const { upstream, speak } = await start(t, stub.hangInBody());
     const abort = new AbortController();
     const speech = await speak(abort.signal);
@@ -390,7 +393,7 @@ describe('the signal stops everything at once', () => {
     assert.equal(await upstream.requests[0]?.closed, 'aborted');
   });
 
-  it('in the body, while the consumer waits for the next chunk', async (t) => {
+  t.test('in the body, while the consumer waits for the next chunk', async (t) => {
     const { upstream, speak } = await start(t, stub.hangInBody());
     const abort = new AbortController();
     const audio = read(await speak(abort.signal));
@@ -400,7 +403,7 @@ describe('the signal stops everything at once', () => {
   });
 });
 
-it('leaves no listener on the signal, however a synthesis ends', async (t) => {
+test('leaves no listener on the signal, however a synthesis ends', async (t) => {
   const { upstream, speak } = await start(t);
   const { signal } = new AbortController();
   await read(await speak(signal));
@@ -413,7 +416,7 @@ it('leaves no listener on the signal, however a synthesis ends', async (t) => {
   assert.equal(getEventListeners(signal, 'abort').length, 0);
 });
 
-describe('half a sentence is not sold: audio that was cut off throws TTS_UPSTREAM_ERROR', () => {
+test('half a sentence is not sold: audio that was cut off throws TTS_UPSTREAM_ERROR', async (t) => {
   const mp3 = silentMp3(960);
   const wav = silentWav(500);
   const unsized = Buffer.from(wav);
@@ -432,26 +435,26 @@ describe('half a sentence is not sold: audio that was cut off throws TTS_UPSTREA
     ['a WAV of unknown size, chunked without its end', stub.cutChunked(unsized)],
   ];
   for (const [name, mode] of cases) {
-    it(name, async (t) => {
+    t.test(name, async (t) => {
       const { upstream, speak } = await start(t, mode);
       await fails(read(await speak()), BROKEN_OFF);
       assert.equal(upstream.requests.length, 1, 'no retry once bytes were received');
     });
   }
 
-  it('a WAV header without samples is no audio', async (t) => {
+  t.test('a WAV header without samples is no audio', async (t) => {
     const { speak } = await start(t, stub.body(silentWav(0), asWav));
     await fails(read(await speak()), UPSTREAM_ERROR);
   });
 
-  it('a WAV of unknown size is whole when its body ended properly', async (t) => {
+  t.test('a WAV of unknown size is whole when its body ended properly', async (t) => {
     const { speak } = await start(t, stub.body(unsized, { ...asWav, framing: 'chunked' }));
     assert.deepEqual(await read(await speak()), unsized);
   });
 });
 
-describe('size bound', () => {
-  it('an announced body beyond it is refused at once', async (t) => {
+test('size bound', async (t) => {
+  t.test('an announced body beyond it is refused at once', async (t) => {
     const headers = { 'content-length': String(MAX_AUDIO_BYTES + 1) };
     const { upstream, speak } = await start(t, (_request, response) => {
       response.writeHead(200, { 'content-type': 'audio/mpeg', ...headers });
@@ -461,7 +464,7 @@ describe('size bound', () => {
     assert.equal(await upstream.requests[0]?.closed, 'aborted');
   });
 
-  it('a body that grows beyond it is cut', async (t) => {
+  t.test('a body that grows beyond it is cut', async (t) => {
     const megabyte = silentMp3(65_536);
     assert.equal(MAX_AUDIO_BYTES % megabyte.length, MAX_AUDIO_BYTES - 63 * megabyte.length);
     const { upstream, speak } = await start(t, (_request, response) => {
@@ -474,14 +477,14 @@ describe('size bound', () => {
   });
 });
 
-describe('a consumer that stops early cuts the connection', () => {
-  it('after the first chunk', async (t) => {
+test('a consumer that stops early cuts the connection', async (t) => {
+  t.test('after the first chunk', async (t) => {
     const { upstream, speak } = await start(t, stub.hangInBody());
     for await (const _chunk of (await speak()).audio) break;
     assert.equal(await upstream.requests[0]?.closed, 'aborted');
   });
 
-  it('before the first chunk', async (t) => {
+  t.test('before the first chunk', async (t) => {
     const { upstream, speak } = await start(t, stub.hangInBody());
     const chunks = (await speak()).audio[Symbol.asyncIterator]();
     await chunks.return?.();
@@ -490,12 +493,12 @@ describe('a consumer that stops early cuts the connection', () => {
   });
 });
 
-describe('an idle connection that the upstream closes does not show', () => {
+test('an idle connection that the upstream closes does not show', async (t) => {
   for (const [name, end] of [
     ['an orderly close', stub.closeBeforeHeaders()],
     ['a reset', stub.resetBeforeHeaders()],
   ] as const) {
-    it(`${name} of a reused connection before a response: once more, on a fresh one`, async (t) => {
+    t.test(`${name} of a reused connection before a response: once more, on a fresh one`, async (t) => {
       const { upstream, speak } = await start(t);
       await read(await speak());
       await turn();
@@ -511,7 +514,7 @@ describe('an idle connection that the upstream closes does not show', () => {
     });
   }
 
-  it('only once', async (t) => {
+  t.test('only once', async (t) => {
     const { upstream, speak } = await start(t);
     await read(await speak());
     await turn();
@@ -523,7 +526,7 @@ describe('an idle connection that the upstream closes does not show', () => {
     );
   });
 
-  it('each of several stale connections gets its fresh one', async (t) => {
+  t.test('each of several stale connections gets its fresh one', async (t) => {
     const { upstream, speak } = await start(t);
     const inParallel = () => Promise.all(Array.from({ length: 5 }, async () => read(await speak())));
     await inParallel();
@@ -535,7 +538,7 @@ describe('an idle connection that the upstream closes does not show', () => {
     assert.equal((await inParallel()).length, 5);
   });
 
-  it('not when the response had begun', async (t) => {
+  t.test('not when the response had begun', async (t) => {
     const { upstream, speak } = await start(t);
     await read(await speak());
     await turn();
@@ -544,7 +547,7 @@ describe('an idle connection that the upstream closes does not show', () => {
     assert.equal(upstream.requests.length, 2);
   });
 
-  it('not when the signal fired', async (t) => {
+  t.test('not when the signal fired', async (t) => {
     const { upstream, speak } = await start(t);
     await read(await speak());
     await turn();
@@ -560,8 +563,8 @@ describe('an idle connection that the upstream closes does not show', () => {
   });
 });
 
-describe('close', () => {
-  it('waits for what is running, closes the connections and refuses further work', async (t) => {
+test('close', async (t) => {
+  t.test('waits for what is running, closes the connections and refuses further work', async (t) => {
     const drip = new Drip();
     const { upstream, provider, speak } = await start(t, drip.mode);
     const speech = speak();
@@ -578,15 +581,15 @@ describe('close', () => {
   });
 });
 
-describe('HTTPS', () => {
+test('HTTPS', async (t) => {
   const certificate = selfSigned();
   const skip = certificate ? false : 'openssl is not installed';
 
-  it('speaks when the certificate is trusted, and is TTS_UNAVAILABLE when it is not', { skip }, async (t) => {
+  t.test('speaks when the certificate is trusted, and is TTS_UNAVAILABLE when it is not', { skip }, async (t) => {
     assert.ok(certificate);
     const upstream = await stub.startStubUpstream({ tls: certificate });
     const provider = openAiCompatible({ baseUrl: upstream.url });
-    t.after(async () => {
+    t.teardown(async () => {
       delete process.env.NODE_TLS_REJECT_UNAUTHORIZED;
       await upstream.close();
       await provider.close();

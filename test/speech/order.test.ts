@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
 import fc from 'fast-check';
+import { test } from 'tap';
 import { loadCatalog } from '../../src/speech/catalog.ts';
 import { type OrderRequest, placeOrder } from '../../src/speech/order.ts';
 import { priceMicroUsd } from '../../src/speech/price.ts';
@@ -19,7 +19,7 @@ test('R3: the price is ceil(characters x rate) in whole micro-USD', async (t) =>
   ];
   for (const [characters, rate, price] of cases) assert.equal(priceMicroUsd(characters, rate), price);
 
-  await t.test('never below the exact price, and less than one micro-USD above it', () => {
+  await t.test('never below the exact price, and less than one micro-USD above it', async () => {
     fc.assert(
       fc.property(fc.integer({ min: 1, max: 60_000 }), fc.bigInt({ min: 1n, max: 10n ** 12n }), (characters, rate) => {
         const exact = BigInt(characters) * rate;
@@ -44,14 +44,14 @@ test('R7: what the contract can not say is checked in the order model, voice, sp
     ['no number', { text: 'a', speed: Number.NaN }, 'INVALID_SPEED'],
   ];
   for (const [name, request, code] of cases) {
-    await t.test(name, () => {
+    await t.test(name, async () => {
       const result = placeOrder(catalog, request);
       assert.equal('refusal' in result && result.refusal.code, code);
     });
   }
 });
 
-test('R1, R2: characters are UTF-16 units of the trimmed text', () => {
+test('R1, R2: characters are UTF-16 units of the trimmed text', async () => {
   const cases: [string, string, number][] = [
     ['  Hello world\n', 'Hello world', 11],
     ['\ufeffa\u00a0', 'a', 1],
@@ -67,7 +67,7 @@ test('R1, R2: characters are UTF-16 units of the trimmed text', () => {
   }
 });
 
-test('what is left out is the default model, its default voice and natural pace', () => {
+test('what is left out is the default model, its default voice and natural pace', async () => {
   const result = placeOrder(catalog, { text: 'a' });
   assert.ok('order' in result);
   const { model, voice, speed } = result.order;

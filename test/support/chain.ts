@@ -3,8 +3,8 @@ import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after } from 'node:test';
 import { authorizationTypes } from '@x402/evm';
+import { t } from 'tap';
 import { type Address, type Hex, type LocalAccount, parseSignature } from 'viem';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { usdCoinAbi } from '../../src/sandbox/chain/contracts/generated.ts';
@@ -29,7 +29,7 @@ export interface TestChain extends RunningChain {
 export async function testChain(): Promise<{ readonly skip: string | false; readonly chain: TestChain }> {
   const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-chain-'));
   const started = await startChain({ dataDir, blockTime: 0, detached: false });
-  after(async () => {
+  t.teardown(async () => {
     if (started.available) await started.chain.stop();
     await rm(dataDir, { recursive: true, force: true });
   });

@@ -1,8 +1,8 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { TestContext } from 'node:test';
 import Stripe from 'stripe';
+import type { Test } from 'tap';
 import { type RunningCheckout, startCheckout } from '../../src/sandbox/checkout/server.ts';
 
 export const STRIPE_KEY = 'sk_test_gateway';
@@ -17,10 +17,10 @@ export interface TestCheckout extends RunningCheckout {
 }
 
 /** The sandbox's checkout with state of its own. */
-export async function testCheckout(t: TestContext): Promise<TestCheckout> {
+export async function testCheckout(t: Test): Promise<TestCheckout> {
   const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-checkout-'));
   const checkout = await startCheckout({ dataDir, secretKey: STRIPE_KEY });
-  t.after(async () => {
+  t.teardown(async () => {
     await checkout.close();
     await rm(dataDir, { recursive: true, force: true });
   });

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import type { TestContext } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import type { Test } from 'tap';
 import { until } from './until.ts';
 
 const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
@@ -19,7 +19,7 @@ export interface Child {
 }
 
 /** Runs a program of the project, such as src/main.ts, as npm would, with nothing in its environment but what is given. */
-export const startChild = (t: TestContext, program: string, env: Record<string, string>, args: string[] = []): Child =>
+export const startChild = (t: Test, program: string, env: Record<string, string>, args: string[] = []): Child =>
   startCommand(t, [process.execPath, '--import', 'tsx', program, ...args], { env });
 
 export interface CommandOptions {
@@ -32,7 +32,7 @@ export interface CommandOptions {
 
 /** Likewise, any command. */
 export function startCommand(
-  t: TestContext,
+  t: Test,
   [program = '', ...args]: readonly string[],
   { env = {}, cwd = PROJECT, isGroup = false }: CommandOptions,
 ): Child {
@@ -50,7 +50,7 @@ export function startCommand(
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (output += chunk));
   const ended = once(child, isGroup ? 'close' : 'exit') as Promise<[number | null, NodeJS.Signals | null]>;
   const running = () => child.exitCode === null && child.signalCode === null;
-  t.after(async () => {
+  t.teardown(async () => {
     if (running()) send('SIGKILL');
     await ended;
   });

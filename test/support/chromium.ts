@@ -1,8 +1,8 @@
 import { accessSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { TestContext } from 'node:test';
 import { type Browser, chromium, type Page } from 'playwright-core';
+import type { Test } from 'tap';
 
 /** Where screenshots go, for a person to look at; none are taken without it. */
 const SCREENSHOTS = process.env.SCREENSHOTS;
@@ -29,7 +29,7 @@ export const withoutChromium: string | false = executablePath
   : 'Chromium is not installed (apt-get install chromium, or set CHROMIUM_PATH)';
 
 /** A headless Chromium that makes no connections of its own. */
-export async function openBrowser(t: TestContext): Promise<Browser> {
+export async function openBrowser(t: Test): Promise<Browser> {
   const browser = await chromium.launch({
     executablePath: executablePath ?? '',
     args: [
@@ -42,7 +42,7 @@ export async function openBrowser(t: TestContext): Promise<Browser> {
       '--disable-sync',
     ],
   });
-  t.after(() => browser.close());
+  t.teardown(() => browser.close());
   return browser;
 }
 

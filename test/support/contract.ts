@@ -1,10 +1,36 @@
 import assert from 'node:assert/strict';
-import { edgeResponseValidators, responseValidators } from '../../src/contract/response-validators.js';
-import { routes } from '../../src/contract/routes.ts';
-import { EDGE_HEADERS } from '../../src/http/headers.ts';
+import type { DeclaredOperation, DeclaredResponse } from '../../codegen/response-validators.ts';
+import { declaredResponses } from './declared-responses.ts';
 
-/** Set by Node itself, or only where they are meaningful. */
-const TRANSPORT_HEADERS = ['connection', 'content-length', 'content-type', 'date', 'keep-alive', 'transfer-encoding'];
+const { operations, edgeHeaders, edgeResponses } = await declaredResponses();
+
+export const operationIds: readonly string[] = operations.map(({ operationId }) => operationId);
+
+/**
+ * The headers of every response, written down here once more, so that neither the service nor the contract can change
+ * one unseen (specification, "Authentication" 7).
+ */
+export const EDGE_HEADERS: Readonly<Record<string, string>> = {
+  'strict-transport-security': 'max-age=31536000; includeSubDomains',
+  'x-content-type-options': 'nosniff',
+  'x-frame-options': 'DENY',
+  'referrer-policy': 'no-referrer',
+  'cross-origin-resource-policy': 'cross-origin',
+  'access-control-allow-origin': '*',
+  'access-control-expose-headers':
+    'x-trace-id, x-credit-account, x-credit-balance, payment-required, payment-response, www-authenticate, ' +
+    'x-payment-identifier, x-idempotent-replay, x-x402-balance, x-x402-charged, retry-after, x-ratelimit-limit, ' +
+    'x-ratelimit-policy, x-ratelimit-remaining, x-ratelimit-reset, x-ratelimit-scope, content-disposition, ' +
+    'content-range, accept-ranges, cache-control, location, allow',
+};
+
+export const API_POLICY = "default-src 'none'; frame-ancestors 'none'";
+/** Pages have one inline stylesheet, and forms that go to this origin or to the checkout. */
+export const PAGE_POLICY =
+  /^default-src 'none'; style-src 'sha256-[\w+/]{43}='; form-action 'self'( https?:\/\/[\w.:-]+)?; base-uri 'none'; frame-ancestors 'none'$/;
+
+/** What HTTP itself adds; content-length and content-type tell of the body, the others of the connection. */
+const HTTP_HEADERS = ['connection', 'content-length', 'content-type', 'date', 'keep-alive', 'transfer-encoding'];
 
 export interface Answer {
   readonly status: number;
@@ -14,51 +40,57 @@ export interface Answer {
 
 /**
  * Holds an answer against the contract: its status is declared for the operation, or at the edge where there is none, its
- * headers and its body are as declared, and the headers of every response are there (R10).
+ * headers and its body are as declared, the headers of every response are there (R10), and no other is.
  */
 export function assertContract(method: string, path: string, answer: Answer): void {
   const { status, headers, bytes } = answer;
   const where = `${method} ${path.split('?')[0]} answered ${status}`;
-  for (const [name, value] of Object.entries(EDGE_HEADERS)) {
-    if (name !== 'content-security-policy') assert.equal(headers.get(name), value, `${where} without ${name}`);
-  }
-  assert.match(headers.get('content-security-policy') ?? '', /default-src 'none'/, `${where}: its policy`);
+  const type = headers.get('content-type')?.split(';')[0];
+  for (const [name, value] of Object.entries(EDGE_HEADERS)) assert.equal(headers.get(name), value, `${where}: ${name}`);
+  const policy = headers.get('content-security-policy') ?? '';
+  if (type === 'text/html') assert.match(policy, PAGE_POLICY, `${where}: its policy`);
+  else assert.equal(policy, API_POLICY, `${where}: its policy`);
   assert.match(headers.get('x-trace-id') ?? '', /^[0-9a-f-]{36}$/, `${where} without x-trace-id`);
-  assert.equal(headers.get('set-cookie'), null, `${where} with a cookie`);
 
-  const validators = declared(method, path, status);
-  assert.ok(validators, `${where}, which the contract does not declare`);
-  if (validators.headers) {
+  const response = declaredResponse(method, path, status);
+  assert.ok(response, `${where}, which the contract does not declare`);
+  assert.deepEqual(
+    undeclaredHeaders(response, headers),
+    [],
+    `${where} with headers that the contract does not declare`,
+  );
+  for (const declared of [edgeHeaders, response]) {
     const received = Object.fromEntries(headers);
-    assert.ok(validators.headers(received), `${where} with headers ${JSON.stringify(validators.headers.errors)}`);
+    assert.ok(declared.headers(received), `${where} with headers ${JSON.stringify(declared.headers.errors)}`);
   }
   if (method === 'HEAD') return;
-  const type = headers.get('content-type')?.split(';')[0];
   if (type === undefined) {
     assert.equal(bytes.length, 0, `${where} with a body without a type`);
     return;
   }
-  const validator = validators.body[type];
-  const binary = type.startsWith('audio/');
-  assert.ok(validator || binary, `${where} with ${type}, which the contract does not declare`);
+  const validator = response.content[type];
+  assert.ok(validator !== undefined, `${where} with ${type}, which the contract does not declare`);
   if (validator && type === 'application/json') {
     const body = JSON.parse(bytes.toString());
     assert.ok(validator(body), `${where} with ${bytes.toString()}: ${JSON.stringify(validator.errors)}`);
   }
 }
 
-function declared(method: string, path: string, status: number) {
-  const pathname = path.split('?')[0] ?? '';
-  const route = routes.find(
-    (candidate) =>
-      (candidate.method === method || (method === 'HEAD' && candidate.method === 'GET' && !candidate.noHead)) &&
-      new RegExp(`^${candidate.path.replaceAll('.', '\\.').replaceAll(/:\w+/g, '[^/]+')}$`).test(pathname),
-  );
-  return route ? responseValidators[route.operationId]?.[status] : edgeResponseValidators[status];
+function declaredResponse(method: string, path: string, status: number): DeclaredResponse | undefined {
+  return (operationAt(method, path)?.responses ?? edgeResponses)[status];
 }
 
-/** Headers that no operation declares and that the edge does not set either. */
-export function undeclaredHeaders(headers: Headers, declaredNames: readonly string[]): string[] {
-  const known = new Set([...TRANSPORT_HEADERS, ...Object.keys(EDGE_HEADERS), 'x-trace-id', ...declaredNames]);
+/** The operation that a request reaches, if it reaches any. */
+export function operationAt(method: string, path: string): DeclaredOperation | undefined {
+  const pathname = path.split('?')[0] ?? '';
+  return operations.find(
+    (candidate) =>
+      (candidate.method === method || (method === 'HEAD' && candidate.method === 'GET' && !candidate.noHead)) &&
+      new RegExp(`^${candidate.path.replaceAll('.', '\\.').replaceAll(/\{\w+\}/g, '[^/]+')}$`).test(pathname),
+  );
+}
+
+function undeclaredHeaders(response: DeclaredResponse, headers: Headers): string[] {
+  const known = new Set([...response.headerNames, ...edgeHeaders.headerNames, ...HTTP_HEADERS]);
   return [...headers.keys()].filter((name) => !known.has(name));
 }

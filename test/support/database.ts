@@ -1,9 +1,9 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { TestContext } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
+import type { Test } from 'tap';
 import { migrate } from '../../src/db/migrate.ts';
 import { startPostgres } from '../../src/sandbox/postgres.ts';
 import { databaseDirectory } from './database-directory.ts';
@@ -13,7 +13,7 @@ const MIGRATE = new URL('../../src/db/migrate.ts', import.meta.url);
 
 /** Any number that the code under test does not lock. */
 const TEMPLATE_LOCK = 7_300_119;
-/** How long a dropped database waits for the connections that the test's later hooks close. */
+/** How long a dropped database waits for connections that are being closed. */
 const GRACE_MS = 5000;
 
 const drops: Promise<void>[] = [];
@@ -22,17 +22,17 @@ let template: Promise<string> | undefined;
 
 /**
  * A database of the test's own with the current schema, a copy of a template that is migrated once per server. It is
- * dropped after the test, as soon as the connections to it are closed, for which hooks that are added later may still
- * be needed. The server is that of TEST_DATABASE_URL, or an embedded one that is started for this process.
+ * dropped after the test, while the next one runs. The server is that of TEST_DATABASE_URL, or an embedded one that is
+ * started for this process.
  */
-export async function testDatabase(t: TestContext): Promise<{ url: string }> {
+export async function testDatabase(t: Test): Promise<{ url: string }> {
   admin ??= adminUrl();
   const server = await admin;
   template ??= migratedTemplate(server);
   const source = await template;
   const name = `speechgate_test_${randomUUID().replaceAll('-', '')}`;
   await withClient(server, (client) => client.query(`create database ${name} template ${source} strategy file_copy`));
-  t.after(() => {
+  t.teardown(() => {
     drops.push(dropWhenClosed(server, name));
   });
   return { url: withDatabase(server, name) };

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
-import type { TestContext } from 'node:test';
 import type { PaymentPayload } from '@x402/core/types';
 import { sql } from 'kysely';
+import type { Test } from 'tap';
 import type { Hex, LocalAccount } from 'viem';
-import type { X402Config } from '../../src/config.ts';
 import { audit } from '../../src/ledger/audit.ts';
+import type { X402Config } from '../../src/settings/x402.ts';
 import { currentPayee } from '../../src/x402/payees.ts';
 import {
   type Authorization,
@@ -26,9 +26,9 @@ export const DEPOSIT_PATH = '/x402/deposit';
 export const DEPOSIT = 100_000;
 
 /** Blocks come all the time, as on a public chain, until the test ends. */
-export function mineSteadily(t: TestContext, { client }: TestChain): void {
+export function mineSteadily(t: Test, { client }: TestChain): void {
   const mining = setInterval(() => void client.mine({ blocks: 1 }), 50);
-  t.after(() => clearInterval(mining));
+  t.teardown(() => clearInterval(mining));
 }
 
 /** The request to deposit so many micro-USD, without payment. */

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { x402Client } from '@x402/core/client';
 import type { PaymentPayload, PaymentRequired, PaymentRequirements } from '@x402/core/types';
 import { ExactEvmScheme } from '@x402/evm/exact/client';
+import type { Test } from 'tap';
 import type { Address, LocalAccount } from 'viem';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { FacilitatorFaults } from '../../src/sandbox/facilitator/faults.ts';
@@ -12,7 +13,7 @@ const ONE_ETHER = 10n ** 18n;
 
 /** A facilitator on the test's chain, with faults to switch on. Closed by the caller, or with the test. */
 export async function testFacilitator(
-  t: { after(close: () => Promise<void>): void },
+  t: Pick<Test, 'teardown'>,
   chain: TestChain,
   options: Partial<FacilitatorOptions> = {},
 ): Promise<RunningFacilitator & { readonly faults: FacilitatorFaults }> {
@@ -21,7 +22,7 @@ export async function testFacilitator(
   const faults = new FacilitatorFaults();
   const { rpcUrl, chainId } = chain;
   const facilitator = await startFacilitator({ rpcUrl, chainId, privateKey, faults, ...options });
-  t.after(facilitator.close);
+  t.teardown(facilitator.close);
   return { ...facilitator, faults };
 }
 

@@ -5,8 +5,8 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { TestContext } from 'node:test';
 import Stripe from 'stripe';
+import type { Test } from 'tap';
 import { startCheckout } from '../../src/sandbox/checkout/server.ts';
 
 export interface RecordedCall {
@@ -37,7 +37,7 @@ export interface FaultyCheckout {
 
 /** The local checkout with the real SDK's view of it, and a recorder in front that can break what passes. */
 export async function startFaultyCheckout(
-  t: TestContext,
+  t: Test,
   options: { secretKey?: string; sessions?: readonly object[] } = {},
 ): Promise<FaultyCheckout> {
   const { secretKey = 'sk_test_checkout', sessions = [] } = options;
@@ -72,7 +72,7 @@ export async function startFaultyCheckout(
   });
   recorder.listen(0, '127.0.0.1');
   await once(recorder, 'listening');
-  t.after(async () => {
+  t.teardown(async () => {
     recorder.close();
     recorder.closeAllConnections();
     await running.close();

@@ -1,4 +1,4 @@
-import type { TestContext } from 'node:test';
+import type { Test } from 'tap';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import { type Child, startChild } from './child.ts';
 
@@ -12,7 +12,7 @@ export interface GatewayProcess {
 }
 
 /** Runs `src/main.ts` on a free port with these settings; resolves when it listens. */
-export async function startGatewayProcess(t: TestContext, env: Record<string, string>): Promise<GatewayProcess> {
+export async function startGatewayProcess(t: Test, env: Record<string, string>): Promise<GatewayProcess> {
   const port = await freePort(undefined);
   const child = startChild(t, 'src/main.ts', { PORT: String(port), ...env });
   await child.printed(/listens on/);

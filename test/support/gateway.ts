@@ -5,12 +5,12 @@ import { request as httpRequest, type IncomingMessage, type OutgoingHttpHeaders 
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { TestContext } from 'node:test';
+import type { Test } from 'tap';
 import { type App, createApp } from '../../src/app.ts';
 import { type Config, describeFaults, readConfig } from '../../src/config.ts';
 import { type Database, openDatabase } from '../../src/db/database.ts';
-import { creditTopUp } from '../../src/ledger/credit-top-up.ts';
 import { createLogger } from '../../src/logger.ts';
+import { creditTopUp } from '../../src/top-up/credit-top-up.ts';
 import { rotateKeys } from '../../src/x402/signing-keys.ts';
 import { assertContract } from './contract.ts';
 import { testDatabase } from './database.ts';
@@ -69,7 +69,7 @@ export interface GatewayOptions {
  * as a limit of the specification, can be adjusted.
  */
 export async function startGateway(
-  t: TestContext,
+  t: Test,
   env: Record<string, string> = {},
   options: GatewayOptions = {},
 ): Promise<Gateway> {
@@ -122,7 +122,7 @@ export async function startGateway(
     app.mailer?.start();
   }
   const db = openDatabase(databaseUrl, { maxConnections: 4 });
-  t.after(async () => {
+  t.teardown(async () => {
     await app.close();
     await db.destroy();
     await rm(dataDir, { recursive: true, force: true });

@@ -1,5 +1,5 @@
-import type { TestContext } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Test } from 'tap';
 import type { Database } from '../../src/db/database.ts';
 import { type GatewayProcess, startGatewayProcess } from './gateway-process.ts';
 
@@ -11,7 +11,7 @@ const RESERVE_MS = 30_000;
 const POLL_MS = 200;
 
 /** A gateway that ends as by `kill -9` when it comes to this point (src/test-point.ts). */
-export const startVictim = (t: TestContext, point: string, env: Record<string, string>): Promise<GatewayProcess> =>
+export const startVictim = (t: Test, point: string, env: Record<string, string>): Promise<GatewayProcess> =>
   startGatewayProcess(t, { ...env, NODE_ENV: 'test', SPEECHGATE_TEST_KILL_AT: point });
 
 /**

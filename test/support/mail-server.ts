@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
-import type { TestContext } from 'node:test';
 import { SMTPServer } from 'smtp-server';
+import type { Test } from 'tap';
 
 export interface ReceivedMail {
   readonly from: string;
@@ -28,7 +28,7 @@ export interface MailServer {
 }
 
 /** A real SMTP server on 127.0.0.1 that keeps what it accepts. */
-export async function startMailServer(t: TestContext, port = 0): Promise<MailServer> {
+export async function startMailServer(t: Test, port = 0): Promise<MailServer> {
   const mails: ReceivedMail[] = [];
   let connections = 0;
   let refusal: number | undefined;
@@ -61,7 +61,7 @@ export async function startMailServer(t: TestContext, port = 0): Promise<MailSer
   await once(listening, 'listening');
   const bound = (listening.address() as AddressInfo).port;
   const close = () => new Promise<void>((resolve) => server.close(() => resolve()));
-  t.after(close);
+  t.teardown(close);
   const mailServer: MailServer = {
     url: `smtp://127.0.0.1:${bound}`,
     port: bound,

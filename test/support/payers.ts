@@ -1,4 +1,4 @@
-import type { TestContext } from 'node:test';
+import type { Test } from 'tap';
 import { testChain, wallet } from './chain.ts';
 import { type Call, type Gateway, type GatewayOptions, startGateway } from './gateway.ts';
 import { depositor, startPrepaidGateway, TTS } from './prepaid.ts';
@@ -25,13 +25,13 @@ export interface Payer {
 }
 
 type Adjust = GatewayOptions['adjust'];
-type Start = (t: TestContext, env?: Record<string, string>, adjust?: Adjust) => Promise<Payer>;
+type Start = (t: Test, env?: Record<string, string>, adjust?: Adjust) => Promise<Payer>;
 
 const only = (adjust: Adjust) => (adjust ? { adjust } : {});
 
 const card: Start = async (t, env, adjust) => {
   const upstream = await startStubUpstream();
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, ...env }, only(adjust));
   const account = await gateway.fund(Number(BUDGET / 10_000n));
   return {

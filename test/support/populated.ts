@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import type { TestContext } from 'node:test';
 import { sql } from 'kysely';
+import type { Test } from 'tap';
 import type { LocalAccount } from 'viem';
 import { claimJob } from '../../src/jobs/claim.ts';
 import { completeJob, failJob } from '../../src/jobs/end.ts';
@@ -35,7 +35,7 @@ export interface Populated {
 }
 
 /** The first charge and what came before are two days old. */
-export async function populate(t: TestContext, chain: TestChain): Promise<Populated> {
+export async function populate(t: Test, chain: TestChain): Promise<Populated> {
   const checkout = await testCheckout(t);
   const gateway = await startX402Gateway(t, chain, checkout.env);
   const card = await buy(gateway, checkout, 900);

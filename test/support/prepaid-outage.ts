@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import type { TestContext } from 'node:test';
 import { sql } from 'kysely';
+import type { Test } from 'tap';
 import { openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { testDatabase } from './database.ts';
@@ -19,11 +19,11 @@ export const LEFT = FUNDS - 198n;
  * A prepaid request to a gateway whose database can be taken away, with an upstream that answers as the test says.
  * Everything but the gateway reaches the database directly.
  */
-export async function startPrepaidOutage(t: TestContext, options: GatewayOptions = {}) {
+export async function startPrepaidOutage(t: Test, options: GatewayOptions = {}) {
   const { url } = await testDatabase(t);
   const proxy = await startTcpProxy(t, url);
   const db = openDatabase(url, { maxConnections: 2 });
-  t.after(() => db.destroy());
+  t.teardown(() => db.destroy());
   const gateway = await startPrepaidGateway(t, {}, { ...options, databaseUrl: proxy.url });
   const drip = new Drip();
   gateway.upstream.mode = drip.mode;

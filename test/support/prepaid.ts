@@ -1,11 +1,11 @@
 import { randomBytes, randomUUID } from 'node:crypto';
-import type { TestContext } from 'node:test';
 import { sql } from 'kysely';
+import type { Test } from 'tap';
 import { type Address, type Hex, hashTypedData, keccak256, type LocalAccount } from 'viem';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import type { Database } from '../../src/db/database.ts';
-import { bookSettlement } from '../../src/ledger/book-settlement.ts';
 import { findWallet } from '../../src/ledger/wallets.ts';
+import { bookSettlement } from '../../src/x402/book-settlement.ts';
 import { canonicalQuery } from '../../src/x402/canonical-query.ts';
 import { DEFAULT_ASSET } from '../../src/x402/network.ts';
 import { currentPayee } from '../../src/x402/payees.ts';
@@ -92,12 +92,12 @@ export interface Depositor {
 
 /** A gateway with a speech upstream of its own, and no chain: prepaid requests need none. */
 export async function startPrepaidGateway(
-  t: TestContext,
+  t: Test,
   env: Record<string, string> = {},
   options: GatewayOptions = {},
 ): Promise<PrepaidGateway> {
   const upstream = await startStubUpstream();
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, ...env }, options);
   const { x402, serviceName } = gateway.config;
   const payee = currentPayee(x402?.payees ?? []).address;

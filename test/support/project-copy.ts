@@ -2,17 +2,17 @@ import { execFileSync } from 'node:child_process';
 import { chmod, cp, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { TestContext } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import type { Test } from 'tap';
 
 const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
 
 /** What a fresh clone of the project as it stands would hold, in a folder that is removed after the test. */
-export async function copyProject(t: TestContext): Promise<string> {
+export async function copyProject(t: Test): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'speechgate-clone-'));
   // As of a clone: another user, who runs the database for root, may look into it.
   await chmod(folder, 0o755);
-  t.after(() => rm(folder, { recursive: true, force: true }));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
   const listed = execFileSync('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], {
     cwd: PROJECT,
   });

@@ -1,5 +1,5 @@
-import type { TestContext } from 'node:test';
 import { type RawBuilder, sql } from 'kysely';
+import type { Test } from 'tap';
 import { type Database, openDatabase } from '../../src/db/database.ts';
 import { until } from './until.ts';
 
@@ -10,9 +10,9 @@ export interface RowLock {
 }
 
 /** Locks the rows that the query selects for update, on a connection of its own. */
-export async function lockRows(t: TestContext, url: string, query: RawBuilder<unknown>): Promise<RowLock> {
+export async function lockRows(t: Test, url: string, query: RawBuilder<unknown>): Promise<RowLock> {
   const db = openDatabase(url, { maxConnections: 2, statementTimeoutMs: 0 });
-  t.after(() => db.destroy());
+  t.teardown(() => db.destroy());
   let release = () => {};
   const released = new Promise<void>((resolve) => {
     release = resolve;

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { TestContext } from 'node:test';
+import type { Test } from 'tap';
 import { encodeFunctionData, parseAbi } from 'viem';
 
 interface RpcCall {
@@ -47,11 +47,7 @@ export const unfinalized: Falsehood = ({ method, params }) =>
 export const failing: Falsehood = () => ({ error: { code: -32000, message: 'overloaded' } });
 
 /** A node in front of the chain that counts the calls, and lies when it is told to. */
-export async function startRpcNode(
-  t: TestContext,
-  target: string,
-  falsehood: Falsehood = () => undefined,
-): Promise<RpcNode> {
+export async function startRpcNode(t: Test, target: string, falsehood: Falsehood = () => undefined): Promise<RpcNode> {
   const server = createServer(async (incoming, response) => {
     const chunks: Buffer[] = [];
     for await (const chunk of incoming) chunks.push(chunk);
@@ -65,7 +61,7 @@ export async function startRpcNode(
     response.writeHead(200, { 'content-type': 'application/json' }).end(answer);
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');
-  t.after(() => {
+  t.teardown(() => {
     server.close();
     server.closeAllConnections();
   });

@@ -1,16 +1,16 @@
 import { mkdtemp, readdir, realpath, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { TestContext } from 'node:test';
+import type { Test } from 'tap';
 import { findAnvil } from '../../src/sandbox/chain/anvil.ts';
 
 /**
  * A DATA_DIR for sandboxes. It is removed after the test, and so is the chain that one leaves behind which is killed,
  * also by a test that fails.
  */
-export async function sandboxFolder(t: TestContext): Promise<string> {
+export async function sandboxFolder(t: Test): Promise<string> {
   const path = await mkdtemp(join(tmpdir(), 'speechgate-sandbox-'));
-  t.after(async () => {
+  t.teardown(async () => {
     for (const entry of await readdir(path, { recursive: true })) {
       if (!entry.endsWith('chain')) continue;
       const left = await findAnvil(await realpath(join(path, entry)));

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
-import type { TestContext } from 'node:test';
+import type { Test } from 'tap';
 
 export interface TcpProxy {
   /** The URL of the target, led through the proxy. */
@@ -23,7 +23,7 @@ export interface TcpProxy {
 const TERMINATE = 'X'.charCodeAt(0);
 
 /** Stands between a client and a server, to take the server away and give it back. */
-export async function startTcpProxy(t: TestContext, target: string): Promise<TcpProxy> {
+export async function startTcpProxy(t: Test, target: string): Promise<TcpProxy> {
   const { hostname, port } = new URL(target);
   const sockets = new Set<Socket>();
   let sent = 0;
@@ -59,7 +59,7 @@ export async function startTcpProxy(t: TestContext, target: string): Promise<Tcp
   const destroyAll = () => {
     for (const socket of sockets) socket.destroy();
   };
-  t.after(() => {
+  t.teardown(() => {
     server.close();
     destroyAll();
   });

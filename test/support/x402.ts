@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import type { TestContext } from 'node:test';
 import { x402Client } from '@x402/core/client';
 import type { PaymentPayload, PaymentRequired } from '@x402/core/types';
 import { ExactEvmScheme } from '@x402/evm/exact/client';
 import { appendPaymentIdentifierToExtensions } from '@x402/extensions/payment-identifier';
+import type { Test } from 'tap';
 import type { Address, Hex, LocalAccount } from 'viem';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import type { Config } from '../../src/config.ts';
@@ -31,7 +31,7 @@ export interface X402Gateway extends Gateway {
 
 /** A gateway on the test's chain with a facilitator of the official classes, a speech upstream and a payee of its own. */
 export async function startX402Gateway(
-  t: TestContext,
+  t: Test,
   chain: TestChain,
   env: Record<string, string> = {},
   options: {
@@ -44,7 +44,7 @@ export async function startX402Gateway(
 ): Promise<X402Gateway> {
   const { confirmationTimeoutMs: timeout, adjust = (config) => config } = options;
   const upstream = await startStubUpstream();
-  t.after(() => upstream.close());
+  t.teardown(() => upstream.close());
   const facilitator = await testFacilitator(t, chain, options.facilitator);
   const payTo = privateKeyToAccount(generatePrivateKey()).address;
   const gateway = await startGateway(

@@ -3,12 +3,12 @@ import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import test, { type TestContext } from 'node:test';
+import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { type TestCheckout, testCheckout } from '../support/checkout.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
 
-async function shop(t: TestContext, env: Record<string, string> = {}) {
+async function shop(t: Test, env: Record<string, string> = {}) {
   const checkout = await testCheckout(t);
   return { checkout, gateway: await startGateway(t, { ...checkout.env, ...env }) };
 }
@@ -450,7 +450,7 @@ test('processor errors are 502, and nothing is lost', async (t) => {
     response.writeHead(answer.status, { 'content-type': 'application/json' }).end(answer.body);
   }).listen(0, '127.0.0.1');
   await once(processor, 'listening');
-  t.after(() => processor.close());
+  t.teardown(() => processor.close());
   const origin = `http://127.0.0.1:${(processor.address() as AddressInfo).port}`;
   const gateway = await startGateway(t, { STRIPE_API_BASE: origin, CHECKOUT_ORIGIN: origin });
   const answers = [
@@ -478,7 +478,7 @@ test('a checkout is gone to only by http(s) as CHECKOUT_ORIGIN has it; any other
     response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(session));
   }).listen(0, '127.0.0.1');
   await once(processor, 'listening');
-  t.after(() => processor.close());
+  t.teardown(() => processor.close());
   const STRIPE_API_BASE = `http://127.0.0.1:${(processor.address() as AddressInfo).port}`;
   const gateways = {
     'http:': await startGateway(t, { STRIPE_API_BASE, CHECKOUT_ORIGIN: 'http://checkout.test' }),

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import test, { type TestContext } from 'node:test';
+import { type Test, test } from 'tap';
 import { encodeFunctionData } from 'viem';
 import { usdCoinAbi } from '../../src/sandbox/chain/contracts/generated.ts';
 import { MULTICALL } from '../../src/sandbox/chain/network.ts';
@@ -21,7 +21,7 @@ const { chain, skip } = await testChain();
 const PAYEE = '0x00000000000000000000000000000000000000a1';
 const OTHER = '0x00000000000000000000000000000000000000b2';
 
-function reader(t: TestContext, chainId = 8453, urls: NodeUrls = [chain.rpcUrl]) {
+function reader(t: Test, chainId = 8453, urls: NodeUrls = [chain.rpcUrl]) {
   const { asset } = chain;
   const opened = new Chain(urls, {
     network: `eip155:${chainId}`,
@@ -30,7 +30,7 @@ function reader(t: TestContext, chainId = 8453, urls: NodeUrls = [chain.rpcUrl])
     name: 'USD Coin',
     version: '2',
   });
-  t.after(() => opened.close());
+  t.teardown(() => opened.close());
   return opened;
 }
 
@@ -134,7 +134,7 @@ test('a node of another chain, and one that is away, are RpcErrors', { skip }, a
     name: '',
     version: '',
   });
-  t.after(() => away.close());
+  t.teardown(() => away.close());
   await assert.rejects(away.balanceOf(PAYEE), RpcError);
 });
 

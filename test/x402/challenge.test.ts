@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
 import { PaymentRequiredV2Schema } from '@x402/core/schemas';
 import {
   sanitizeResourceServiceMetadata,
@@ -7,6 +6,7 @@ import {
   validateDiscoveryExtensionSpec,
 } from '@x402/extensions/bazaar';
 import { declarePaymentIdentifierExtension } from '@x402/extensions/payment-identifier';
+import { test } from 'tap';
 import { depositResource, encodeHeader, makeChallenge, speechResource } from '../../src/x402/challenge.ts';
 import { makeOffer } from '../../src/x402/offer.ts';
 
@@ -28,7 +28,7 @@ for (const [name, resource, path] of [
 ] as const) {
   const challenge = makeChallenge(resource, makeOffer(asset, 198n, PAYEE), 'payment_required');
 
-  test(`R27: the challenge of ${name} is x402 version 2, with its exact amount in atomic units`, () => {
+  test(`R27: the challenge of ${name} is x402 version 2, with its exact amount in atomic units`, async () => {
     assert.deepEqual(PaymentRequiredV2Schema.parse(challenge), challenge);
     assert.equal(challenge.resource.url, `https://speech.example${path}`);
     assert.deepEqual(challenge.accepts, [
@@ -45,7 +45,7 @@ for (const [name, resource, path] of [
     assert.deepEqual(JSON.parse(Buffer.from(encodeHeader(challenge), 'base64').toString()), challenge);
   });
 
-  test(`R27: the extensions of ${name} are valid by the official validators`, () => {
+  test(`R27: the extensions of ${name} are valid by the official validators`, async () => {
     const { bazaar, 'payment-identifier': identifier } = challenge.extensions;
     assert.deepEqual(validateDiscoveryExtension(bazaar as never), { valid: true });
     assert.deepEqual(validateDiscoveryExtensionSpec(bazaar as never), { valid: true });

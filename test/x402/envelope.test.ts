@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
 import fc from 'fast-check';
+import { test } from 'tap';
 import { decodeEnvelope, InvalidEnvelope } from '../../src/x402/envelope.ts';
 
 const PAYER = `0x${'Aa'.repeat(20)}`;
@@ -38,7 +38,7 @@ const withAuthorization = (change: object) => ({
   payload: { signature, authorization: { ...authorization, ...change } },
 });
 
-test('R27: the header is read in standard, URL-safe and unpadded Base64', () => {
+test('R27: the header is read in standard, URL-safe and unpadded Base64', async () => {
   // The padding and both special characters have to occur.
   const value = { ...payment, extra: '>>>???ÿÿÿ', pad: 'x' };
   const standard = encode(value);
@@ -65,7 +65,7 @@ test('R27: the header is read in standard, URL-safe and unpadded Base64', () => 
   }
 });
 
-test('R22: the identity of a payload does not depend on its spelling', () => {
+test('R22: the identity of a payload does not depend on its spelling', async () => {
   const reordered = { extensions, payload: { signature, authorization }, accepted, x402Version: 2 };
   assert.equal(decodeEnvelope(encode(reordered)).canonical, decodeEnvelope(encode(payment)).canonical);
   assert.equal(
@@ -120,18 +120,18 @@ const INVALID: [string, string][] = [
 ];
 
 for (const [name, header] of INVALID) {
-  test(`${name}: INVALID_PAYMENT_PAYLOAD`, () => {
+  test(`${name}: INVALID_PAYMENT_PAYLOAD`, async () => {
     assert.throws(() => decodeEnvelope(header), InvalidEnvelope);
   });
 }
 
-test('a schema that the client sends is never compiled', () => {
+test('a schema that the client sends is never compiled', async () => {
   const schema = { pattern: '^(a+)+$', $ref: 'http://127.0.0.1:1/schema', properties: { id: { pattern: '(' } } };
   const hostile = { 'payment-identifier': { ...extensions['payment-identifier'], schema } };
   assert.equal(decodeEnvelope(encode({ ...payment, extensions: hostile })).identifier, 'pay_0123456789abcdef');
 });
 
-test('whatever the header holds, it is read or refused, and nothing else is thrown', () => {
+test('whatever the header holds, it is read or refused, and nothing else is thrown', async () => {
   const header = fc.oneof(
     fc.string(),
     fc.base64String(),

@@ -1,18 +1,18 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
+import { test } from 'tap';
 import { currentPayee, PayeeError, parsePayees, payablePayees } from '../../src/x402/payees.ts';
 
 const A = '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913';
 const B = '0xcA11bde05977b3631167028862bE2a173976CA11';
 const C = '0x4200000000000000000000000000000000000006';
 
-test('one address is the current payee, with its checksum', () => {
+test('one address is the current payee, with its checksum', async () => {
   assert.deepEqual(parsePayees(A.toLowerCase()), [
     { address: A, status: 'current', validFrom: undefined, validUntil: undefined },
   ]);
 });
 
-test('a rotation list has statuses and dates; retiring payees are payable until they end', () => {
+test('a rotation list has statuses and dates; retiring payees are payable until they end', async () => {
   const payees = parsePayees(`${A}:current:2026-01-01, ${B}:retiring::2026-03-01,${C}:next:2026-06-01`);
   assert.equal(currentPayee(payees).address, A);
   assert.equal(payees[0]?.validFrom?.toISOString(), '2026-01-01T00:00:00.000Z');
@@ -36,7 +36,7 @@ const FAULTS: [string, string][] = [
 ];
 
 for (const [name, setting] of FAULTS) {
-  test(`${name}: PayeeError`, () => {
+  test(`${name}: PayeeError`, async () => {
     assert.throws(() => parsePayees(setting), PayeeError);
   });
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
 import fc from 'fast-check';
+import { test } from 'tap';
 import { bytesToHex, getAddress, hexToBytes } from 'viem';
 import { privateKeyToAccount } from 'viem/accounts';
 import { recoverAddress } from '../../src/wallet-signature.ts';
@@ -12,7 +12,7 @@ const bytes = (length: number) => fc.uint8Array({ minLength: length, maxLength: 
 const uint256 = fc.bigInt({ min: 0n, max: 2n ** 256n - 1n });
 const address = bytes(20).map((value) => getAddress(bytesToHex(value)));
 
-test('the digest is that of viem for any domain and request', () => {
+test('the digest is that of viem for any domain and request', async () => {
   const domain = fc.record({
     name: fc.string({ unit: 'grapheme' }),
     // viem leaves an empty version out of the domain's type.

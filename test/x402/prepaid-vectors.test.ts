@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
+import { test } from 'tap';
 import {
   bytesToHex,
   hashDomain,
@@ -59,14 +59,14 @@ const messageOf = ({ message }: (typeof requests)[number]) => ({
   expiry: BigInt(message.expiry),
 });
 
-test('R49: the published canonical queries are those of a second implementation and of the service', () => {
+test('R49: the published canonical queries are those of a second implementation and of the service', async () => {
   for (const { shows, query, canonical: expected } of CANONICAL_QUERY_VECTORS) {
     assert.equal(canonical(query), expected, shows);
     assert.equal(canonicalQuery(`/x402/tts?${query}`), expected, shows);
   }
 });
 
-test('what is hashed of each published request is its body, its canonical query, or nothing to read a balance', () => {
+test('what is hashed of each published request is its body, its canonical query, or nothing to read a balance', async () => {
   for (const { shows, request, hashedText, hashedBytes, message } of requests) {
     const [path, query = ''] = request.target.split('?') as [string, string?];
     assert.deepEqual([request.method, path], [message.method, message.path], shows);
@@ -115,7 +115,7 @@ test('every published hash and signature is that of viem, and the signatures are
   );
 });
 
-test('the service computes the published hashes, and takes the published headers for signed by their account', () => {
+test('the service computes the published hashes, and takes the published headers for signed by their account', async () => {
   const separator = domainSeparator(domain);
   assert.equal(bytesToHex(separator), SIGNING_VECTORS.domainSeparator);
   const serviceName = domain.name.replace('-Prepaid', '');

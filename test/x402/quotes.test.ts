@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import test from 'node:test';
 import { CompactSign } from 'jose';
+import { test } from 'tap';
 import { isExpired, Quotes, textSha256 } from '../../src/x402/quotes.ts';
 
 const OLD = 'old-secret-old-secret-old-secret-old';

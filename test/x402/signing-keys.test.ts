@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import test from 'node:test';
+import { test } from 'tap';
 import { parseSigningKeys, rotateKeys, SigningKeysError, type StoredKeys } from '../../src/x402/signing-keys.ts';
 import { startChild } from '../support/child.ts';
 
@@ -11,7 +11,7 @@ const days = (count: number) => new Date(NOW.getTime() + count * 86_400_000);
 const statuses = (stored: StoredKeys) => stored.keys.map(({ status }) => status);
 const parse = (stored: unknown, now = NOW) => parseSigningKeys(JSON.stringify(stored), now);
 
-test('rotation: current, next -> retiring, current, next; a retired key is dropped when its time is over', () => {
+test('rotation: current, next -> retiring, current, next; a retired key is dropped when its time is over', async () => {
   const first = rotateKeys(undefined, NOW);
   assert.deepEqual(statuses(first), ['current', 'next']);
   const second = rotateKeys(first, days(10));
@@ -24,7 +24,7 @@ test('rotation: current, next -> retiring, current, next; a retired key is dropp
   assert.equal(parse(third, days(41)).length, 3);
 });
 
-test('a set without a next key is not rotated', () => {
+test('a set without a next key is not rotated', async () => {
   const { keys } = rotateKeys(undefined, NOW);
   assert.throws(() => rotateKeys({ keys: keys.slice(0, 1) }, NOW), SigningKeysError);
 });
@@ -48,7 +48,7 @@ const FAULTS: [string, unknown][] = [
 ];
 
 for (const [name, stored] of FAULTS) {
-  test(`a key file with ${name}: a fault that shows no key`, () => {
+  test(`a key file with ${name}: a fault that shows no key`, async () => {
     assert.throws(
       () => parse(stored),
       (error) => error instanceof SigningKeysError && !error.message.includes(String(current.d)),
@@ -58,7 +58,7 @@ for (const [name, stored] of FAULTS) {
 
 test('npm run keys makes the file with mode 0600, and rotates it', async (t) => {
   const directory = await mkdtemp(join(tmpdir(), 'speechgate-keys-'));
-  t.after(() => rm(directory, { recursive: true, force: true }));
+  t.teardown(() => rm(directory, { recursive: true, force: true }));
   const file = join(directory, 'keys.json');
   const run = () => startChild(t, 'src/cli/keys.ts', { SIGNING_KEYS_FILE: file });
   await run().printed(/Made .*\n +current .*\n.*\n.*\n +next /);

@@ -1,7 +1,8 @@
+import { CONFIRMATIONS } from '../../x402/confirmations.ts';
 import type { ChainClient } from './network.ts';
 
-/** Blocks on top of a transaction that somebody may wait for: two confirmations (R44), and one to spare. */
-const CONFIRMATIONS = 3n;
+/** Blocks on top of a transaction that somebody may wait for: those that confirm it (R44), and one to spare. */
+const BLOCKS_ON_TOP = BigInt(CONFIRMATIONS) + 1n;
 /** Seconds between the blocks of a chain on which nothing happens. They all stay in memory and in the state file. */
 const IDLE_SECONDS = 15;
 
@@ -20,7 +21,7 @@ export function startBlockClock(
   const tick = async () => {
     const head = await client.getBlock();
     const active = head.number !== seen;
-    if (active) confirmedAt = head.number + CONFIRMATIONS;
+    if (active) confirmedAt = head.number + BLOCKS_ON_TOP;
     const age = Math.floor(Date.now() / 1000) - Number(head.timestamp);
     const due = age >= (head.number < confirmedAt ? blockTime : IDLE_SECONDS);
     if (due) await client.mine({ blocks: 1 });

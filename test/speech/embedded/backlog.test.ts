@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { mock } from 'node:test';
+import { test } from 'tap';
 import { Backlog } from '../../../src/speech/embedded/backlog.ts';
 import { SpeechError } from '../../../src/speech/provider.ts';
 
@@ -12,7 +13,7 @@ const refusal = (given: unknown): SpeechError => {
   return given;
 };
 
-test('who would wait for too long is refused, and told when to come back', () => {
+test('who would wait for too long is refused, and told when to come back', async () => {
   const backlog = new Backlog(WORKERS, 100, 15_000);
   const texts = [backlog.add(LONG), backlog.add(LONG)];
   const { code, transient, retryAfterSeconds } = refusal(backlog.admit(1));
@@ -23,13 +24,13 @@ test('who would wait for too long is refused, and told when to come back', () =>
   refusal(backlog.admit(1));
 });
 
-test('short texts are taken on while others run, up to their number', () => {
+test('short texts are taken on while others run, up to their number', async () => {
   const backlog = new Backlog(WORKERS, 5, 15_000);
   for (let count = 0; count < 5; count++) assert.ok(!(backlog.admit(1) instanceof SpeechError));
   refusal(backlog.admit(1));
 });
 
-test('a text that has ended counts no more, however often it is ended', () => {
+test('a text that has ended counts no more, however often it is ended', async () => {
   const backlog = new Backlog(1, 2, 15_000);
   const first = backlog.add(1);
   backlog.add(1);
@@ -38,9 +39,10 @@ test('a text that has ended counts no more, however often it is ended', () => {
   refusal(backlog.admit(1));
 });
 
-test('the wait is expected at the pace of the texts before', (t) => {
+test('the wait is expected at the pace of the texts before', async (t) => {
   let now = 0;
-  t.mock.method(performance, 'now', () => now);
+  t.teardown(() => mock.reset());
+  mock.method(performance, 'now', () => now);
   const backlog = new Backlog(1, 100, 15_000);
   for (let count = 0; count < 20; count++) {
     const text = backlog.add(100);

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { test } from 'tap';
 import { longestSeconds, maxAudioSeconds } from '../../../src/speech/embedded/duration.ts';
 import { SpeechError } from '../../../src/speech/provider.ts';
 import { HOSTILE_TEXTS, LONG_WINDED_TEXTS } from './hostile-texts.ts';
@@ -24,7 +24,7 @@ test('no text is spoken for longer than was expected', async (t) => {
   }
 });
 
-test('every text of 4096 characters that means one word each is spoken, at any speed of tts-1', (t) => {
+test('every text of 4096 characters that means one word each is spoken, at any speed of tts-1', async (t) => {
   const { refuse } = startVoice(t, 1);
   for (const [name, text] of Object.entries(TEXTS)) {
     assert.equal(refuse?.(utterance({ text, speed: 0.5 })), undefined, name);
@@ -32,7 +32,7 @@ test('every text of 4096 characters that means one word each is spoken, at any s
   }
 });
 
-test('what would not be spoken to its end is refused, with the way out', (t) => {
+test('what would not be spoken to its end is refused, with the way out', async (t) => {
   const { refuse } = startVoice(t, 1);
   const refused = refuse?.(utterance({ text: ARROWS }));
   assert.ok(refused instanceof SpeechError);
@@ -40,7 +40,7 @@ test('what would not be spoken to its end is refused, with the way out', (t) => 
   assert.match(refused.message, /minutes to speak\. Split it/);
 });
 
-test('the longest audio is as long as is accepted of any provider', () => {
+test('the longest audio is as long as is accepted of any provider', async () => {
   for (const [model, bytesPerSecond] of [
     ['tts-1', 6_000],
     ['tts-1-hd', 12_000],

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { test } from 'tap';
 import { loadEngine } from '../../../src/speech/embedded/engine.ts';
 import { FLITE_SAMPLE_RATE, Flite } from '../../../src/speech/embedded/flite.ts';
 import { recipeOf, VOICES } from '../../../src/speech/embedded/recipes.ts';
@@ -13,7 +13,7 @@ const flite = new Flite(engine);
 for (const voice of VOICES) {
   const recipe = recipeOf(voice);
 
-  test(`${voice}: sounds last as many times longer as they are stretched, at the same pitch`, () => {
+  test(`${voice}: sounds last as many times longer as they are stretched, at the same pitch`, async () => {
     const plain = flite.speak(SENTENCE, recipe, 1);
     for (const stretch of [0.45, 2.2]) {
       const stretched = flite.speak(SENTENCE, recipe, stretch);
@@ -26,7 +26,7 @@ for (const voice of VOICES) {
   });
 }
 
-test('a run leaves nothing behind: the same text sounds the same whatever was spoken before', () => {
+test('a run leaves nothing behind: the same text sounds the same whatever was spoken before', async () => {
   const recipe = recipeOf('alloy');
   const first = new Flite(engine).speak(SENTENCE, recipe, 1);
   flite.speak('7 '.repeat(60), recipeOf('onyx'), 2);
@@ -35,7 +35,7 @@ test('a run leaves nothing behind: the same text sounds the same whatever was sp
   assert.deepEqual(flite.speak(SENTENCE, recipe, 1), first);
 });
 
-test('a run that has grown the memory beyond what is kept changes nothing for the next', () => {
+test('a run that has grown the memory beyond what is kept changes nothing for the next', async () => {
   const recipe = recipeOf('onyx');
   const reference = flite.speak(SENTENCE, recipe, 1);
   const long = flite.speak('seven hundred and seventy seven thousand '.repeat(40), recipe, 2);
@@ -43,13 +43,13 @@ test('a run that has grown the memory beyond what is kept changes nothing for th
   assert.deepEqual(flite.speak(SENTENCE, recipe, 1), reference);
 });
 
-test('text that looks like options is spoken, not obeyed', () => {
+test('text that looks like options is spoken, not obeyed', async () => {
   for (const text of ['-voice kal', '--help', '-lv', '-o /tmp/other.wav', '-ssml <speak>hello</speak>']) {
     assert.ok(flite.speak(text, recipeOf('alloy'), 1).length > 0.4 * FLITE_SAMPLE_RATE, text);
   }
 });
 
-test('an unknown voice shares the recipe of a known one, always the same', () => {
+test('an unknown voice shares the recipe of a known one, always the same', async () => {
   const recipes = VOICES.map(recipeOf);
   for (const voice of ['verse', '', 'constructor', '__proto__', '声']) {
     assert.ok(recipes.includes(recipeOf(voice)), voice);

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
-import { after, test } from 'node:test';
+import { t, test } from 'tap';
 import { longestSeconds } from '../../../src/speech/embedded/duration.ts';
 import { HOSTILE_TEXTS, LONG_WINDED_TEXTS } from './hostile-texts.ts';
 import { readMp3 } from './mp3-frames.ts';
 import { speak, startVoice, utterance } from './speak.ts';
 
-const voice = startVoice({ after }, 2);
+const voice = startVoice(t, 2);
 
 for (const [name, text] of Object.entries({ ...HOSTILE_TEXTS, ...LONG_WINDED_TEXTS })) {
   test(`4096 units are spoken in bounded audio and memory: ${name}`, async () => {

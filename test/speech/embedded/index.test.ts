@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { setMaxListeners } from 'node:events';
-import { test } from 'node:test';
+import { mock } from 'node:test';
 import { promisify } from 'node:util';
+import { test } from 'tap';
 import { embeddedVoice } from '../../../src/speech/embedded/index.ts';
 import { SpeechThread } from '../../../src/speech/embedded/thread.ts';
 import { SpeechError } from '../../../src/speech/provider.ts';
@@ -51,7 +52,8 @@ test('text with nothing to speak is a short silence (R43)', async (t) => {
 
 test('audio comes piece by piece, and a slow reader holds the thread back', async (t) => {
   const voice = startVoice(t, 1);
-  const questions = t.mock.method(SpeechThread.prototype, 'ask').mock;
+  t.teardown(() => mock.reset());
+  const questions = mock.method(SpeechThread.prototype, 'ask').mock;
   const { audio } = await voice.synthesize(utterance({ text: LONG_TEXT }), new AbortController().signal);
   assert.equal(questions.callCount(), 1);
   let read = 0;
@@ -65,7 +67,8 @@ test('audio comes piece by piece, and a slow reader holds the thread back', asyn
 test('when the signal fires, the thread is stopped, reading throws, and another thread takes over', async (t) => {
   const voice = startVoice(t, 1);
   const reference = await speak(voice, { text: 'Hello world.' });
-  const stops = t.mock.method(SpeechThread.prototype, 'stop').mock;
+  t.teardown(() => mock.reset());
+  const stops = mock.method(SpeechThread.prototype, 'stop').mock;
 
   const whileSpeaking = new AbortController();
   const { audio } = await voice.synthesize(utterance({ text: LONG_TEXT, voice: 'alloy' }), whileSpeaking.signal);
@@ -99,7 +102,8 @@ test('when the signal fires between two pieces, reading takes nothing from the n
 
 test('a signal that fires after the end changes nothing', async (t) => {
   const voice = startVoice(t, 1);
-  const stops = t.mock.method(SpeechThread.prototype, 'stop').mock;
+  t.teardown(() => mock.reset());
+  const stops = mock.method(SpeechThread.prototype, 'stop').mock;
   const controller = new AbortController();
   await readAll(await voice.synthesize(utterance({ text: 'Hello' }), controller.signal));
   controller.abort();
@@ -117,11 +121,12 @@ test('a reader that leaves early frees the thread', async (t) => {
 test('a piece that takes too long ends its thread, and another takes over', async (t) => {
   const voice = startVoice(t, 1);
   const reference = await speak(voice, { text: 'Hello' });
-  t.mock.timers.enable({ apis: ['setTimeout'] });
+  t.teardown(() => mock.reset());
+  mock.timers.enable({ apis: ['setTimeout'] });
   const slow = voice.synthesize(utterance({ text: LONG_TEXT, voice: 'alloy' }), new AbortController().signal);
-  setImmediate(() => t.mock.timers.tick(60_000));
+  setImmediate(() => mock.timers.tick(60_000));
   await assert.rejects(slow, unavailable);
-  t.mock.timers.reset();
+  mock.timers.reset();
   assert.deepEqual(await speak(voice, { text: 'Hello' }), reference);
 });
 

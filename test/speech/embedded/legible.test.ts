@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { test } from 'tap';
 import { firstForeignLetter } from '../../../src/speech/embedded/legible.ts';
 import { FOREIGN_TEXTS } from './hostile-texts.ts';
 import { startVoice, utterance } from './speak.ts';
@@ -16,17 +16,17 @@ const LEGIBLE = {
 };
 
 for (const [name, text] of Object.entries(LEGIBLE)) {
-  test(`the embedded voice reads ${name}`, () => assert.equal(firstForeignLetter(text), undefined));
+  test(`the embedded voice reads ${name}`, async () => assert.equal(firstForeignLetter(text), undefined));
 }
 
 for (const [name, text] of Object.entries(FOREIGN_TEXTS)) {
-  test(`the embedded voice does not read ${name}`, () => {
+  test(`the embedded voice does not read ${name}`, async () => {
     assert.equal(firstForeignLetter(text), 0);
     assert.equal(firstForeignLetter(`😂 "${text}"`), 4);
   });
 }
 
-test('it refuses for good, and tells neither the text nor a letter of it', (t) => {
+test('it refuses for good, and tells neither the text nor a letter of it', async (t) => {
   const voice = startVoice(t, 1);
   const refusal = voice.refuse?.(utterance({ text: 'Say 你好 now' }));
   assert.deepEqual([refusal?.code, refusal?.transient], ['INVALID_REQUEST', false]);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { type TestContext, test } from 'node:test';
+import { type Test, test } from 'tap';
 import { loadEngine } from '../../../src/speech/embedded/engine.ts';
 import { ThreadPool } from '../../../src/speech/embedded/pool.ts';
 import { SpeechThread } from '../../../src/speech/embedded/thread.ts';
@@ -30,7 +30,7 @@ test('a thread that ends by itself is replaced when one is wanted, not for ever'
 });
 
 /** A pool of one thread. Its events: `ended` when a thread has ended, `replaced` when another was started for it. */
-async function startPool(t: TestContext, engine: WebAssembly.Module) {
+async function startPool(t: Test, engine: WebAssembly.Module) {
   const events = new EventTarget();
   let threads = 0;
   const pool = new ThreadPool(1, 1, (onExit) => {
@@ -42,6 +42,6 @@ async function startPool(t: TestContext, engine: WebAssembly.Module) {
       if (threads > before) events.dispatchEvent(new Event('replaced'));
     });
   });
-  t.after(() => pool.close());
+  t.teardown(() => pool.close());
   return { pool, events, started: () => threads };
 }

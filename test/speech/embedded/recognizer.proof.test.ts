@@ -3,8 +3,8 @@ import { execFile } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { test } from 'node:test';
 import { promisify } from 'node:util';
+import { test } from 'tap';
 import { VOICES } from '../../../src/speech/embedded/recipes.ts';
 import { missingProgram } from './sound.ts';
 import { speak, startVoice } from './speak.ts';
@@ -18,7 +18,7 @@ const skip = missingProgram('ffmpeg') ?? missingProgram(RECOGNIZER) ?? false;
 
 test('a speech recognizer understands most words of most voices', { skip }, async (t) => {
   const directory = await mkdtemp(join(tmpdir(), 'speechgate-recognizer-'));
-  t.after(() => rm(directory, { recursive: true }));
+  t.teardown(() => rm(directory, { recursive: true }));
   const voice = startVoice(t, 2);
 
   const hear = async (name: string): Promise<string> => {
@@ -37,7 +37,7 @@ test('a speech recognizer understands most words of most voices', { skip }, asyn
     VOICES.map(async (name) => {
       const heard = await hear(name);
       const found = words.filter((word) => heard.split(/\s+/).includes(word)).length;
-      t.diagnostic(`${name}: ${found} of ${words.length}: ${heard}`);
+      t.comment(`${name}: ${found} of ${words.length}: ${heard}`);
       if (found >= 6) understood.push(name);
     }),
   );

@@ -1,10 +1,11 @@
+import type { Test } from 'tap';
 import { embeddedVoice } from '../../../src/speech/embedded/index.ts';
 import type { Speech, SpeechProvider, Utterance } from '../../../src/speech/provider.ts';
 
-/** An embedded voice that ends with the test, or with the file if given node:test itself. */
-export function startVoice(t: { after(fn: () => Promise<void>): void }, workers: number): SpeechProvider {
+/** An embedded voice that ends with the test, or with the file if given tap itself. */
+export function startVoice(t: Pick<Test, 'teardown'>, workers: number): SpeechProvider {
   const voice = embeddedVoice({ workers });
-  t.after(() => voice.close());
+  t.teardown(() => voice.close());
   return voice;
 }
 

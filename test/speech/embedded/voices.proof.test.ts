@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { type TestContext, test } from 'node:test';
+import { type Test, test } from 'tap';
 import { VOICES } from '../../../src/speech/embedded/recipes.ts';
 import { readMp3 } from './mp3-frames.ts';
 import { DECODED_SAMPLE_RATE, decode, medianPitch, missingProgram, rootMeanSquare } from './sound.ts';
@@ -9,7 +9,7 @@ const SENTENCE = 'The quick brown fox jumps over the lazy dog, and then it runs 
 
 const needsFfmpeg = { skip: missingProgram('ffmpeg') ?? false };
 
-test('the voices are the nine of the catalog', () => {
+test('the voices are the nine of the catalog', async () => {
   assert.deepEqual(VOICES, ['alloy', 'ash', 'coral', 'echo', 'fable', 'nova', 'onyx', 'sage', 'shimmer']);
 });
 
@@ -53,7 +53,7 @@ test('all voices are audible, about equally loud, and do not clip', needsFfmpeg,
   }
 });
 
-async function decodedVoices(t: TestContext): Promise<Map<string, Float32Array>> {
+async function decodedVoices(t: Test): Promise<Map<string, Float32Array>> {
   const voice = startVoice(t, 2);
   return new Map(
     await Promise.all(

@@ -1,7 +1,6 @@
-import { type RawBuilder, sql } from 'kysely';
 import type { Database } from '../db/database.ts';
-import { contra } from './contra.ts';
-import { isOfMode } from './instance.ts';
+import { fragment, statement } from '../db/statement.ts';
+import { balanceOf, creditCard, isOfOtherMode } from '../ledger/top-up.ts';
 
 /** One purchase of credit, as the processor's paid session tells it (R16). */
 export interface PaidTopUp {
@@ -34,54 +33,50 @@ const MICRO_USD_PER_CENT = 10_000n;
  * @throws OtherModeError with nothing credited, when the account is of the other mode
  */
 export async function creditTopUp(db: Database, paid: PaidTopUp): Promise<TopUpCredit> {
-  const amount = BigInt(paid.amountCents) * MICRO_USD_PER_CENT;
-  const { rows } = await sql<{ account_id: string; balance: bigint }>`
+  const money = { ...paid, amountMicroUsd: BigInt(paid.amountCents) * MICRO_USD_PER_CENT };
+  const { rows } = await statement<{ account_id: string; balance: bigint }>`
     with recorded as (
       update top_up set state = 'credited', credited_at = now(), session_id = ${paid.sessionId},
                         amount_cents = ${paid.amountCents}
-      where id = ${paid.topUpId} and state <> 'credited' and not ${isOfOtherMode(sql.ref('top_up.account_id'), paid.livemode)}
+      where id = ${paid.topUpId} and state <> 'credited' and not ${isOfOtherMode(fragment`top_up.account_id`, paid.livemode)}
       returning account_id
     ), missing as (
       insert into top_up (id, state, account_id, amount_cents, challenge_id, session_id, credited_at)
       select ${paid.topUpId}::uuid, 'credited', ${paid.accountId}::uuid, ${paid.amountCents}::int, ${paid.challengeId},
              ${paid.sessionId}, now()
       where not exists (select from top_up where id = ${paid.topUpId})
-        and not ${isOfOtherMode(sql.val(paid.accountId), paid.livemode)}
+        and not ${isOfOtherMode(paid.accountId, paid.livemode)}
       on conflict do nothing
       returning account_id
     ), credited as (
       select account_id from recorded union all select account_id from missing
-    ), entry as (
-      insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, ended_at)
-      select 'top_up', 'posted', ${contra.cardClearing}, account_id, ${amount}, ${paid.sessionId}, now()
-      from credited
-      returning credit_account_id
-    )
-    insert into account (id, kind, livemode, balance_micro_usd)
-    select credit_account_id, 'card', ${paid.livemode}::boolean, ${amount} from entry
-    on conflict (id) do update set balance_micro_usd = account.balance_micro_usd + excluded.balance_micro_usd
-    returning id as account_id, balance_micro_usd as balance`.execute(db);
+    ), ${creditCard(fragment`credited`, money)}`.execute(db);
   const credited = rows[0];
   if (credited) {
     return { accountId: credited.account_id, balanceMicroUsd: credited.balance, alreadyCredited: false };
   }
-  const existing = await db
-    .selectFrom('top_up')
-    .innerJoin('account', 'account.id', 'top_up.account_id')
-    .select(['account.id', 'account.balance_micro_usd'])
-    .where('top_up.id', '=', paid.topUpId)
-    .where('top_up.state', '=', 'credited')
-    .executeTakeFirst();
-  if (existing) {
-    return { accountId: existing.id, balanceMicroUsd: existing.balance_micro_usd ?? 0n, alreadyCredited: true };
+  const existing = await statement<{ account_id: string; balance: bigint }>`
+    select account_id, ${balanceOf(fragment`account_id`)} as balance from top_up
+    where id = ${paid.topUpId} and state = 'credited'`.execute(db);
+  if (existing.rows[0]) {
+    const { account_id: accountId, balance: balanceMicroUsd } = existing.rows[0];
+    return { accountId, balanceMicroUsd, alreadyCredited: true };
   }
-  const { rows: refused } = await sql`
+  const { rows: refused } = await statement`
     select from (select coalesce((select account_id from top_up where id = ${paid.topUpId}), ${paid.accountId}::uuid) as id) paid
-    where ${isOfOtherMode(sql.ref('paid.id'), paid.livemode)}`.execute(db);
+    where ${isOfOtherMode(fragment`paid.id`, paid.livemode)}`.execute(db);
   if (refused.length > 0) throw new OtherModeError('a session of the one mode does not credit an account of the other');
   // The statement still saw the row of a purchase that came to nothing, and that was deleted before it was locked.
   return creditTopUp(db, paid);
 }
 
-const isOfOtherMode = (accountId: RawBuilder<unknown>, livemode: boolean) => sql<boolean>`
-  exists (select from account where account.id = ${accountId}::uuid and not ${isOfMode(livemode)})`;
+/** Those of the sessions that are credited. */
+export async function creditedSessions(db: Database, sessionIds: readonly string[]): Promise<ReadonlySet<string>> {
+  const rows = await db
+    .selectFrom('top_up')
+    .select('session_id')
+    .where('state', '=', 'credited')
+    .where('session_id', 'in', sessionIds)
+    .execute();
+  return new Set(rows.flatMap(({ session_id }) => session_id ?? []));
+}

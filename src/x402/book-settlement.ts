@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
-import { contra } from './contra.ts';
+import { fragment, statement } from '../db/statement.ts';
+import { bookPayment } from '../ledger/settled-payment.ts';
 
 /** Proof that a payment was settled: the token's Transfer event on the chain. */
 export interface SettlementProof {
@@ -27,29 +28,14 @@ export async function bookSettlement(
   { transaction, logIndex }: SettlementProof,
   receipt: string,
 ): Promise<Booking | undefined> {
-  const { rows } = await sql<{ receipt: string }>`
+  const { rows } = await statement<{ receipt: string }>`
     with payment as (
       update x402_payment
       set state = 'settled', settled_at = now(), lease_until = null, refusal = null, failed_at = null, next_look_at = null,
           transaction_hash = ${transaction}, log_index = ${logIndex}, receipt = ${receipt}
       where id = ${paymentId} and state in ('settling', 'refused', 'unknown', 'failed')
       returning id, purpose, payer, amount_micro_usd, receipt, trace_id
-    ), revenue as (
-      insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, trace_id, ended_at)
-      select 'settlement', 'posted', ${contra.usdcClearing}, ${contra.usdcRevenue}, amount_micro_usd, id::text, trace_id,
-             now()
-      from payment where purpose = 'speech'
-    ), wallet as (
-      insert into account (kind, address, balance_micro_usd)
-      select 'wallet', payer, amount_micro_usd from payment where purpose = 'deposit'
-      on conflict (address) do update set balance_micro_usd = account.balance_micro_usd + excluded.balance_micro_usd
-      returning id
-    ), deposit as (
-      insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, trace_id, ended_at)
-      select 'deposit', 'posted', ${contra.usdcClearing}, wallet.id, amount_micro_usd, payment.id::text, trace_id,
-             now()
-      from payment, wallet
-    )
+    ), ${bookPayment(fragment`payment`)}
     select receipt from payment`.execute(db);
   if (rows[0]) return { receipt: rows[0].receipt, isNew: true };
   // The statement's snapshot is older than an earlier booking that it has waited for; this one is not.

@@ -1,0 +1,76 @@
+/** docs/rules.md defines what code, tests and documents cite as R1, R2, …; both sides are held against each other here. */
+import assert from 'node:assert/strict';
+import { readdir, readFile } from 'node:fs/promises';
+import { test } from 'tap';
+
+const PROJECT = new URL('../../', import.meta.url);
+const RULES = 'docs/rules.md';
+const FOLDERS = ['src', 'test', 'codegen', 'db', 'docs'];
+const FILES = ['openapi.yaml', 'README.md'];
+const CITATION = /\bR\d+[a-z]?\b/g;
+
+interface Rule {
+  readonly id: string;
+  readonly text: string;
+}
+
+const read = (path: string): Promise<string> => readFile(new URL(path, PROJECT), 'utf8');
+
+async function citingFiles(): Promise<Map<string, ReadonlySet<string>>> {
+  const listings = FOLDERS.map(async (folder) => {
+    const names = await readdir(new URL(folder, PROJECT), { recursive: true });
+    return names.filter((name) => /\.\w+$/.test(name)).map((name) => `${folder}/${name.replaceAll('\\', '/')}`);
+  });
+  const paths = (await Promise.all(listings)).flat();
+  const texts = [...paths, ...FILES].map(async (path) => {
+    const cited = (await read(path)).match(CITATION) ?? [];
+    return [path, new Set<string>(cited)] as const;
+  });
+  return new Map(await Promise.all(texts));
+}
+
+const rules: readonly Rule[] = (await read(RULES))
+  .split(/^### (?=R\d)/m)
+  .slice(1)
+  .map((text) => ({ id: text.slice(0, text.indexOf(':')), text }));
+const citations = await citingFiles();
+
+const saysWhyNot = (text: string): boolean => /^Not cited: /m.test(text);
+
+const citedIn = (id: string): string[] =>
+  [...citations].filter(([path, ids]) => path !== RULES && ids.has(id)).map(([path]) => path);
+
+test('each citation of a rule is of one that docs/rules.md defines', async () => {
+  const defined = new Set(rules.map(({ id }) => id));
+  assert.ok(defined.size > 60);
+  const unknown = [...citations].flatMap(([path, ids]) =>
+    [...ids].filter((id) => !defined.has(id)).map((id) => `${path} cites ${id}`),
+  );
+  assert.deepEqual(unknown, []);
+});
+
+test('each rule is defined once, and in the order of the numbers', async () => {
+  const ids = rules.map(({ id }) => id);
+  const inOrder = [...new Set(ids)].sort((a, b) => a.localeCompare(b, 'en', { numeric: true }));
+  assert.deepEqual(ids, inOrder);
+});
+
+test('each rule is cited by code or by a test, or says why not', async () => {
+  const isCited = (id: string) => citedIn(id).some((path) => /^(src|test|codegen)\//.test(path));
+  assert.deepEqual(
+    rules.filter(({ id, text }) => isCited(id) === saysWhyNot(text)).map(({ id }) => id),
+    [],
+  );
+});
+
+test('each file where a rule is said to begin is there, and cites it', async () => {
+  const broken = rules.flatMap(({ id, text }) => {
+    const [, line] = /^At: (.+)$/m.exec(text) ?? [];
+    if (line === undefined) return saysWhyNot(text) ? [] : [`${id} has no line of files`];
+    const files = [...line.matchAll(/`([^`]+)`/g)].map(([, file]) => file as string);
+    return files
+      .filter((file) => !citations.get(file)?.has(id))
+      .map((file) => `${id} is not in ${file}; it is cited in ${citedIn(id).join(', ')}`);
+  });
+  assert.deepEqual(broken, []);
+});
