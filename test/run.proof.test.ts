@@ -96,7 +96,7 @@ test('a test that fails after its subtests counts, and so does a teardown that f
   const outcome = await run(['own', 'teardown']);
   assert.match(outcome.output, /after its child/);
   assert.match(outcome.output, /teardown broke/);
-  assert.equal(last(outcome), '1 passed, 2 failed');
+  assert.equal(last(outcome), '2 passed, 2 failed');
 });
 
 test('what a failing file printed and measured is shown', async () => {

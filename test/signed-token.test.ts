@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { createSecretKey } from 'node:crypto';
-import { test } from 'node:test';
 import { CompactSign } from 'jose';
+import { test } from 'tap';
 import { createLinkSigner } from '../src/audio/link-token.ts';
 import { createChallengeSigner } from '../src/feedback/challenge-token.ts';
 import { createTokenSigner } from '../src/signed-token.ts';

@@ -1,5 +1,5 @@
 /** The purchase of demo credit did not go through; the message says at which step. */
-export class DemoPurchaseError extends Error {}
+class DemoPurchaseError extends Error {}
 
 /**
  * Buys credit as a person would: opens the checkout, presses Pay on its page, and follows the way back.

@@ -13,7 +13,7 @@ const BAD_INTERIM_RESPONSE = /^bad (response|upgrade)$/;
  * Seconds to wait by a Retry-After header: a number of seconds or an HTTP date (RFC 9110, 10.2.3), clamped to between
  * a second and an hour. Undefined when absent or neither.
  */
-export function retryAfterSeconds(value: string | undefined, now: number): number | undefined {
+function retryAfterSeconds(value: string | undefined, now: number): number | undefined {
   if (value === undefined) return undefined;
   const isDate = /^[A-Z][a-z]+,? .* GMT$/.test(value);
   const seconds = /^\d+$/.test(value)

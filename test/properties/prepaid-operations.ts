@@ -28,7 +28,7 @@ export type Operation = { readonly gateway: number } & (
   | { readonly kind: 'repeat deposit'; readonly back: number }
 );
 
-export const MUTATIONS = ['request', 'nonce', 'expiry', 'max-amount', 'account', 'signature'] as const;
+const MUTATIONS = ['request', 'nonce', 'expiry', 'max-amount', 'account', 'signature'] as const;
 
 /** A process is killed so long after the operation at this position has begun. */
 export interface Kill {

@@ -5,7 +5,7 @@ import Stripe from 'stripe';
 import type { Test } from 'tap';
 import { type RunningCheckout, startCheckout } from '../../src/sandbox/checkout/server.ts';
 
-export const STRIPE_KEY = 'sk_test_gateway';
+const STRIPE_KEY = 'sk_test_gateway';
 
 export interface TestCheckout extends RunningCheckout {
   /** Settings of a gateway that sells through this checkout. */

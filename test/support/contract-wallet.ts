@@ -10,7 +10,7 @@ import { challengeOf, sign } from './x402.ts';
 
 /** Answers every call with 0x1626ba7e when the signature's first byte is 1, else with 0. */
 const CODE = '0x60643560001a600114631626ba7e60e01b0260005260206000f3';
-export const APPROVED: Hex = `0x01${'00'.repeat(65)}`;
+const APPROVED: Hex = `0x01${'00'.repeat(65)}`;
 export const FORGED: Hex = `0x02${'00'.repeat(65)}`;
 
 /** The address of a contract that judges signatures in its name (EIP-1271), and holds this many micro-USDC. */

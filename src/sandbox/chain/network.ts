@@ -12,7 +12,7 @@ const POLL_MS = 50;
 const REQUEST_TIMEOUT_MS = 30_000;
 
 /** The local chain as viem describes one. */
-export function localChain(rpcUrl: string) {
+function localChain(rpcUrl: string) {
   return defineChain({
     id: CHAIN_ID,
     name: 'Speechgate sandbox',

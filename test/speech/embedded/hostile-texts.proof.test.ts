@@ -7,6 +7,18 @@ import { speak, startVoice, utterance } from './speak.ts';
 
 const voice = startVoice(t, 2);
 
+test('4096 units are spoken', { jobs: 2 }, async (t) => {
+  for (const [name, text] of Object.entries(HOSTILE_TEXTS)) {
+    t.test(name, async () => void readMp3(await speak(voice, { text, speed: 2 })));
+  }
+});
+
+test('the beginning of a long-winded text is spoken', { jobs: 2 }, async (t) => {
+  for (const [name, text] of Object.entries(LONG_WINDED_TEXTS)) {
+    t.test(name, async () => void readMp3(await speak(voice, { text: text.slice(0, 100), voice: 'alloy', speed: 2 })));
+  }
+});
+
 for (const [name, text] of Object.entries({ ...HOSTILE_TEXTS, ...LONG_WINDED_TEXTS })) {
   test(`4096 units are spoken in bounded audio and memory: ${name}`, async () => {
     const wanted = { text, voice: 'onyx', speed: 0.5 };
