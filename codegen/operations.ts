@@ -19,6 +19,10 @@ export interface OperationResult {
 }
 `;
 
+const AUDIO = `/** A binary body: whole, or as it is being produced. */
+export type AudioBody = Uint8Array | Readable;
+`;
+
 /** `top-up` → `topUp`: what a tag's operations are called in the aggregate. */
 export function tagKey(tag: string): string {
   return tag.replaceAll(/-(\w)/g, (_match, letter: string) => letter.toUpperCase());
@@ -37,9 +41,9 @@ export function generateOperations(contract: Contract): string {
   const interfaces = contract.tags.map(({ name, description }) => {
     const methods = contract.operations.filter(({ tag }) => tag === name).map(method);
     const doc = description === undefined ? '' : `${docs(description)}\n`;
-    return `${doc}export interface ${pascal(tagKey(name))}Operations {\n${methods.join('\n')}}\n`;
+    return `${doc}export interface ${pascal(tagKey(name))}Operations<Context> {\n${methods.join('\n')}}\n`;
   });
-  const members = contract.tags.map(({ name }) => `  ${tagKey(name)}: ${pascal(tagKey(name))}Operations;\n`);
+  const members = contract.tags.map(({ name }) => `  ${tagKey(name)}: ${pascal(tagKey(name))}Operations<Context>;\n`);
   const codes = new Set(
     [...contract.operations.flatMap(({ responses }) => responses), ...contract.edgeResponses].flatMap(
       ({ errorCodes }) => errorCodes,
@@ -47,8 +51,9 @@ export function generateOperations(contract: Contract): string {
   );
   const sections = [
     printer.imports(),
+    ...(printer.hasAudio ? [AUDIO] : []),
     ...interfaces,
-    `/** Every operation of the contract, by tag. */\nexport interface Operations {\n${members.join('')}}\n`,
+    `/** Every operation of the contract, by tag. A context is what an operation may know of a request beyond what is declared for it. */\nexport interface Operations<Context> {\n${members.join('')}}\n`,
     proofs(contract),
     GENERAL,
     `/** Every error code that the contract declares. */\nexport type DeclaredErrorCode =${union([...codes].sort().map(literal))};\n`,
@@ -65,15 +70,15 @@ export function generateOperations(contract: Contract): string {
 function proofs({ operations }: Contract): string {
   const members = operations
     .filter(({ admission }) => admission.edge === 'unless-verified')
-    .map(({ id }) => `  ${id}(request: ${pascal(id)}Request, context: OperationContext): Promise<boolean>;\n`);
+    .map(({ id }) => `  ${id}(request: ${pascal(id)}Request, context: Context): Promise<boolean>;\n`);
   return `/** Whether the credential of a request verifies, by operation; asked of clients beyond the edge's limit. */
-export interface CredentialProofs {\n${members.join('')}}\n`;
+export interface CredentialProofs<Context> {\n${members.join('')}}\n`;
 }
 
 function method({ id, method, path, summary }: Operation): string {
   const name = pascal(id);
   return `  ${docs(`${method} ${path} — ${summary}`)}
-  ${id}(request: ${name}Request, context: OperationContext): Promise<${name}Result>;
+  ${id}(request: ${name}Request, context: Context): Promise<${name}Result>;
 `;
 }
 
@@ -83,13 +88,17 @@ class Printer {
   private paths = false;
   private audio = false;
 
+  get hasAudio(): boolean {
+    return this.audio;
+  }
+
   imports(): string {
-    const context = [...(this.audio ? ['AudioBody'] : []), 'OperationContext'];
     const types = [...this.schemas].sort();
     if (this.paths) types.push('operations');
     const own =
       types.length === 0 ? '' : `import type {\n${types.map((type) => `  ${type},\n`).join('')}} from './types.ts';\n`;
-    return `import type { ${context.join(', ')} } from '../http/context.ts';\n${own}`;
+    const stream = this.audio ? `import type { Readable } from 'node:stream';\n` : '';
+    return `${stream}${own}`;
   }
 
   request(operation: Operation): string {

@@ -43,6 +43,8 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const pool = openPool(config.databaseUrl);
   const db = databaseOn(pool);
   const metrics = new Metrics();
+  // Read first, before other gauges use the pool.
+  addPoolGauges(metrics, pool);
   const work = new RunningWork();
   const limits = new RollingWindow(db, { ...config.rateLimit, livemode: config.card?.livemode }, metrics);
   const shared = { config, db, limits, work, metrics, log };
@@ -72,7 +74,6 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     },
   );
   const admin = createAdminServer(db, metrics, config.admin.names);
-  addPoolGauges(metrics, pool);
   const reconcilers = new ReconcilerRunner({
     ...{ db, intervalMs, log },
     reconcilers: features.flatMap((feature) => feature.reconcilers),

@@ -31,7 +31,7 @@ export interface RouteResponse {
 export interface Route {
   readonly operationId: string;
   /** Which member of Operations implements it. */
-  readonly tag: keyof Operations;
+  readonly tag: keyof Operations<unknown>;
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   /** In Fastify's syntax. */
   readonly path: string;

@@ -1,4 +1,5 @@
 import type { CreditsOperations, SpeechOperations, TopUpOperations } from '../contract/operations.ts';
+import type { OperationContext } from '../http/context.ts';
 import { RollingWindow } from '../limits/rolling-window.ts';
 import { creditsOperations } from '../operations/credits.ts';
 import { speechOperations } from '../operations/speech.ts';
@@ -14,9 +15,9 @@ import type { Speech } from './speech.ts';
 
 export interface Card extends Feature {
   readonly operations: {
-    readonly speech: SpeechOperations;
-    readonly topUp: TopUpOperations;
-    readonly credits: CreditsOperations;
+    readonly speech: SpeechOperations<OperationContext>;
+    readonly topUp: TopUpOperations<OperationContext>;
+    readonly credits: CreditsOperations<OperationContext>;
   };
   /** Counts the purchases that are begun, by address; undefined while payment by card is off. */
   readonly purchaseLimits: RollingWindow | undefined;

@@ -1,12 +1,13 @@
 import type { FeedbackOperations } from '../contract/operations.ts';
 import { createChallengeSigner } from '../feedback/challenge-token.ts';
 import { MailWorker } from '../feedback/mail-worker.ts';
+import type { OperationContext } from '../http/context.ts';
 import { feedbackOperations } from '../operations/feedback.ts';
 import { feedbackReconcilers } from '../reconcile/reconcilers.ts';
 import type { Feature, SharedParts } from './feature.ts';
 
 export interface Feedback extends Feature {
-  readonly operations: { readonly feedback: FeedbackOperations };
+  readonly operations: { readonly feedback: FeedbackOperations<OperationContext> };
   /** Mails feedback once it is started; undefined where mail is not set up. */
   readonly mailer: MailWorker | undefined;
 }

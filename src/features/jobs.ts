@@ -3,6 +3,7 @@ import { createLinkSigner, type LinkSigner } from '../audio/link-token.ts';
 import { openAudioStore } from '../audio/open-store.ts';
 import type { AudioStore } from '../audio/store.ts';
 import type { JobsOperations } from '../contract/operations.ts';
+import type { OperationContext } from '../http/context.ts';
 import { JobWorker } from '../jobs/worker.ts';
 import { jobsOperations } from '../operations/jobs.ts';
 import { jobReconcilers } from '../reconcile/reconcilers.ts';
@@ -10,7 +11,7 @@ import type { Feature, SharedParts } from './feature.ts';
 import type { Speaking } from './speech.ts';
 
 export interface Jobs extends Feature {
-  readonly operations: { readonly jobs: JobsOperations };
+  readonly operations: { readonly jobs: JobsOperations<OperationContext> };
   /** Where audio is kept, that of payments too. */
   readonly store: AudioStore;
   /** Undefined where audio links are not signed. */

@@ -3,6 +3,7 @@ import type { AudioStore } from '../audio/store.ts';
 import type { Belonging } from '../belonging.ts';
 import type { CredentialProofs, X402Operations } from '../contract/operations.ts';
 import type { StandIn } from '../http/bare-request.ts';
+import type { OperationContext } from '../http/context.ts';
 import { probeStandIns } from '../operations/probes.ts';
 import { x402Operations } from '../operations/x402.ts';
 import { CARD_HEADERS } from '../payments/card-credits.ts';
@@ -27,8 +28,8 @@ import type { Holds } from './holds.ts';
 import type { Speech } from './speech.ts';
 
 export interface X402 extends Feature {
-  readonly operations: { readonly x402: X402Operations };
-  readonly proofs: CredentialProofs;
+  readonly operations: { readonly x402: X402Operations<OperationContext> };
+  readonly proofs: CredentialProofs<OperationContext>;
   /** The request headers of its flows. */
   readonly headers: readonly string[];
   /** What a request that says nothing at all is taken for (R59). */

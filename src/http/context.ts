@@ -1,10 +1,6 @@
-import type { Readable } from 'node:stream';
 import type { FastifyBaseLogger } from 'fastify';
 import type { Ticket } from './admission.ts';
 import type { RequestFacts } from './request-record.ts';
-
-/** A binary body: whole, or as it is being produced. */
-export type AudioBody = Uint8Array | Readable;
 
 /** The answer to a request, on its way to the caller. */
 export interface Answer {

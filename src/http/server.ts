@@ -69,7 +69,7 @@ export interface ServerOptions {
   readonly windows: Windows;
   /** The request headers of every payment flow, in lower case. */
   readonly flowHeaders: readonly string[];
-  readonly proofs: CredentialProofs;
+  readonly proofs: CredentialProofs<OperationContext>;
   /** What a request that says nothing at all is taken for, by operationId; where there is nothing it is refused. */
   readonly standIns: Readonly<Record<string, StandIn>>;
   /** Every operation that runs is added to it. */
@@ -85,7 +85,7 @@ type CredentialProof = (request: unknown, context: OperationContext) => Promise<
  * operations are made when the contract has been read.
  */
 export async function createServer(
-  operationsOf: (contract: OpenApiDocument) => Operations,
+  operationsOf: (contract: OpenApiDocument) => Operations<OperationContext>,
   options: ServerOptions,
 ): Promise<FastifyInstance> {
   const connections = new Connections({ ...options, stallMs: options.clientStallMs });
@@ -148,7 +148,7 @@ export async function createServer(
   app.addHook('preClose', async () => connections.stop());
   app.addHook('onClose', async () => connections.close());
   for (const route of routes) {
-    const group = operations[route.tag as keyof Operations] as unknown as Record<string, Operation>;
+    const group = operations[route.tag as keyof Operations<OperationContext>] as unknown as Record<string, Operation>;
     const operation = group[route.operationId]?.bind(group) as Operation;
     app.route({
       method: route.method,

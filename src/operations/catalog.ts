@@ -1,10 +1,11 @@
 import type { CatalogOperations } from '../contract/operations.ts';
+import type { OperationContext } from '../http/context.ts';
 import { failure } from '../http/errors.ts';
 import type { Catalog, Model } from '../speech/catalog.ts';
 import { findModel, SPEED, unknownModel } from '../speech/order.ts';
 
 /** Models, voices and prices. The catalog is fixed for the life of the process. */
-export function catalogOperations(catalog: Catalog): CatalogOperations {
+export function catalogOperations(catalog: Catalog): CatalogOperations<OperationContext> {
   const models = {
     success: true as const,
     defaultModel: catalog.defaultModel.id,

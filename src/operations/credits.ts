@@ -1,5 +1,6 @@
 import type { CreditsOperations } from '../contract/operations.ts';
 import type { Database } from '../db/database.ts';
+import type { OperationContext } from '../http/context.ts';
 import { failure } from '../http/errors.ts';
 import { PRIVATE } from '../http/headers.ts';
 import { findCardAccount } from '../ledger/accounts.ts';
@@ -9,7 +10,7 @@ import { creditAccountBody } from './credit-account.ts';
  * The credit account, keyed by its bearer id.
  * @param livemode that accounts are shown of; undefined for those of either mode
  */
-export function creditsOperations(db: Database, livemode: boolean | undefined): CreditsOperations {
+export function creditsOperations(db: Database, livemode: boolean | undefined): CreditsOperations<OperationContext> {
   return {
     getCredits: async ({ params }) => {
       const account = await findCardAccount(db, params.accountId, { livemode });

@@ -6,6 +6,7 @@ import { feedbackContent } from '../feedback/content.ts';
 import { MAX_PER_DAY, type RecordOptions } from '../feedback/record.ts';
 import { type ServiceIdentity, signingMessage } from '../feedback/signing-message.ts';
 import { submitFeedback } from '../feedback/submit.ts';
+import type { OperationContext } from '../http/context.ts';
 import { failure } from '../http/errors.ts';
 
 export interface FeedbackOptions extends ServiceIdentity {
@@ -17,7 +18,7 @@ export interface FeedbackOptions extends ServiceIdentity {
 }
 
 /** Feedback that a wallet signs. */
-export function feedbackOperations(options: FeedbackOptions): FeedbackOperations {
+export function feedbackOperations(options: FeedbackOptions): FeedbackOperations<OperationContext> {
   const { db, feedback } = options;
 
   const off = () => failure('CONFIG_ERROR', 'Feedback is not set up here.', { setting: 'FEEDBACK_SECRET' });

@@ -18,7 +18,7 @@ export interface JobsOptions extends JobLinks {
 }
 
 /** Asynchronous speech: its state and its audio. */
-export function jobsOperations({ db, store, ...links }: JobsOptions): JobsOperations {
+export function jobsOperations({ db, store, ...links }: JobsOptions): JobsOperations<OperationContext> {
   const unknown = () => failure('NOT_FOUND', 'There is no such job.', { field: 'jobId' });
 
   /** In the order of R50. Whoever shows no valid sig takes a slot of its address (R13, R48). */

@@ -1,6 +1,7 @@
 import type { ServiceOperations } from '../contract/operations.ts';
 import { routes } from '../contract/routes.ts';
 import type { OpenApiDocument } from '../contract/types.ts';
+import type { OperationContext } from '../http/context.ts';
 import { fixedBody } from '../http/fixed-body.ts';
 import { guide } from './guide.ts';
 
@@ -12,7 +13,7 @@ export interface ServiceOptions {
 }
 
 /** The service's own pages: health, guide and contract. All of them are fixed for the life of the process. */
-export function serviceOperations(options: ServiceOptions): ServiceOperations {
+export function serviceOperations(options: ServiceOptions): ServiceOperations<OperationContext> {
   const health = fixedBody({
     service: options.serviceName,
     status: 'ok' as const,

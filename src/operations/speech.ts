@@ -60,7 +60,7 @@ interface CardSale {
 }
 
 /** Text to speech, paid from a card-credit account. */
-export function speechOperations(options: SpeechOptions): SpeechOperations {
+export function speechOperations(options: SpeechOptions): SpeechOperations<OperationContext> {
   const { db, baseUrl, signer, serviceName, catalog, streaming, cardCredits, foreignHeaders, metrics, work } = options;
 
   async function answer(request: OrderRequest, terms: SpeechTerms, context: OperationContext) {

@@ -34,7 +34,10 @@ export interface TopUpOptions {
 const OFF = 'Payment by card is not set up here.';
 
 /** Buying credit: the launcher, the way to the hosted checkout and back. */
-export function topUpOperations(db: Database, { baseUrl, serviceName, card, livemode }: TopUpOptions): TopUpOperations {
+export function topUpOperations(
+  db: Database,
+  { baseUrl, serviceName, card, livemode }: TopUpOptions,
+): TopUpOperations<OperationContext> {
   const headers = { 'content-security-policy': pageContentSecurityPolicy(card ? [card.checkoutOrigin] : []) };
   const privatePage = { ...headers, 'cache-control': PRIVATE };
 

@@ -52,8 +52,8 @@ type SpeechRequest = OrderRequest | (QuotedRequest & { quoteToken: string });
 const OFF = 'Payment in USDC is not set up here.';
 
 export interface X402Parts {
-  readonly operations: X402Operations;
-  readonly proofs: CredentialProofs;
+  readonly operations: X402Operations<OperationContext>;
+  readonly proofs: CredentialProofs<OperationContext>;
 }
 
 /** Text to speech paid in USDC under x402, quotes, and the signed metadata. */
@@ -142,7 +142,7 @@ export function x402Operations(options: X402Options): X402Parts {
     return purchase;
   }
 
-  const operations: X402Operations = {
+  const operations: X402Operations<OperationContext> = {
     createX402Speech: ({ body }, context) => speak('POST', body, context),
 
     getX402Speech: ({ query }, context) => speak('GET', query, context),

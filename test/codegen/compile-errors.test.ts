@@ -9,7 +9,7 @@ import { fixture } from './fixture.ts';
 const cases: Record<string, string> = {
   'an implementation that answers as declared': `
     import type { Operations } from './contract/operations.ts';
-    export const operations: Operations = {
+    export const operations: Operations<unknown> = {
       notes: {
         async getNote({ params, query, headers }) {
           const speed: number | undefined = query.speed;
@@ -34,15 +34,15 @@ const cases: Record<string, string> = {
     };`,
   'a missing operation': `
     import type { NotesOperations } from './contract/operations.ts';
-    export const notes: NotesOperations = { // error
+    export const notes: NotesOperations<unknown> = { // error
       async getNote() {
         return { status: 404, body: { error: { code: 'NOT_FOUND', message: '', details: null } } };
       },
     };`,
   'a missing tag': `
     import type { NotesOperations, Operations } from './contract/operations.ts';
-    declare const notes: NotesOperations;
-    export const operations: Operations = { notes }; // error`,
+    declare const notes: NotesOperations<unknown>;
+    export const operations: Operations<unknown> = { notes }; // error`,
   'an undeclared status': `
     import type { GetNoteResult } from './contract/operations.ts';
     export const result: GetNoteResult = {
@@ -96,18 +96,12 @@ const cases: Record<string, string> = {
     export const read = (request: GetNoteRequest) => request.query.pitch; // error`,
 };
 
-const CONTEXT = `import type { Readable } from 'node:stream';
-export type AudioBody = Uint8Array | Readable;
-export interface OperationContext { traceId: string }
-`;
-
 let errorLines: Map<string, Set<number>>;
 const fileOf = (name: string) => join(resolve('test/codegen/virtual/src'), `${name.replaceAll(' ', '-')}.ts`);
 
 before(async () => {
   const base = resolve('test/codegen/virtual/src');
   const files = new Map<string, string>([
-    [join(base, 'http/context.ts'), CONTEXT],
     [join(base, 'contract/all.ts'), "export type * from './operations.ts';\nexport type * from './types.ts';\n"],
   ]);
   for (const [name, text] of await generate(JSON.stringify(fixture()))) files.set(join(base, 'contract', name), text);
