@@ -6,19 +6,14 @@ import assert from 'node:assert/strict';
 import { readFile, symlink, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { fileURLToPath, pathToFileURL } from 'node:url';
-import { ExactEvmScheme } from '@x402/evm/exact/client';
-import { x402Client } from '@x402/fetch';
+import { pathToFileURL } from 'node:url';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
 import { privateKeyToAccount } from 'viem/accounts';
-import { readConfig } from '../../src/config.ts';
 import type { SignedServiceMetadata, TtsModelsResponse } from '../../src/contract/types.ts';
-import type { Database } from '../../src/db/database.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import type { SandboxFile } from '../../src/sandbox/sandbox-file.ts';
 import { breakStream } from '../support/broken-stream.ts';
-import { type Child, startCommand } from '../support/child.ts';
 import { testDatabase } from '../support/database.ts';
 import { blocksOf, shownAs } from '../support/documentation.ts';
 import { startGateway } from '../support/gateway.ts';
@@ -26,9 +21,18 @@ import { copyProject } from '../support/project-copy.ts';
 import { rolledBack } from '../support/rolled-back.ts';
 import { S3_CREDENTIALS, startS3Server } from '../support/s3-server.ts';
 import { startStubUpstream } from '../support/stub-upstream.ts';
-import { decodeHeader, encodePayment } from '../support/x402.ts';
+import { encodePayment } from '../support/x402.ts';
+import {
+  areSettings,
+  ensureRole,
+  fingerprintsIn,
+  PROJECT,
+  printedCommands,
+  run,
+  shell,
+  unnamedPayment,
+} from './commands.ts';
 
-const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
 const DOCUMENTED_PORT = 8080;
 const INSTALL_MS = 300_000;
 const READY = /Ctrl-C stops the sandbox/;
@@ -45,22 +49,6 @@ async function portIsTaken(): Promise<string | false> {
     server.listen(DOCUMENTED_PORT, '127.0.0.1', () => server.close(() => resolve(false)));
   });
 }
-
-const shell = (t: Test, cwd: string, command: string, env: Record<string, string> = {}): Child =>
-  startCommand(t, ['sh', '-euc', command], { cwd, env, isGroup: true });
-
-async function run(t: Test, cwd: string, command: string, env: Record<string, string> = {}): Promise<string> {
-  const child = shell(t, cwd, command, env);
-  assert.equal(await child.ended(), 0, `${command}\n${child.output()}`);
-  return child.output().replaceAll('\r\n', '\n');
-}
-
-const printedCommands = (output: string): string[] =>
-  output
-    .replaceAll('\\\n', ' ')
-    .split('\n')
-    .filter((line) => /^ {2}(curl|npm run) /.test(line))
-    .map((line) => line.trim());
 
 const readSandbox = async (folder: string): Promise<SandboxFile> =>
   JSON.parse(await readFile(join(folder, 'data', 'sandbox.json'), 'utf8'));
@@ -231,31 +219,4 @@ async function installedCopy(t: Test): Promise<string> {
   const folder = await copyProject(t);
   await symlink(join(PROJECT, 'node_modules'), join(folder, 'node_modules'));
   return folder;
-}
-
-/** The embedded database has this role, another one may not. */
-async function ensureRole(db: Database, name: string): Promise<void> {
-  const { rows } = await sql`select from pg_roles where rolname = ${name}`.execute(db);
-  if (rows.length === 0) await sql`create role ${sql.ref(name)}`.execute(db);
-}
-
-async function areSettings(code: string): Promise<void> {
-  const operations = await readFile(join(PROJECT, 'docs/operations.md'), 'utf8');
-  for (const line of code.split('\n')) {
-    const [name] = line.split('=', 1);
-    assert.ok(operations.includes(`\`${name}\``), `docs/operations.md does not name ${name}`);
-    const { misspelt } = readConfig({ [name as string]: '…' });
-    assert.deepEqual(misspelt, []);
-  }
-}
-
-const fingerprintsIn = (output: string): string[] =>
-  [...output.matchAll(/^ +fingerprint +(\S+)$/gm)].map(([, fingerprint]) => fingerprint as string);
-
-/** A payment for Hello world without an identifier. */
-async function unnamedPayment(baseUrl: string, key: string): Promise<object> {
-  const asked = await fetch(`${baseUrl}/x402/tts?text=Hello+world`);
-  const wallet = privateKeyToAccount(key as `0x${string}`);
-  const client = new x402Client().register('eip155:8453', new ExactEvmScheme(wallet));
-  return client.createPaymentPayload(decodeHeader(asked.headers.get('payment-required')));
 }

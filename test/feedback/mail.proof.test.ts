@@ -1,49 +1,12 @@
 import assert from 'node:assert/strict';
-import { randomUUID } from 'node:crypto';
-import { sql } from 'kysely';
-import { type Test, test } from 'tap';
-import { deliverFeedback } from '../../src/feedback/deliver.ts';
-import { enqueueMail, requeueLostMail } from '../../src/feedback/outbox.ts';
+import { test } from 'tap';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import { BUG, type Feedback, give } from '../support/feedback.ts';
-import { type Gateway, startGateway } from '../support/gateway.ts';
+import { startGateway } from '../support/gateway.ts';
 import { type MailServer, type ReceivedMail, startMailServer } from '../support/mail-server.ts';
 import { until } from '../support/until.ts';
 import { viemWallet } from '../support/wallet.ts';
-
-const PARTIES = {
-  serviceName: 'speechgate',
-  from: { name: '', address: 'from@speech.example' },
-  to: [{ name: '', address: 'to@speech.example' }],
-};
-
-const mailEnv = (url: string) => ({
-  SMTP_URL: url,
-  FEEDBACK_FROM: 'Speechgate <from@speech.example>',
-  FEEDBACK_TO: 'to@speech.example, second@speech.example',
-});
-
-async function start(t: Test, options: { worker: boolean } = { worker: true }) {
-  const server = await startMailServer(t);
-  return { server, gateway: await startGateway(t, mailEnv(server.url), options) };
-}
-
-const isMailed = async (gateway: Gateway, id: string): Promise<boolean> => {
-  const row = await gateway.db
-    .selectFrom('feedback')
-    .select('mailed_at')
-    .where('id', '=', id)
-    .executeTakeFirstOrThrow();
-  return row.mailed_at !== null;
-};
-
-/** The entries of the queue: which are being worked on, and how often they were tried. */
-const entries = async (gateway: Gateway) => {
-  const { rows } = await sql<{ attempts: number; is_locked: boolean }>`
-    select attempts, locked_at is not null as is_locked from graphile_worker.jobs
-    where task_identifier = 'feedback-mail'`.execute(gateway.db);
-  return rows;
-};
+import { entries, isMailed, mailEnv, start } from './mailing.ts';
 
 const arrived = async (server: MailServer, count = 1): Promise<ReceivedMail> => {
   await until(() => server.mails.length >= count);
@@ -121,92 +84,6 @@ test('a mail that is refused, for now or for good, stays in the queue and goes o
     assert.equal(server.mails.length, 1);
     assert.equal(server.mails[0]?.header('message-id'), `<feedback-${json.feedbackId}@speech.example>`);
   }
-});
-
-test('feedback that was mailed, or does not exist, is not mailed by whoever tries again', async (t) => {
-  const { gateway, server } = await start(t);
-  const { json } = await give(gateway, viemWallet());
-  await until(() => isMailed(gateway, json.feedbackId));
-  await enqueueMail(gateway.db, json.feedbackId);
-  await enqueueMail(gateway.db, randomUUID());
-  await until(async () => (await entries(gateway)).length === 0);
-  assert.equal(server.mails.length, 1);
-  assert.equal(await requeueLostMail(gateway.db), 0);
-});
-
-test('two workers never send one piece of feedback both: the second fails while the first is at it', async (t) => {
-  const { gateway } = await start(t, { worker: false });
-  const { json } = await give(gateway, viemWallet());
-  const { signal } = new AbortController();
-  let finish = () => {};
-  let begun = () => {};
-  const hasBegun = new Promise<void>((resolve) => (begun = resolve));
-  const sent: string[] = [];
-  const slow = async ({ messageId }: { messageId?: string | undefined }) => {
-    begun();
-    await new Promise<void>((resolve) => (finish = resolve));
-    sent.push(messageId ?? '');
-  };
-  const first = deliverFeedback(gateway.db, json.feedbackId, PARTIES, slow, signal);
-  await hasBegun;
-  const send = async ({ messageId }: { messageId?: string | undefined }) => void sent.push(messageId ?? '');
-  await assert.rejects(deliverFeedback(gateway.db, json.feedbackId, PARTIES, send, signal), { code: '55P03' });
-  finish();
-  await first;
-  await deliverFeedback(gateway.db, json.feedbackId, PARTIES, send, signal);
-  assert.equal(sent.length, 1);
-});
-
-test('what the queue has lost is entered again; what somebody works on, or ran out of attempts, is not', async (t) => {
-  const { gateway, server } = await start(t, { worker: false });
-  const { db } = gateway;
-  const { json } = await give(gateway, viemWallet());
-  assert.equal(await requeueLostMail(db), 0, 'it waits in the queue');
-
-  const take = (seconds: number) =>
-    sql`
-    update graphile_worker._private_jobs set locked_by = 'dead', locked_at = now() - make_interval(secs => ${seconds})
-    where key is not null`.execute(db);
-  await take(20);
-  assert.equal(await requeueLostMail(db), 0, 'it was taken a moment ago');
-  await take(40);
-  await db.transaction().execute(async (trx) => {
-    await trx.selectFrom('feedback').select('id').where('id', '=', json.feedbackId).forUpdate().execute();
-    assert.equal(await requeueLostMail(db), 0, 'the record is locked: its mail is being handed over');
-  });
-  assert.equal(await requeueLostMail(db), 1, 'taken by a process that is gone');
-
-  await sql`delete from graphile_worker._private_jobs`.execute(db);
-  assert.equal(await requeueLostMail(db), 1, 'no entry at all');
-  await sql`update graphile_worker._private_jobs set attempts = max_attempts`.execute(db);
-  assert.equal(await requeueLostMail(db), 0, 'an operator has to look');
-
-  await sql`delete from graphile_worker._private_jobs`.execute(db);
-  assert.equal(await requeueLostMail(db), 1);
-  gateway.app.mailer?.start();
-  await until(() => isMailed(gateway, json.feedbackId));
-  assert.equal(server.mails.length, 1);
-});
-
-test('record and queue entry are one: neither is there without the other', async (t) => {
-  const { gateway } = await start(t, { worker: false });
-  await sql`alter table graphile_worker._private_jobs add constraint full_up check (false) not valid`.execute(
-    gateway.db,
-  );
-  const reply = await give(gateway, viemWallet());
-  assert.equal(reply.status, 500);
-  assert.deepEqual(await gateway.db.selectFrom('feedback').select('id').execute(), []);
-  await sql`alter table graphile_worker._private_jobs drop constraint full_up`.execute(gateway.db);
-
-  await sql`
-    create function refuse() returns trigger language plpgsql as $$ begin raise exception 'no'; end $$`.execute(
-    gateway.db,
-  );
-  await sql`
-    create constraint trigger at_commit after insert on feedback deferrable initially deferred
-    for each row execute function refuse()`.execute(gateway.db);
-  assert.equal((await give(gateway, viemWallet())).status, 500);
-  assert.deepEqual(await entries(gateway), []);
 });
 
 const HOSTILE: readonly [string, string][] = [

@@ -1,69 +1,12 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { createServer, type RequestListener, type ServerResponse } from 'node:http';
-import { type AddressInfo, connect, type Socket } from 'node:net';
-import { type Test, test } from 'tap';
+import type { ServerResponse } from 'node:http';
+import { test } from 'tap';
 import { MAX_UNSENT_BYTES } from '../../src/http/connection.ts';
-import { CLIENT_STALL_MS, Connections } from '../../src/http/connections.ts';
+import { CLIENT_STALL_MS } from '../../src/http/connections.ts';
 import { fixedBody, payloadOf } from '../../src/http/fixed-body.ts';
-import { createLogger } from '../../src/logger.ts';
-import { RunningWork } from '../../src/running-work.ts';
 import { until } from '../support/until.ts';
-
-/** More than the kernel takes for a client that does not read. */
-const LARGE = Buffer.alloc(32 * 1024 * 1024);
-const REQUEST = 'GET / HTTP/1.1\r\nhost: a\r\n\r\n';
-
-/** Both ends of a connection; the client does not read until it is resumed. */
-interface Ends {
-  readonly client: Socket;
-  readonly served: Socket;
-}
-
-/** A server whose sweeps are called by the test, with times of its own. */
-async function startServer(t: Test, onRequest: RequestListener, maxHeldBytes?: number) {
-  const connections = new Connections({
-    logger: createLogger('silent'),
-    maxConnections: 100,
-    stallMs: CLIENT_STALL_MS,
-    work: new RunningWork(),
-    longestOperationMs: 3_600_000,
-    ...(maxHeldBytes !== undefined && { maxHeldBytes }),
-  });
-  const sockets: Socket[] = [];
-  const server = createServer(onRequest);
-  connections.watch(server, (error) => assert.fail(error));
-  server.on('connection', (socket: Socket) => sockets.push(socket));
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.teardown(() => server.closeAllConnections());
-  t.teardown(() => void server.close());
-  const { port } = server.address() as AddressInfo;
-  return {
-    connections,
-    open,
-    /** Connects, asks, and does not read; with an answer that is stuck. */
-    async unread(request = REQUEST): Promise<Ends> {
-      const ends = await open(request);
-      await until(() => ends.served.writableLength > 0);
-      return ends;
-    },
-  };
-
-  /** Connects and sends. */
-  async function open(bytes: string): Promise<Ends> {
-    const client = connect(port, '127.0.0.1').pause();
-    client.on('error', () => {});
-    t.teardown(() => client.destroy());
-    await once(client, 'connect');
-    if (bytes) client.write(bytes);
-    const isServed = ({ remotePort }: Socket) => remotePort === client.localPort;
-    await until(() => sockets.some(isServed));
-    const served = sockets.find(isServed) as Socket;
-    await until(() => served.bytesRead > 0 || bytes === '');
-    return { client, served };
-  }
-}
+import { LARGE, queued, REQUEST, startServer, untilKernelIsFull } from './held-server.ts';
 
 test('a client that takes nothing for 30 s is cut', async (t) => {
   const { connections, unread } = await startServer(t, (_request, response) => response.end(LARGE));
@@ -168,52 +111,6 @@ test('of one connection 16 requests are begun, each further one after an answer,
   );
 });
 
-test('a stop closes at once what waits for nothing, soon what arrives, and the rest after its answer', async (t) => {
-  const waiting: ServerResponse[] = [];
-  const { connections, open } = await startServer(t, (request, response) => {
-    request.resume().on('end', () => waiting.push(response));
-  });
-  const nothing = await open('');
-  const halfHeader = await open(REQUEST.slice(0, -5));
-  const halfBody = await open('POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nhalf');
-  const running = await open(REQUEST);
-  await until(() => waiting.length === 1);
-  const begunAt = performance.now();
-  connections.stop(begunAt);
-  assert.equal(nothing.served.destroyed, true);
-  connections.sweep(begunAt + 2_999);
-  assert.equal(halfHeader.served.destroyed, false);
-  assert.equal(halfBody.served.destroyed, false);
-  connections.sweep(begunAt + 3_000);
-  assert.equal(halfHeader.served.destroyed, true);
-  assert.equal(halfBody.served.destroyed, true);
-  assert.equal(running.served.destroyed, false);
-  waiting[0]?.end('done');
-  const [answer] = await once(running.client.resume(), 'data');
-  assert.match(String(answer), /connection: close/i);
-  await until(() => running.served.destroyed);
-  connections.close();
-});
-
-test('a stop cuts who reads nothing of its answer for 3 s', async (t) => {
-  const { connections, unread } = await startServer(t, (_request, response) => response.end(LARGE));
-  const { served } = await unread();
-  await untilKernelIsFull(served);
-  const begunAt = performance.now();
-  connections.stop(begunAt);
-  connections.sweep(begunAt);
-  connections.sweep(begunAt + 2_999);
-  assert.equal(served.destroyed, false);
-  // The operating system may find room for a little more at any moment, from which the time counts anew.
-  let now = begunAt;
-  await until(() => {
-    now += 3_000;
-    connections.sweep(now);
-    return served.destroyed;
-  });
-  connections.close();
-});
-
 test('a body that is fixed is serialized once, and any other each time', async () => {
   let count = 0;
   const serialize = (body: unknown) => {
@@ -244,17 +141,3 @@ test('the next request of a connection is not begun while its answers wait for t
   client.resume();
   await until(() => begun === 2);
 });
-
-/** Waits until the kernel takes no more for this client. */
-async function untilKernelIsFull(socket: Socket): Promise<void> {
-  let last = -1;
-  await until(() => {
-    const isSame = queued(socket) === last;
-    last = queued(socket);
-    return isSame;
-  });
-}
-
-/** Bytes that the kernel has not taken. */
-const queued = (socket: Socket): number =>
-  (socket as unknown as { _handle: { writeQueueSize: number } })._handle.writeQueueSize;

@@ -2,59 +2,20 @@ import assert from 'node:assert/strict';
 import { readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { sql } from 'kysely';
-import { type Test, test } from 'tap';
+import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
-import { BASE_URL, type Gateway, startGateway } from '../support/gateway.ts';
+import { BASE_URL, type Gateway } from '../support/gateway.ts';
 import { later, untilJob } from '../support/jobs.ts';
-import {
-  Drip,
-  garbage,
-  hangBeforeHeaders,
-  type Mode,
-  openAiError,
-  silentMp3,
-  startStubUpstream,
-  tooManyRequests,
-  wav,
-} from '../support/stub-upstream.ts';
+import { Drip, garbage, hangBeforeHeaders, type Mode, openAiError, silentMp3, wav } from '../support/stub-upstream.ts';
 import { unguarded } from '../support/unguarded.ts';
-import { until } from '../support/until.ts';
+import { FUNDS, holdOf, hurry, PRICE, row, start, untilRunAtIsAhead } from './running.ts';
 
-const PRICE = 198n;
-const FUNDS = 5_000_000n;
 const CANARY = 'Hello wo-canary';
-
-async function start(t: Test, env: Record<string, string> = {}, options: { worker?: boolean } = {}) {
-  const upstream = await startStubUpstream();
-  t.teardown(() => upstream.close());
-  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, ...env }, { worker: true, ...options });
-  return { upstream, gateway, account: await gateway.fund(500) };
-}
-
-const row = (gateway: Gateway, id: string) =>
-  gateway.db.selectFrom('job').selectAll().where('id', '=', id).executeTakeFirstOrThrow();
-
-async function holdOf(gateway: Gateway, jobId: string) {
-  const { hold_id } = await row(gateway, jobId);
-  return gateway.db.selectFrom('transfer').selectAll().where('id', '=', hold_id).executeTakeFirstOrThrow();
-}
 
 const stored = async (gateway: Gateway) =>
   (await readdir(join(gateway.config.dataDir, 'audio'), { recursive: true }).catch(() => [])).filter(
     (name) => name.includes('/') || name.endsWith('.partial'),
   );
-
-/** As if the job had been waiting: its next attempt is due now. */
-async function hurry(gateway: Gateway, jobId: string, attempts?: number) {
-  await gateway.db
-    .updateTable('job')
-    .set({ run_at: sql<Date>`now()`, ...(attempts !== undefined && { attempts }) })
-    .where('id', '=', jobId)
-    .execute();
-  await sql`select graphile_worker.add_job('speak', json_build_object('jobId', ${jobId}::text), job_key => ${jobId}::text)`.execute(
-    gateway.db,
-  );
-}
 
 test('queued -> processing -> completed: stored, captured, and the text is erased (R18)', async (t) => {
   const { upstream, gateway, account } = await start(t);
@@ -176,90 +137,6 @@ test('a permanent fault fails the job at once: the money is back, the error says
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('a transient fault is tried again: the job is queued with its hold, and then completes', async (t) => {
-  const { upstream, gateway, account } = await start(t);
-  upstream.mode = openAiError(500);
-  const { jobId } = (await later(gateway, account)).json;
-  await upstream.waitForRequests(1);
-  const waiting = await untilRunAtIsAhead(gateway, jobId);
-  assert.equal(waiting.state, 'queued');
-  assert.equal(waiting.attempts, 1);
-  assert.equal((await holdOf(gateway, jobId)).state, 'pending');
-  assert.equal(await gateway.balance(account), FUNDS - PRICE);
-  assert.deepEqual(await audit(gateway.db), []);
-  upstream.mode = (request, response) =>
-    (upstream.requests.length > 2 ? wav(100) : openAiError(503))(request, response);
-  await hurry(gateway, jobId);
-  await upstream.waitForRequests(2);
-  await untilRunAtIsAhead(gateway, jobId);
-  const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
-  assert.equal(job.status, 'completed', 'the third attempt comes by itself');
-  assert.equal(upstream.requests.length, 3);
-  assert.equal(await gateway.balance(account), FUNDS - PRICE);
-  assert.deepEqual(await audit(gateway.db), []);
-});
-
-async function untilRunAtIsAhead(gateway: Gateway, jobId: string) {
-  for (;;) {
-    const found = await gateway.db
-      .selectFrom('job')
-      .selectAll()
-      .where('id', '=', jobId)
-      .where('run_at', '>', sql<Date>`now()`)
-      .executeTakeFirst();
-    if (found) return found;
-  }
-}
-
-test('the last attempt fails the job with the last fault, and gives the money back', async (t) => {
-  const { upstream, gateway, account } = await start(t, {}, { worker: false });
-  upstream.mode = openAiError(500);
-  const { jobId } = (await later(gateway, account)).json;
-  await hurry(gateway, jobId, 4);
-  gateway.app.worker?.start();
-  const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
-  assert.equal(job.status, 'failed');
-  assert.equal(job.error.code, 'TTS_UPSTREAM_ERROR');
-  assert.equal(upstream.requests.length, 1);
-  assert.equal(await gateway.balance(account), FUNDS);
-  assert.deepEqual(await audit(gateway.db), []);
-});
-
-test('the provider is not asked again before the time that it named, and the job waits for it', async (t) => {
-  const { upstream, gateway, account } = await start(t);
-  upstream.mode = tooManyRequests('120');
-  const { jobId } = (await later(gateway, account)).json;
-  const waiting = await untilRunAtIsAhead(gateway, jobId);
-  const { rows } = await sql<{ seconds: number }>`
-    select extract(epoch from run_at - updated_at)::double precision as seconds from job where id = ${jobId}`.execute(
-    gateway.db,
-  );
-  assert.equal(rows[0]?.seconds, 120);
-  assert.equal(waiting.state, 'queued');
-  assert.equal((await gateway.call(`/tts/jobs/${jobId}/audio`)).json.error.code, 'JOB_NOT_READY');
-});
-
-test('a wait that would be too long fails the job instead', async (t) => {
-  const { upstream, gateway, account } = await start(t);
-  upstream.mode = tooManyRequests('3600');
-  const { jobId } = (await later(gateway, account)).json;
-  const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
-  assert.deepEqual([job.status, job.error.code], ['failed', 'TTS_UNAVAILABLE']);
-  assert.equal(await gateway.balance(account), FUNDS);
-});
-
-test('a job whose workers died at every attempt is not tried for ever', async (t) => {
-  const { upstream, gateway, account } = await start(t, {}, { worker: false });
-  const { jobId } = (await later(gateway, account)).json;
-  await hurry(gateway, jobId, 5);
-  gateway.app.worker?.start();
-  const job = (await untilJob(gateway, jobId, 'completed', 'failed')).json;
-  assert.deepEqual([job.status, job.error.code], ['failed', 'INTERNAL_ERROR']);
-  assert.equal(upstream.requests.length, 0);
-  assert.equal(await gateway.balance(account), FUNDS);
-  assert.deepEqual(await audit(gateway.db), []);
-});
-
 test('a synthesis ends with its deadline', async (t) => {
   const { upstream, gateway, account } = await start(t, { SPEECH_TIMEOUT_MS: '200' }, { worker: false });
   upstream.mode = hangBeforeHeaders();
@@ -286,47 +163,6 @@ test('nothing is completed or captured when the audio can not be stored; the att
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('JOB_CONCURRENCY jobs run at the same time, and no more', async (t) => {
-  const { upstream, gateway, account } = await start(t, { JOB_CONCURRENCY: '3' });
-  const open: Drip[] = [];
-  upstream.mode = (request, response) => {
-    const drip = new Drip();
-    open.push(drip);
-    drip.mode(request, response);
-  };
-  const jobs = [];
-  for (let index = 0; index < 5; index++) jobs.push((await later(gateway, account, { text: `text ${index}` })).json);
-  await upstream.waitForRequests(3);
-  const states = async () =>
-    (await gateway.db.selectFrom('job').select('state').orderBy('state').execute()).map(({ state }) => state);
-  assert.deepEqual(await states(), ['processing', 'processing', 'processing', 'queued', 'queued']);
-  for (let index = 0; index < 5; index++) {
-    await upstream.waitForRequests(index + 1);
-    await open[index]?.write(silentMp3(100));
-    open[index]?.end();
-  }
-  for (const { jobId } of jobs) assert.equal((await untilJob(gateway, jobId, 'completed')).json.status, 'completed');
-  assert.equal(upstream.requests.length, 5);
-  assert.deepEqual(await audit(gateway.db), []);
-});
-
-test('a worker that stops lets its job end first', async (t) => {
-  const { upstream, gateway, account } = await start(t, { JOB_CONCURRENCY: '1' });
-  const drip = new Drip();
-  upstream.mode = drip.mode;
-  const { jobId } = (await later(gateway, account)).json;
-  await drip.opened;
-  const waiting = (await later(gateway, account, { text: 'not begun' })).json;
-  await drip.write(silentMp3(100));
-  const stopped = gateway.app.worker?.stop();
-  drip.end();
-  await stopped;
-  assert.equal((await row(gateway, jobId)).state, 'completed');
-  assert.equal((await row(gateway, waiting.jobId)).state, 'queued');
-  assert.deepEqual(await gateway.db.selectFrom('worker').selectAll().execute(), [], 'it has signed off');
-  assert.deepEqual(await audit(gateway.db), []);
-});
-
 test('a job that waits longer than any lease keeps its hold', async (t) => {
   const { gateway, account } = await start(t, {}, { worker: false });
   const { voidExpiredHolds } = await import('../../src/ledger/hold.ts');
@@ -346,32 +182,4 @@ test('a job that waits longer than any lease keeps its hold', async (t) => {
   assert.equal((await untilJob(gateway, jobId, 'completed', 'failed')).json.status, 'completed');
   assert.equal(await gateway.balance(account), FUNDS - PRICE);
   assert.deepEqual(await audit(gateway.db), []);
-});
-
-test('operators see the jobs that wait and run, and what became of their holds', async (t) => {
-  const { upstream, gateway, account } = await start(t, {}, { worker: false });
-  const metrics = async () => (await gateway.app.admin.inject('/metrics')).body;
-  const first = (await later(gateway, account, { key: 'k' })).json;
-  await later(gateway, account, { key: 'k' });
-  assert.match(await metrics(), /^speechgate_queued_jobs 1$/m);
-  const drip = new Drip();
-  upstream.mode = drip.mode;
-  gateway.app.worker?.start();
-  await drip.opened;
-  const running = await metrics();
-  assert.match(running, /^speechgate_queued_jobs 0$/m);
-  assert.match(running, /^speechgate_processing_jobs 1$/m);
-  await drip.write(silentMp3(100));
-  drip.end();
-  await untilJob(gateway, first.jobId, 'completed');
-  upstream.mode = openAiError(400);
-  const second = (await later(gateway, account)).json;
-  await untilJob(gateway, second.jobId, 'failed');
-  const placed = /speechgate_held_micro_usd_total{flow="card",event="placed"} 396$/m;
-  // Counted right after the transaction that a caller may already see.
-  await until(async () => /speechgate_holds_total{flow="card",event="voided"} 1$/m.test(await metrics()));
-  const text = await metrics();
-  assert.match(text, /^speechgate_processing_jobs 0$/m);
-  assert.match(text, placed, 'a repeat places no hold');
-  assert.match(text, /speechgate_holds_total{flow="card",event="captured"} 1$/m);
 });

@@ -10,7 +10,8 @@ import { openPayments } from '../../src/x402/open-payments.ts';
 import { testChain } from '../support/chain.ts';
 import { type Populated, populate } from '../support/populated.ts';
 import { brokenRules, rolledBack } from '../support/rolled-back.ts';
-import { type Fate, TAMPERINGS, type Tampering } from '../support/tamperings.ts';
+import type { Fate, Tampering } from '../support/tampering.ts';
+import { TAMPERINGS } from '../support/tamperings.ts';
 import { unguarded } from '../support/unguarded.ts';
 
 const { chain, skip } = await testChain();

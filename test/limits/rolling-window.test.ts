@@ -2,27 +2,13 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import fc from 'fast-check';
 import { sql } from 'kysely';
-import { type Test, test } from 'tap';
+import { test } from 'tap';
 import { openDatabase } from '../../src/db/database.ts';
 import { type Bucket, RollingWindow } from '../../src/limits/rolling-window.ts';
 import type { Slot } from '../../src/limits/slot.ts';
 import { Metrics } from '../../src/metrics.ts';
 import { testDatabase } from '../support/database.ts';
-import { controlDatabaseClock } from '../support/database-clock.ts';
-
-const ip = (key: string): Bucket => ({ scope: 'ip', key });
-
-async function setUp(t: Test, options = { max: 30, windowSeconds: 60 }) {
-  const { url } = await testDatabase(t);
-  const clock = await controlDatabaseClock(url);
-  const db = openDatabase(url);
-  t.teardown(async () => {
-    await db.destroy();
-    await clock.close();
-  });
-  const window = (changed = {}) => new RollingWindow(db, { ...options, ...changed }, new Metrics());
-  return { url, db, clock, window, limits: window() };
-}
+import { ip, setUp } from './bucket.ts';
 
 const takeTimes = async (limits: RollingWindow, bucket: Bucket, times: number): Promise<Slot[]> => {
   const slots: Slot[] = [];
@@ -214,38 +200,4 @@ test('R39: no slot is won when the clock of the database steps back', async (t) 
   const second = await limits.take(ip('a'));
   assert.deepEqual([second.allowed, second.resetSeconds], [true, 10]);
   assert.equal((await limits.take(ip('a'))).allowed, false);
-});
-
-test('taking a slot leaves the commits of its connection as durable as they were', async (t) => {
-  const { url } = await testDatabase(t);
-  const db = openDatabase(url, { maxConnections: 1 });
-  t.teardown(() => db.destroy());
-  await new RollingWindow(db, { max: 30, windowSeconds: 60 }, new Metrics()).take(ip('a'));
-  const { rows } = await sql<{ synchronous_commit: string }>`show synchronous_commit`.execute(db);
-  assert.equal(rows[0]?.synchronous_commit, 'on');
-});
-
-test('pruning deletes the buckets that hold no slot any more, and no other', async (t) => {
-  const { db, clock, limits } = await setUp(t);
-  await limits.take(ip('old'));
-  await clock.advance('30 seconds');
-  await limits.take(ip('young'));
-  await clock.advance('30.000001 seconds');
-  assert.equal(await limits.prune(), 1);
-  assert.equal(await limits.prune(), 0);
-  assert.equal((await db.selectFrom('rate_window').select('key').execute()).length, 1);
-  assert.equal((await limits.take(ip('young'))).remaining, 28);
-  assert.equal((await limits.take(ip('old'))).remaining, 29);
-});
-
-test('pruning does not wait for a bucket that is in use', async (t) => {
-  const { db, clock, limits } = await setUp(t);
-  await limits.take(ip('a'));
-  await limits.take(ip('b'));
-  await clock.advance('2 minutes');
-  await db.transaction().execute(async (holder) => {
-    await sql`select from rate_window limit 1 for update`.execute(holder);
-    assert.equal(await limits.prune(), 1);
-  });
-  assert.equal(await limits.prune(), 1);
 });

@@ -1,57 +1,19 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { type IncomingMessage, request } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Test, test } from 'tap';
+import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
-import type { StreamingConfig } from '../../src/settings/speech.ts';
-import { type Gateway, startGateway } from '../support/gateway.ts';
+import { startGateway } from '../support/gateway.ts';
 import { runTurn } from '../support/reconcile.ts';
-import { Drip, mp3, type StubUpstream, silentMp3, startStubUpstream } from '../support/stub-upstream.ts';
+import { type Drip, silentMp3 } from '../support/stub-upstream.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { until } from '../support/until.ts';
-import { waitingBytes } from '../support/waiting-bytes.ts';
+import { bench, CENTS, charge, FUNDED, isPending, PAID } from './streaming.ts';
 
 const BROKEN_OFF = /aborted|ECONNRESET|socket hang up/;
-const CENTS = 500;
-const FUNDED = 5_000_000n;
-const PAID = FUNDED - 198n;
+
 const PIECE = silentMp3(120);
 /** Between two pieces of audio: far less than the silence that is allowed. */
 const PIECE_EVERY_MS = 100;
-
-interface Bench {
-  readonly gateway: Gateway;
-  readonly upstream: StubUpstream;
-  readonly account: string;
-  readonly drip: Drip;
-  speak(): ReturnType<Gateway['call']>;
-}
-
-async function bench(
-  t: Test,
-  env: Record<string, string> = {},
-  { databaseUrl, ...streaming }: Partial<StreamingConfig> & { databaseUrl?: string } = {},
-): Promise<Bench> {
-  const upstream = await startStubUpstream();
-  t.teardown(() => upstream.close());
-  const gateway = await startGateway(
-    t,
-    { SPEECH_BASE_URL: upstream.url, SPEECH_TIMEOUT_MS: '2500', ...env },
-    {
-      ...(databaseUrl !== undefined && { databaseUrl }),
-      adjust: (config) => ({
-        ...config,
-        speech: config.speech && { ...config.speech, streaming: { ...config.speech.streaming, ...streaming } },
-      }),
-    },
-  );
-  const account = await gateway.fund(CENTS);
-  const drip = new Drip();
-  upstream.mode = drip.mode;
-  const speak = () => gateway.call('/tts?text=Hello+world', { headers: { 'x-credit-account': account } });
-  return { gateway, upstream, account, drip, speak };
-}
 
 /** Pours pieces out without a silence while the condition holds; tells everything that was poured. */
 async function pourWhile(drip: Drip, condition: () => boolean | Promise<boolean>): Promise<Buffer> {
@@ -69,11 +31,6 @@ const forMs = (ms: number) => {
   const startedAt = performance.now();
   return () => performance.now() - startedAt < ms;
 };
-
-const charge = ({ db }: Gateway) =>
-  db.selectFrom('transfer').selectAll().where('kind', '=', 'charge').executeTakeFirstOrThrow();
-
-const isPending = async (gateway: Gateway) => (await charge(gateway)).state === 'pending';
 
 test('audio that flows past SPEECH_TIMEOUT_MS is delivered whole, and paid', async (t) => {
   const { gateway, account, drip, speak } = await bench(t);
@@ -205,53 +162,5 @@ test('a stop waits for audio that flows, and for no longer than SPEECH_TIMEOUT_M
   await closing;
   await reply;
   assert.equal(await gateway.balance(account), FUNDED);
-  assert.deepEqual(await audit(gateway.db), []);
-});
-
-const MIB = 1024 * 1024;
-/** 12 MB, of which the operating system's buffers take less than a half. */
-const MUCH = mp3(750_000);
-
-/** A caller who reads nothing of the audio; resolves once it was spoken to its end. */
-async function stall(t: Test, { gateway, account, upstream }: Bench): Promise<IncomingMessage> {
-  upstream.mode = MUCH;
-  const outgoing = request(`${gateway.url}/tts?text=Hello+world`, { headers: { 'x-credit-account': account } });
-  t.teardown(() => outgoing.destroy());
-  outgoing.on('error', () => {}).end();
-  const [incoming] = (await once(outgoing, 'response')) as [IncomingMessage];
-  incoming.on('error', () => {}).pause();
-  await until(async () => !(await isPending(gateway)));
-  assert.equal(await gateway.balance(account), PAID, 'who does not read has paid');
-  return incoming;
-}
-
-test('R55: while too much audio waits for who does not read, new work is 503; it is freed when they leave', async (t) => {
-  const started = await bench(t, { SPEECH_TIMEOUT_MS: '45000' }, { waitingBytes: 6.5 * MIB });
-  const { gateway, upstream, account, speak } = started;
-  const stalled = await stall(t, started);
-  assert.ok((await waitingBytes(gateway)) >= 6.5 * MIB);
-
-  const refused = await speak();
-  assert.deepEqual([refused.status, refused.json.error.code], [503, 'TTS_UNAVAILABLE']);
-  assert.ok(Number(refused.headers.get('retry-after')) > 0);
-  assert.equal(upstream.requests.length, 1, 'the provider is not asked');
-  assert.equal(await gateway.balance(account), PAID);
-
-  stalled.destroy();
-  await until(async () => (await waitingBytes(gateway)) === 0);
-  upstream.mode = mp3();
-  assert.equal((await speak()).status, 200);
-  assert.deepEqual(await audit(gateway.db), []);
-});
-
-test('R55: at twice the bound, the caller for whom the most waits is cut off, and has paid', async (t) => {
-  const started = await bench(t, { SPEECH_TIMEOUT_MS: '45000' }, { waitingBytes: MIB });
-  const { gateway } = started;
-  const stalled = await stall(t, started);
-  const cut = new Promise((resolve) => stalled.once('close', resolve));
-  stalled.resume();
-  await cut;
-  assert.equal(stalled.complete, false);
-  assert.equal(await waitingBytes(gateway), 0);
   assert.deepEqual(await audit(gateway.db), []);
 });

@@ -1,51 +1,17 @@
 import assert from 'node:assert/strict';
-import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readdir, readFile, realpath, rm, stat, truncate, writeFile } from 'node:fs/promises';
+import { readdir, readFile, rm, stat, truncate, writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
-import { type Test, t, test } from 'tap';
-import type { Address } from 'viem';
-import { findAnvil, findBinary, launch, whyUnrunnable } from '../../src/sandbox/chain/anvil.ts';
-import { fund, usdcBalance } from '../../src/sandbox/chain/fund.ts';
-import { ASSET, type ChainClient, chainClient } from '../../src/sandbox/chain/network.ts';
+import { test } from 'tap';
+import { findAnvil, whyUnrunnable } from '../../src/sandbox/chain/anvil.ts';
+import { fund } from '../../src/sandbox/chain/fund.ts';
+import { ASSET, type ChainClient } from '../../src/sandbox/chain/network.ts';
 import { shared } from '../../src/sandbox/chain/persistence.ts';
-import { type ChainOptions, startChain } from '../../src/sandbox/chain.ts';
+import { startChain } from '../../src/sandbox/chain.ts';
 import { included, reorganize, wallet, withoutMining } from '../support/chain.ts';
-
-const skip = findBinary() === undefined ? 'anvil is not installed' : false;
-const SOMEBODY: Address = '0x00000000000000000000000000000000000a11ce';
-
-const directories: string[] = [];
-t.teardown(() => Promise.all(directories.map((directory) => rm(directory, { recursive: true, force: true }))));
-
-/** Gone with the file's last test. */
-async function newDirectory(): Promise<string> {
-  const directory = await mkdtemp(join(tmpdir(), 'speechgate-chain-'));
-  directories.push(directory);
-  return directory;
-}
-
-/** Mines for transactions only, unless told otherwise, and stops with the test at the latest. */
-async function start(t: Test, options: ChainOptions) {
-  const started = await startChain({ blockTime: 0, ...options });
-  assert.ok(started.available);
-  t.teardown(started.chain.stop);
-  return { ...started.chain, client: chainClient(started.chain.rpcUrl) };
-}
-
-/** The anvil of the data directory is killed as by the system's lack of memory, and the chain is given up. */
-async function kill(dataDir: string, chain: { stop(): Promise<void> }): Promise<void> {
-  const anvil = await findAnvil(join(dataDir, 'chain'));
-  assert.ok(anvil);
-  process.kill(anvil.pid, 'SIGKILL');
-  await chain.stop();
-}
-
-const balance = (client: ChainClient) => usdcBalance(client, SOMEBODY);
+import { balance, kill, newDirectory, SOMEBODY, skip, start } from './chain-folder.ts';
 
 test('balances, contracts and the port survive a stop, and stop() ends the process', { skip }, async (t) => {
   const dataDir = await newDirectory();
@@ -130,89 +96,6 @@ test('with no whole state file left the chain starts anew, and says so', { skip 
   assert.ok(said.some((message) => message.includes('starts anew')));
 });
 
-/** A process, in a group of its own, that starts the chain, funds somebody and prints the address. */
-function startElsewhere(t: Test, dataDir: string): ChildProcess {
-  const module = (path: string) => JSON.stringify(fileURLToPath(new URL(`../../src/sandbox/${path}`, import.meta.url)));
-  const script = `
-    const { startChain } = await import(${module('chain.ts')});
-    const { fund } = await import(${module('chain/fund.ts')});
-    const { chainClient } = await import(${module('chain/network.ts')});
-    const { chain } = await startChain({ dataDir: ${JSON.stringify(dataDir)} });
-    await fund(chainClient(chain.rpcUrl), '${SOMEBODY}', { usdc: 5n });
-    console.log(chain.rpcUrl);
-    setInterval(() => {}, 1000);`;
-  const child = spawn(process.execPath, ['--import', 'tsx', '--input-type=module', '--eval', script], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-    detached: true,
-  });
-  t.teardown(() => killGroup(child));
-  return child;
-}
-
-function killGroup(child: ChildProcess): void {
-  if (child.pid && child.exitCode === null && child.signalCode === null) process.kill(-child.pid, 'SIGKILL');
-}
-
-test('a chain outlives the whole process group that started it, is used on, and then stopped', { skip }, async (t) => {
-  const dataDir = await newDirectory();
-  const child = startElsewhere(t, dataDir);
-  const [line] = (await once(child.stdout as NodeJS.ReadableStream, 'data')) as [Buffer];
-  const left = await findAnvil(join(dataDir, 'chain'));
-  await assert.rejects(startChain({ dataDir }), /Another process uses the local chain/);
-  killGroup(child);
-  await once(child, 'exit');
-
-  const chain = await start(t, { dataDir });
-  assert.equal(chain.rpcUrl, line.toString().trim());
-  assert.deepEqual(await findAnvil(join(dataDir, 'chain')), left);
-  assert.equal(await balance(chain.client), 5n);
-  await chain.stop();
-  assert.equal(await findAnvil(join(dataDir, 'chain')), undefined);
-});
-
-/** Starts anvil from what `stop` has saved, as a process does that is killed before it can stop it. */
-async function leaveBehind(t: Test, dataDir: string): Promise<{ pid: number; port: number }> {
-  const first = await start(t, { dataDir });
-  await fund(first.client, SOMEBODY, { usdc: 5n });
-  await first.stop();
-  const directory = await realpath(join(dataDir, 'chain'));
-  return launch(
-    {
-      binary: findBinary() ?? '',
-      directory,
-      port: await freePort(),
-      stateFile: join(directory, 'state.json'),
-      detached: true,
-    },
-    (port) =>
-      chainClient(`http://127.0.0.1:${port}`)
-        .getChainId()
-        .then(
-          () => true,
-          () => false,
-        ),
-  );
-}
-
-test('a chain that was left behind moves to another port when one is asked for', { skip }, async (t) => {
-  const dataDir = await newDirectory();
-  const left = await leaveBehind(t, dataDir);
-  await fund(chainClient(`http://127.0.0.1:${left.port}`), SOMEBODY, { usdc: 5n });
-  const port = await freePort();
-  const chain = await start(t, { dataDir, port });
-  assert.equal(chain.rpcUrl, `http://127.0.0.1:${port}`);
-  assert.equal(await balance(chain.client), 10n);
-});
-
-test('a chain that was left behind and does not answer is replaced', { skip }, async (t) => {
-  const dataDir = await newDirectory();
-  const left = await leaveBehind(t, dataDir);
-  process.kill(left.pid, 'SIGSTOP');
-  const chain = await start(t, { dataDir });
-  assert.notEqual((await findAnvil(join(dataDir, 'chain')))?.pid, left.pid);
-  assert.equal(await balance(chain.client), 5n);
-});
-
 test('a transaction gets its two confirmations without another one (R44)', { skip }, async (t) => {
   const chain = await start(t, { dataDir: await newDirectory(), blockTime: 1 });
   const payer = await wallet(chain.client, 5n);
@@ -264,15 +147,6 @@ test('a port that is taken is named with the way out', { skip }, async (t) => {
   await assert.rejects(startChain({ dataDir, port }), new RegExp(`Port ${port} for the local chain is taken`));
   await start(t, { dataDir });
 });
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
-}
 
 test("it listens on this machine only, and what it writes is its owner's alone", { skip }, async (t) => {
   const dataDir = await newDirectory();

@@ -1,55 +1,8 @@
 import assert from 'node:assert/strict';
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { mock } from 'node:test';
-import { fileURLToPath } from 'node:url';
-import Stripe from 'stripe';
-import { type Test, test } from 'tap';
-import { startCheckout } from '../../src/sandbox/checkout/server.ts';
-
-const KEY = 'sk_test_checkout';
-const FORM = { 'content-type': 'application/x-www-form-urlencoded' };
-
-const order = {
-  mode: 'payment',
-  line_items: [
-    { quantity: 1, price_data: { currency: 'usd', unit_amount: 1250, product_data: { name: 'Speech <credits>' } } },
-  ],
-  success_url: 'http://127.0.0.1:8080/top-up/complete?session_id={CHECKOUT_SESSION_ID}',
-  cancel_url: 'http://127.0.0.1:8080/top-up?amount=1250&account=x',
-  client_reference_id: 'account-1',
-  metadata: { instance_id: 'i-1', 'odd name': 'a=b&c[d]' },
-} as const satisfies Stripe.Checkout.SessionCreateParams;
-
-async function setUp(t: Test) {
-  const dataDir = await newDirectory(t);
-  const checkout = await startCheckout({ dataDir, secretKey: KEY, merchant: 'Tom & Co' });
-  t.teardown(checkout.close);
-  return { ...checkout, dataDir, stripe: client(checkout.apiBase) };
-}
-
-async function newDirectory(t: Test): Promise<string> {
-  const directory = await mkdtemp(join(tmpdir(), 'speechgate-checkout-'));
-  t.teardown(() => rm(directory, { recursive: true, force: true }));
-  return directory;
-}
-
-function client(apiBase: string, key = KEY): Stripe {
-  const { hostname, port } = new URL(apiBase);
-  return new Stripe(key, { host: hostname, port, protocol: 'http', telemetry: false, maxNetworkRetries: 0 });
-}
-
-const get = (url: string) => fetch(url, { redirect: 'manual' });
-const choose = (url: string, card: 'accepted' | 'declined') =>
-  fetch(url, { method: 'POST', headers: FORM, body: `card=${card}`, redirect: 'manual' });
-
-function urlOf(session: { url: string | null }): string {
-  assert.ok(session.url);
-  return session.url;
-}
+import type Stripe from 'stripe';
+import { test } from 'tap';
+import { choose, client, FORM, get, KEY, order, setUp, urlOf } from './checkout-client.ts';
 
 test('the SDK creates a session and finds it again with every field that was given', async (t) => {
   const { stripe, origin } = await setUp(t);
@@ -127,20 +80,6 @@ test('a declined card pays nothing, and the buyer may try again or go back', asy
   assert.ok(text.includes('href="http://127.0.0.1:8080/top-up?amount=1250&amp;account=x"'));
   assert.equal((await stripe.checkout.sessions.retrieve(session.id)).payment_status, 'unpaid');
   assert.equal((await choose(urlOf(session), 'accepted')).status, 303);
-});
-
-test('who sends something else than the buttons do can go back to the payment', async (t) => {
-  const { stripe } = await setUp(t);
-  const url = urlOf(await stripe.checkout.sessions.create(order));
-  const wrong = await fetch(url, { method: 'POST', headers: FORM, body: 'card=stolen' });
-  const unread = await fetch(url, { method: 'POST', headers: { 'content-type': 'text/plain' }, body: 'card' });
-  for (const [answer, status] of [
-    [wrong, 400],
-    [unread, 415],
-  ] as const) {
-    assert.equal(answer.status, status);
-    assert.match(await answer.text(), /<a class="back" href="">Back to the payment<\/a>/);
-  }
 });
 
 test('a session expires when it is told to or when its time has come, and can no longer be paid', async (t) => {
@@ -284,93 +223,4 @@ test('a malformed body is a 4xx in the same form', async (t) => {
   assert.deepEqual(await post('__proto__[mode]=payment', form), [400, 'invalid_request_error']);
   assert.deepEqual(await post('{}', 'application/json'), [415, 'invalid_request_error']);
   assert.deepEqual(await post('a'.repeat(70_000), form), [413, 'invalid_request_error']);
-});
-
-test('the page names merchant, amount and sandbox, escapes what it shows and holds no script', async (t) => {
-  const { stripe } = await setUp(t);
-  const page = await get(urlOf(await stripe.checkout.sessions.create(order)));
-  assert.equal(page.status, 200);
-  const text = await page.text();
-  assert.match(text, /<h1>Pay Tom &amp; Co<\/h1>/);
-  assert.ok(text.includes('$12.50'));
-  assert.ok(text.includes('Speech &lt;credits&gt;'));
-  assert.match(text, /Sandbox/);
-  assert.match(text, /<html lang="en">/);
-  assert.match(text, /name="viewport"/);
-  assert.doesNotMatch(text, /<script/);
-});
-
-test("the page's policy lets its forms lead to the merchant's origin and nowhere else (R19)", async (t) => {
-  const { stripe } = await setUp(t);
-  const page = await get(urlOf(await stripe.checkout.sessions.create(order)));
-  const policy = page.headers.get('content-security-policy') ?? '';
-  assert.match(policy, /default-src 'none'/);
-  assert.match(policy, /form-action 'self' http:\/\/127\.0\.0\.1:8080(;|$)/);
-  assert.match(policy, /frame-ancestors 'none'/);
-  assert.equal(page.headers.get('x-content-type-options'), 'nosniff');
-  assert.equal(page.headers.get('x-frame-options'), 'DENY');
-  assert.equal(page.headers.get('referrer-policy'), 'no-referrer');
-  assert.equal(page.headers.get('cache-control'), 'no-store');
-});
-
-test('an unknown payment, another choice and a broken address are refused with a page', async (t) => {
-  const { stripe, origin } = await setUp(t);
-  const url = urlOf(await stripe.checkout.sessions.create(order));
-  const cases: [Promise<Response>, number][] = [
-    [get(`${origin}/c/pay/cs_test_unknown`), 404],
-    [choose(`${origin}/c/pay/cs_test_unknown`, 'accepted'), 404],
-    [get(`${origin}/`), 404],
-    [fetch(url, { method: 'POST', headers: FORM, body: 'card=stolen' }), 400],
-    [fetch(url, { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{}' }), 415],
-    [get(`${origin}/c/pay/%zz`), 400],
-  ];
-  for (const [attempt, status] of cases) {
-    const answer = await attempt;
-    assert.equal(answer.status, status);
-    assert.match(answer.headers.get('content-type') ?? '', /^text\/html/);
-    assert.match(answer.headers.get('content-security-policy') ?? '', /default-src 'none'/);
-  }
-});
-
-test('what was answered survives a kill, and the address stays the same', async (t) => {
-  const dataDir = await newDirectory(t);
-  const module = fileURLToPath(new URL('../../src/sandbox/checkout/server.ts', import.meta.url));
-  const script = `
-    const { startCheckout } = await import(${JSON.stringify(module)});
-    const options = { dataDir: ${JSON.stringify(dataDir)}, secretKey: ${JSON.stringify(KEY)} };
-    console.log((await startCheckout(options)).origin);`;
-  const child: ChildProcess = spawn(process.execPath, ['--import', 'tsx', '--input-type=module', '--eval', script], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  t.teardown(() => child.kill('SIGKILL'));
-  const [line] = (await once(child.stdout as NodeJS.ReadableStream, 'data')) as [Buffer];
-  const origin = line.toString().trim();
-  const stripe = client(origin);
-  const session = await stripe.checkout.sessions.create(order, { idempotencyKey: 'once' });
-  const other = await stripe.checkout.sessions.create(order);
-  assert.equal((await choose(urlOf(session), 'accepted')).status, 303);
-  child.kill('SIGKILL');
-  await once(child, 'exit');
-
-  const again = await startCheckout({ dataDir, secretKey: KEY });
-  t.teardown(again.close);
-  assert.equal(again.origin, origin);
-  assert.equal((await stripe.checkout.sessions.retrieve(session.id)).payment_status, 'paid');
-  assert.equal((await stripe.checkout.sessions.retrieve(other.id)).status, 'open');
-  assert.equal((await stripe.checkout.sessions.create(order, { idempotencyKey: 'once' })).id, session.id);
-  assert.equal((await stat(join(dataDir, 'checkout.json'))).mode & 0o777, 0o600);
-});
-
-test('a half-written new file changes nothing, and a damaged state is named', async (t) => {
-  const dataDir = await newDirectory(t);
-  const file = join(dataDir, 'checkout.json');
-  const first = await startCheckout({ dataDir, secretKey: KEY });
-  const session = await client(first.apiBase).checkout.sessions.create(order);
-  await first.close();
-  await writeFile(`${file}.new`, (await readFile(file, 'utf8')).slice(0, 20));
-  const second = await startCheckout({ dataDir, secretKey: KEY });
-  assert.equal((await client(second.apiBase).checkout.sessions.retrieve(session.id)).id, session.id);
-  await second.close();
-  await writeFile(file, '{"sessions":');
-  await assert.rejects(startCheckout({ dataDir, secretKey: KEY }), /checkout\.json is damaged/);
 });

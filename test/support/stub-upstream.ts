@@ -1,26 +1,12 @@
 import { EventEmitter, once } from 'node:events';
-import { createServer, type IncomingHttpHeaders, type RequestListener, type ServerResponse } from 'node:http';
+import { createServer, type RequestListener } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import { silentMp3, silentWav } from './silent-audio.ts';
+import { type BodyOptions, body, type Mode, type RecordedRequest, start } from './upstream-answer.ts';
 
 export { silentMp3, silentWav } from './silent-audio.ts';
-
-/** A request as the stub got it. */
-export interface RecordedRequest {
-  method: string;
-  path: string;
-  headers: IncomingHttpHeaders;
-  /** The parsed JSON body; undefined when it is no JSON. */
-  body: Record<string, unknown> | undefined;
-  /** Number of the connection that carried it, from 1 on: equal numbers mean the same socket. */
-  connection: number;
-  /** Resolves when the answer is over: sent completely, or cut by either side. */
-  closed: Promise<'complete' | 'aborted'>;
-}
-
-/** What the stub does with a speech request. */
-export type Mode = (request: RecordedRequest, response: ServerResponse) => void;
+export { type BodyOptions, body, Drip, type Mode, type RecordedRequest } from './upstream-answer.ts';
 
 export interface StubUpstream {
   /** Ends in `/v1`. */
@@ -35,38 +21,6 @@ export interface StubUpstream {
   /** Resolves once no connection is open. */
   waitForNoConnection(): Promise<void>;
   close(): Promise<void>;
-}
-
-/** How the end of a body is told: by Content-Length, by the last chunk, or by closing the connection. */
-export type Framing = 'length' | 'chunked' | 'close';
-
-export interface BodyOptions {
-  status?: number;
-  contentType?: string;
-  headers?: Record<string, string>;
-  framing?: Framing;
-}
-
-/** Answers with these bytes. Default: 200, `audio/mpeg`, with a Content-Length. */
-export function body(bytes: Uint8Array | string, options: BodyOptions = {}): Mode {
-  return (_request, response) => {
-    start(response, { ...options, length: Buffer.byteLength(bytes) });
-    response.end(bytes);
-  };
-}
-
-function start(response: ServerResponse, options: BodyOptions & { length: number }): void {
-  const framing = options.framing ?? 'length';
-  if (framing === 'length') response.setHeader('content-length', options.length);
-  if (framing === 'close') {
-    response.shouldKeepAlive = false;
-    response.useChunkedEncodingByDefault = false;
-    response.removeHeader('transfer-encoding');
-  }
-  response.writeHead(options.status ?? 200, {
-    'content-type': options.contentType ?? 'audio/mpeg',
-    ...options.headers,
-  });
 }
 
 /** A second of MP3, or `ms` milliseconds. */
@@ -148,52 +102,6 @@ export const raw = (bytes: Uint8Array | string): Mode => {
     response.socket?.end(bytes);
   };
 };
-
-/**
- * An answer that a test pours out piece by piece: `stub.mode = drip.mode`, `await drip.opened`, `await
- * drip.write(bytes)`, `drip.end()`. Serves one request.
- */
-export class Drip {
-  readonly opened: Promise<void>;
-  #response: ServerResponse | undefined;
-  #open!: () => void;
-  readonly #options: BodyOptions;
-
-  constructor(options: BodyOptions = {}) {
-    this.#options = { framing: 'chunked', ...options };
-    this.opened = new Promise((resolve) => {
-      this.#open = resolve;
-    });
-  }
-
-  readonly mode: Mode = (_request, response) => {
-    this.#response = response;
-    start(response, { ...this.#options, length: 0 });
-    response.flushHeaders();
-    this.#open();
-  };
-
-  /** Resolves when the bytes have been handed to the operating system. */
-  async write(bytes: Uint8Array): Promise<void> {
-    await new Promise<void>((resolve, reject) => {
-      this.#opened().write(bytes, (error) => (error ? reject(error) : resolve()));
-    });
-  }
-
-  end(): void {
-    this.#opened().end();
-  }
-
-  /** TCP reset. */
-  reset(): void {
-    this.#opened().socket?.resetAndDestroy();
-  }
-
-  #opened(): ServerResponse {
-    if (!this.#response) throw new Error('no request has arrived yet: await drip.opened');
-    return this.#response;
-  }
-}
 
 /** Starts a speech service in OpenAI's shape on 127.0.0.1: `POST {url}/audio/speech`, anything else is 404. */
 export async function startStubUpstream(

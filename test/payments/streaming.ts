@@ -1,0 +1,46 @@
+import type { Test } from 'tap';
+import type { StreamingConfig } from '../../src/settings/speech.ts';
+import { type Gateway, startGateway } from '../support/gateway.ts';
+import { Drip, type StubUpstream, startStubUpstream } from '../support/stub-upstream.ts';
+
+export const CENTS = 500;
+export const FUNDED = 5_000_000n;
+export const PAID = FUNDED - 198n;
+
+export interface Bench {
+  readonly gateway: Gateway;
+  readonly upstream: StubUpstream;
+  readonly account: string;
+  readonly drip: Drip;
+  speak(): ReturnType<Gateway['call']>;
+}
+
+export async function bench(
+  t: Test,
+  env: Record<string, string> = {},
+  { databaseUrl, ...streaming }: Partial<StreamingConfig> & { databaseUrl?: string } = {},
+): Promise<Bench> {
+  const upstream = await startStubUpstream();
+  t.teardown(() => upstream.close());
+  const gateway = await startGateway(
+    t,
+    { SPEECH_BASE_URL: upstream.url, SPEECH_TIMEOUT_MS: '2500', ...env },
+    {
+      ...(databaseUrl !== undefined && { databaseUrl }),
+      adjust: (config) => ({
+        ...config,
+        speech: config.speech && { ...config.speech, streaming: { ...config.speech.streaming, ...streaming } },
+      }),
+    },
+  );
+  const account = await gateway.fund(CENTS);
+  const drip = new Drip();
+  upstream.mode = drip.mode;
+  const speak = () => gateway.call('/tts?text=Hello+world', { headers: { 'x-credit-account': account } });
+  return { gateway, upstream, account, drip, speak };
+}
+
+export const charge = ({ db }: Gateway) =>
+  db.selectFrom('transfer').selectAll().where('kind', '=', 'charge').executeTakeFirstOrThrow();
+
+export const isPending = async (gateway: Gateway) => (await charge(gateway)).state === 'pending';

@@ -1,0 +1,57 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type IncomingMessage, request } from 'node:http';
+import { type Test, test } from 'tap';
+import { audit } from '../../src/ledger/audit.ts';
+import { mp3 } from '../support/stub-upstream.ts';
+import { until } from '../support/until.ts';
+import { waitingBytes } from '../support/waiting-bytes.ts';
+import { type Bench, bench, isPending, PAID } from './streaming.ts';
+
+const MIB = 1024 * 1024;
+/** 12 MB, of which the operating system's buffers take less than a half. */
+const MUCH = mp3(750_000);
+
+/** A caller who reads nothing of the audio; resolves once it was spoken to its end. */
+async function stall(t: Test, { gateway, account, upstream }: Bench): Promise<IncomingMessage> {
+  upstream.mode = MUCH;
+  const outgoing = request(`${gateway.url}/tts?text=Hello+world`, { headers: { 'x-credit-account': account } });
+  t.teardown(() => outgoing.destroy());
+  outgoing.on('error', () => {}).end();
+  const [incoming] = (await once(outgoing, 'response')) as [IncomingMessage];
+  incoming.on('error', () => {}).pause();
+  await until(async () => !(await isPending(gateway)));
+  assert.equal(await gateway.balance(account), PAID, 'who does not read has paid');
+  return incoming;
+}
+
+test('R55: while too much audio waits for who does not read, new work is 503; it is freed when they leave', async (t) => {
+  const started = await bench(t, { SPEECH_TIMEOUT_MS: '45000' }, { waitingBytes: 6.5 * MIB });
+  const { gateway, upstream, account, speak } = started;
+  const stalled = await stall(t, started);
+  assert.ok((await waitingBytes(gateway)) >= 6.5 * MIB);
+
+  const refused = await speak();
+  assert.deepEqual([refused.status, refused.json.error.code], [503, 'TTS_UNAVAILABLE']);
+  assert.ok(Number(refused.headers.get('retry-after')) > 0);
+  assert.equal(upstream.requests.length, 1, 'the provider is not asked');
+  assert.equal(await gateway.balance(account), PAID);
+
+  stalled.destroy();
+  await until(async () => (await waitingBytes(gateway)) === 0);
+  upstream.mode = mp3();
+  assert.equal((await speak()).status, 200);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('R55: at twice the bound, the caller for whom the most waits is cut off, and has paid', async (t) => {
+  const started = await bench(t, { SPEECH_TIMEOUT_MS: '45000' }, { waitingBytes: MIB });
+  const { gateway } = started;
+  const stalled = await stall(t, started);
+  const cut = new Promise((resolve) => stalled.once('close', resolve));
+  stalled.resume();
+  await cut;
+  assert.equal(stalled.complete, false);
+  assert.equal(await waitingBytes(gateway), 0);
+  assert.deepEqual(await audit(gateway.db), []);
+});

@@ -1,0 +1,41 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Test, t } from 'tap';
+import type { Address } from 'viem';
+import { findAnvil, findBinary } from '../../src/sandbox/chain/anvil.ts';
+import { usdcBalance } from '../../src/sandbox/chain/fund.ts';
+import { type ChainClient, chainClient } from '../../src/sandbox/chain/network.ts';
+import { type ChainOptions, startChain } from '../../src/sandbox/chain.ts';
+
+export const skip = findBinary() === undefined ? 'anvil is not installed' : false;
+export const SOMEBODY: Address = '0x00000000000000000000000000000000000a11ce';
+
+const directories: string[] = [];
+t.teardown(() => Promise.all(directories.map((directory) => rm(directory, { recursive: true, force: true }))));
+
+/** Gone with the file's last test. */
+export async function newDirectory(): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), 'speechgate-chain-'));
+  directories.push(directory);
+  return directory;
+}
+
+/** Mines for transactions only, unless told otherwise, and stops with the test at the latest. */
+export async function start(t: Test, options: ChainOptions) {
+  const started = await startChain({ blockTime: 0, ...options });
+  assert.ok(started.available);
+  t.teardown(started.chain.stop);
+  return { ...started.chain, client: chainClient(started.chain.rpcUrl) };
+}
+
+/** The anvil of the data directory is killed as by the system's lack of memory, and the chain is given up. */
+export async function kill(dataDir: string, chain: { stop(): Promise<void> }): Promise<void> {
+  const anvil = await findAnvil(join(dataDir, 'chain'));
+  assert.ok(anvil);
+  process.kill(anvil.pid, 'SIGKILL');
+  await chain.stop();
+}
+
+export const balance = (client: ChainClient) => usdcBalance(client, SOMEBODY);

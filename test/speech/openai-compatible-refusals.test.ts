@@ -1,0 +1,190 @@
+import assert from 'node:assert/strict';
+import { createServer } from 'node:net';
+import { mock } from 'node:test';
+import { test } from 'tap';
+import { openAiCompatible } from '../../src/speech/openai-compatible.ts';
+import type { SpeechError } from '../../src/speech/provider.ts';
+import * as stub from '../support/stub-upstream.ts';
+import { Drip, type Mode, silentMp3 } from '../support/stub-upstream.ts';
+import {
+  BROKEN_OFF,
+  type Expected,
+  fails,
+  NEVER,
+  read,
+  start,
+  turn,
+  UNAVAILABLE,
+  UPSTREAM_ERROR,
+  UTTERANCE,
+} from './compatible-upstream.ts';
+
+test('R9 the upstream answered with an error or with something that is not audio: TTS_UPSTREAM_ERROR', async (t) => {
+  const cases: [string, Mode, Expected][] = [
+    ['an error in the shape of OpenAI', stub.openAiError(401, 'canary'), UPSTREAM_ERROR],
+    ['an error of FastAPI that repeats the text', stub.fastApiError(), UPSTREAM_ERROR],
+    ['404', stub.openAiError(404), UPSTREAM_ERROR],
+    ['500', stub.openAiError(500, 'canary'), BROKEN_OFF],
+    ['502 with HTML', stub.html(502), BROKEN_OFF],
+    ['200 with HTML', stub.html(), UPSTREAM_ERROR],
+    ['200 with JSON', stub.json({ canary: 1 }), UPSTREAM_ERROR],
+    ['JSON labelled as audio', stub.body('{"canary":1}'), UPSTREAM_ERROR],
+    ['garbage labelled as audio', stub.garbage(), UPSTREAM_ERROR],
+    ['garbage in an octet stream', stub.garbage('application/octet-stream'), UPSTREAM_ERROR],
+    ['MP3 labelled as text', stub.mp3(24, { contentType: 'text/plain' }), UPSTREAM_ERROR],
+    ['an empty body', stub.empty(), UPSTREAM_ERROR],
+    ['an empty chunked body', stub.empty({ framing: 'chunked' }), UPSTREAM_ERROR],
+    ['an empty body closed by the connection', stub.empty({ framing: 'close' }), UPSTREAM_ERROR],
+    ['three bytes of MP3', stub.body(silentMp3(24).subarray(0, 3)), UPSTREAM_ERROR],
+    ['204', (_request, response) => response.writeHead(204, { 'content-type': 'audio/mpeg' }).end(), UPSTREAM_ERROR],
+    ['304', (_request, response) => response.writeHead(304).end(), UPSTREAM_ERROR],
+    ['an unasked-for 100', (_request, response) => response.writeContinue(), UPSTREAM_ERROR],
+    [
+      'a switch of protocols',
+      stub.raw('HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n'),
+      UPSTREAM_ERROR,
+    ],
+    ['something other than HTTP', stub.raw('SSH-2.0-canary\r\n'), UPSTREAM_ERROR],
+    ['two lengths', stub.raw('HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n'), UPSTREAM_ERROR],
+    ['endless headers', stub.raw(`HTTP/1.1 200 OK\r\nx: ${'y'.repeat(20_000)}`), UPSTREAM_ERROR],
+    ['a cut before the first byte of the body', stub.resetInBody(Buffer.alloc(0)), BROKEN_OFF],
+  ];
+  for (const [name, mode, expected] of cases) {
+    t.test(name, async (t) => {
+      const { upstream, speak } = await start(t, mode);
+      await fails(speak(), expected);
+      assert.equal(upstream.requests.length, 1);
+    });
+  }
+
+  t.test('a redirect, which is not followed', async (t) => {
+    const { upstream, speak } = await start(t);
+    for (const status of [301, 302, 303, 307, 308]) {
+      upstream.mode = stub.redirect(`${upstream.url}/audio/speech`, status);
+      await fails(speak(), UPSTREAM_ERROR);
+    }
+    assert.equal(upstream.requests.length, 5);
+  });
+
+  t.test('keeps the connection after a short error', async (t) => {
+    const { upstream, speak } = await start(t);
+    for (const mode of [stub.fastApiError(), stub.html(502), stub.garbage(), stub.empty()]) {
+      upstream.mode = mode;
+      await fails(speak(), {
+        code: 'TTS_UPSTREAM_ERROR',
+        transient: mode.length === 2 && upstream.requests.length === 1,
+      });
+      await upstream.requests.at(-1)?.closed;
+      await turn();
+    }
+    upstream.mode = stub.mp3();
+    await read(await speak());
+    assert.deepEqual(new Set(upstream.requests.map(({ connection }) => connection)), new Set([1]));
+  });
+
+  t.test('cuts the connection when an error is long', async (t) => {
+    const drip = new Drip({ status: 500, contentType: 'text/plain' });
+    const { upstream, speak } = await start(t, drip.mode, { firstByteTimeoutMs: 1_000_000 });
+    await fails(speak(), BROKEN_OFF);
+    await drip.write(Buffer.alloc(10_000, 0x61));
+    assert.equal(await upstream.requests[0]?.closed, 'aborted');
+  });
+
+  t.test('cuts the connection when an error never ends', async (t) => {
+    const drip = new Drip({ status: 500, contentType: 'text/plain' });
+    const { upstream, speak } = await start(t, drip.mode, { firstByteTimeoutMs: 1000 });
+    t.teardown(() => mock.reset());
+    mock.timers.enable({ apis: ['setTimeout'] });
+    await fails(speak(), BROKEN_OFF);
+    mock.timers.tick(1000);
+    assert.equal(await upstream.requests[0]?.closed, 'aborted');
+  });
+});
+
+test('R9 the upstream can not be reached, is too slow or sheds load: TTS_UNAVAILABLE', async (t) => {
+  const inAMinute = () => new Date(Date.now() + 60_000).toUTCString();
+  const retryAfter: [string, string | undefined, number | undefined][] = [
+    ['seconds', '7', 7],
+    ['zero', '0', 1],
+    ['far too many seconds', '99999999999', 3600],
+    ['a date in the past', 'Sun, 06 Nov 1994 08:49:37 GMT', 1],
+    ['a date beyond an hour', 'Fri, 06 Nov 2895 08:49:37 GMT', 3600],
+    ['neither', 'soon', undefined],
+    ['a negative number', '-5', undefined],
+    ['none', undefined, undefined],
+  ];
+  for (const [name, value, seconds] of retryAfter) {
+    t.test(`429 with Retry-After: ${name}`, async (t) => {
+      const { speak } = await start(t, stub.tooManyRequests(value));
+      await fails(speak(), { ...UNAVAILABLE, retryAfterSeconds: seconds });
+    });
+  }
+
+  t.test('503 with a date', async (t) => {
+    const { speak } = await start(t, stub.openAiError(503, 'canary', { 'retry-after': inAMinute() }));
+    await assert.rejects(speak(), ({ code, retryAfterSeconds }: SpeechError) => {
+      assert.equal(code, 'TTS_UNAVAILABLE');
+      assert.ok(retryAfterSeconds && retryAfterSeconds > 1 && retryAfterSeconds <= 60, `${retryAfterSeconds}`);
+      return true;
+    });
+  });
+
+  t.test('refused', async () => {
+    const server = createServer().listen(0, '127.0.0.1');
+    await new Promise((resolve) => server.once('listening', resolve));
+    const { port } = server.address() as { port: number };
+    await new Promise((resolve) => server.close(resolve));
+    const provider = openAiCompatible({ baseUrl: `http://127.0.0.1:${port}/v1` });
+    await fails(provider.synthesize(UTTERANCE, NEVER), UNAVAILABLE);
+    await provider.close();
+  });
+
+  t.test('unknown host', async () => {
+    const provider = openAiCompatible({ baseUrl: 'http://speech.invalid/v1' });
+    await fails(provider.synthesize(UTTERANCE, NEVER), UNAVAILABLE);
+    await provider.close();
+  });
+
+  for (const [name, mode] of [
+    ['reset', stub.resetBeforeHeaders()],
+    ['closed', stub.closeBeforeHeaders()],
+  ] as const) {
+    t.test(`a fresh connection that is ${name} before a response, which is not tried again`, async (t) => {
+      const { upstream, speak } = await start(t, mode);
+      await fails(speak(), UNAVAILABLE);
+      assert.equal(upstream.requests.length, 1);
+    });
+  }
+
+  t.test('no TLS where TLS was asked for', async (t) => {
+    const { upstream } = await start(t);
+    const provider = openAiCompatible({ baseUrl: upstream.url.replace('http:', 'https:') });
+    await fails(provider.synthesize(UTTERANCE, NEVER), UNAVAILABLE);
+    await provider.close();
+  });
+
+  t.test('no header within the first-byte timeout', async (t) => {
+    const { upstream, speak } = await start(t, stub.hangBeforeHeaders(), { firstByteTimeoutMs: 30 });
+    await fails(speak(), UNAVAILABLE);
+    assert.equal(await upstream.requests[0]?.closed, 'aborted');
+  });
+
+  t.test('a header and no audio within the first-byte timeout', async (t) => {
+    const { speak } = await start(t, stub.hangInBody(silentMp3(24).subarray(0, 3)), { firstByteTimeoutMs: 100 });
+    await fails(speak(), UNAVAILABLE);
+  });
+
+  t.test('the first-byte timeout does not count once audio flows', async (t) => {
+    const drip = new Drip();
+    const { speak } = await start(t, drip.mode, { firstByteTimeoutMs: 1000 });
+    t.teardown(() => mock.reset());
+    mock.timers.enable({ apis: ['setTimeout'] });
+    const speech = speak();
+    await drip.opened;
+    await drip.write(silentMp3(24));
+    const audio = read(await speech);
+    mock.timers.tick(1000);
+    drip.end();
+    assert.equal((await audio).length, silentMp3(24).length);
+  });
+});
