@@ -71,7 +71,7 @@ export function creditChallenge(
 }
 
 /** Whole cents that cover the shortfall, at least the smallest top-up (R11). */
-export function topUpCents(shortfallMicroUsd: bigint): bigint {
+function topUpCents(shortfallMicroUsd: bigint): bigint {
   const cents = (shortfallMicroUsd + MICRO_USD_PER_CENT - 1n) / MICRO_USD_PER_CENT;
   return cents > MIN_TOP_UP_CENTS ? cents : BigInt(MIN_TOP_UP_CENTS);
 }

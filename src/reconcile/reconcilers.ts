@@ -1,6 +1,7 @@
 import type { AudioStore } from '../audio/store.ts';
 import type { Config } from '../config.ts';
 import type { Database } from '../db/database.ts';
+import type { FeedbackConfig } from '../settings/feedback.ts';
 import { Processor } from '../top-up/processor.ts';
 import { Purchases } from '../top-up/purchase.ts';
 import type { OpenPayments } from '../x402/open-payments.ts';
@@ -18,33 +19,49 @@ import type { Reconciler } from './reconciler.ts';
 import { topUps } from './top-ups.ts';
 import { undelivered } from './undelivered.ts';
 
+/** Of every ledger. */
+export const ledgerReconcilers = (db: Database): Reconciler[] => [expiredHolds(db), undelivered(db)];
+
+export const jobReconcilers = (db: Database, store: AudioStore): Reconciler[] => [
+  lostJobs(db),
+  expiredAudio(db, store),
+];
+
+/** None while payment by card is off. */
+export function cardReconcilers(db: Database, { baseUrl, serviceName, card }: Config): Reconciler[] {
+  if (!card) return [];
+  // The next turn is the retry.
+  const processor = new Processor(card.secretKey, card.apiBase, { retries: 0 });
+  const purchases = new Purchases(db, processor, { baseUrl, serviceName });
+  return [topUps(db, processor, purchases), checkoutSweep(db, processor, purchases), unpaidPurchases(db)];
+}
+
+/** None while feedback is off. */
+export function feedbackReconcilers(db: Database, feedback: FeedbackConfig | undefined): Reconciler[] {
+  if (!feedback) return [];
+  return [oldFeedback(db, feedback.retentionDays), ...(feedback.mail ? [lostMail(db)] : [])];
+}
+
+export const x402Reconcilers = ({ payments, resolver }: OpenPayments, store: AudioStore): Reconciler[] => [
+  abandonedPayments(payments, store),
+  doubtfulPayments(payments, resolver),
+  failedPayments(payments, resolver),
+  paymentAudio(payments, store),
+];
+
 /**
  * The reconcilers of the flows that are on.
  * @param x402 undefined while direct payment is off
  */
-export function createReconcilers(
-  { baseUrl, serviceName, card, feedback }: Config,
+export const createReconcilers = (
+  config: Config,
   db: Database,
   store: AudioStore,
   x402?: OpenPayments,
-): Reconciler[] {
-  const reconcilers = [expiredHolds(db), undelivered(db), lostJobs(db), expiredAudio(db, store)];
-  if (card) {
-    // The next turn is the retry.
-    const processor = new Processor(card.secretKey, card.apiBase, { retries: 0 });
-    const purchases = new Purchases(db, processor, { baseUrl, serviceName });
-    reconcilers.push(topUps(db, processor, purchases), checkoutSweep(db, processor, purchases), unpaidPurchases(db));
-  }
-  if (feedback) reconcilers.push(oldFeedback(db, feedback.retentionDays));
-  if (feedback?.mail) reconcilers.push(lostMail(db));
-  if (x402) {
-    const { payments, resolver } = x402;
-    reconcilers.push(
-      abandonedPayments(payments, store),
-      doubtfulPayments(payments, resolver),
-      failedPayments(payments, resolver),
-      paymentAudio(payments, store),
-    );
-  }
-  return reconcilers;
-}
+): Reconciler[] => [
+  ...ledgerReconcilers(db),
+  ...jobReconcilers(db, store),
+  ...cardReconcilers(db, config),
+  ...feedbackReconcilers(db, config.feedback),
+  ...(x402 ? x402Reconcilers(x402, store) : []),
+];

@@ -26,7 +26,7 @@ export const EDGE_HEADERS: Readonly<Record<string, string>> = {
 
 export const API_POLICY = "default-src 'none'; frame-ancestors 'none'";
 /** Pages have one inline stylesheet, and forms that go to this origin or to the checkout. */
-export const PAGE_POLICY =
+const PAGE_POLICY =
   /^default-src 'none'; style-src 'sha256-[\w+/]{43}='; form-action 'self'( https?:\/\/[\w.:-]+)?; base-uri 'none'; frame-ancestors 'none'$/;
 
 /** What HTTP itself adds; content-length and content-type tell of the body, the others of the connection. */

@@ -1,0 +1,30 @@
+import type { Logger } from 'pino';
+import type { Config } from '../config.ts';
+import type { Database } from '../db/database.ts';
+import type { RollingWindow } from '../limits/rolling-window.ts';
+import type { Metrics } from '../metrics.ts';
+import type { Reconciler } from '../reconcile/reconciler.ts';
+import type { RunningWork } from '../running-work.ts';
+
+/** What all features of a process share. */
+export interface SharedParts {
+  readonly config: Config;
+  readonly db: Database;
+  /** The persistent rate limit. */
+  readonly limits: RollingWindow;
+  /** Work that a stop waits for. */
+  readonly work: RunningWork;
+  readonly metrics: Metrics;
+  readonly log: Logger;
+}
+
+/** A part of the service that has opened itself: by its settings, or as far as it is off. */
+export interface Feature {
+  readonly reconcilers: readonly Reconciler[];
+  /** The process stops: what only waits ends at once. */
+  stop?(): void;
+  /** Ends its own work beside the server. */
+  end?(): Promise<void>;
+  /** Gives its connections up, once nothing runs any more. */
+  close?(): Promise<void>;
+}

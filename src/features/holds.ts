@@ -1,0 +1,33 @@
+import { addDoubtGauge, addHoldGauges } from '../admin/gauges.ts';
+import { UnpaidWork } from '../limits/unpaid-work.ts';
+import type { BalanceHoldsParts } from '../payments/balance-holds.ts';
+import { GivingBack } from '../payments/giving-back.ts';
+import { UnfinishedHolds } from '../payments/unfinished-holds.ts';
+import { ledgerReconcilers } from '../reconcile/reconcilers.ts';
+import type { Feature, SharedParts } from './feature.ts';
+
+export interface Holds extends Feature {
+  /** What the holds of one flow's balances need; the unpaid work is counted for each flow by itself. */
+  parts(): BalanceHoldsParts;
+}
+
+/** Holds on balances in the ledger, which card credits and prepaid balances are paid by. */
+export function openHolds({ config, db, log, metrics }: SharedParts): Holds {
+  const unfinished = new UnfinishedHolds(db, log);
+  const givingBack = new GivingBack(db, log);
+  const keeping = { unfinished, givingBack, capturePatienceMs: config.capturePatienceMs };
+  addHoldGauges(metrics, db);
+  addDoubtGauge(metrics, givingBack);
+  return {
+    reconcilers: ledgerReconcilers(db),
+    parts: () => ({
+      ...{ db, log, metrics, keeping },
+      leaseSeconds: config.speech?.streaming.leaseSeconds ?? 0,
+      work: new UnpaidWork(config.unpaidWork),
+    }),
+    close: async () => {
+      await givingBack.stop();
+      await unfinished.stop();
+    },
+  };
+}
