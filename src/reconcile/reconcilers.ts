@@ -38,12 +38,12 @@ export function createReconcilers(
   if (feedback) reconcilers.push(oldFeedback(db, feedback.retentionDays));
   if (feedback?.mail) reconcilers.push(lostMail(db));
   if (x402) {
-    const { payments, resolver } = x402;
+    const { reservations, outcomes, resolver } = x402;
     reconcilers.push(
-      abandonedPayments(payments, store),
-      doubtfulPayments(payments, resolver),
-      failedPayments(payments, resolver),
-      paymentAudio(payments, store),
+      abandonedPayments(reservations, store),
+      doubtfulPayments(outcomes, resolver),
+      failedPayments(outcomes, resolver),
+      paymentAudio(db, store),
     );
   }
   return reconcilers;
