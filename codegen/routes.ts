@@ -69,6 +69,15 @@ export interface Route {
 
 `;
 
+const END = `
+/** An operation as the contract declares it, for its path and its limits. @throws when there is none of that id */
+export function routeOf(operationId: string): Route {
+  const route = routes.find((route) => route.operationId === operationId);
+  if (!route) throw new Error(\`The contract has no operation \${operationId}.\`);
+  return route;
+}
+`;
+
 /** `routes.ts`: the table of operations. Answers that are alike are printed once, and so are those of every operation. */
 export function generateRoutes(contract: Contract): string {
   const shared = new SharedResponses(contract);
@@ -79,6 +88,7 @@ export function generateRoutes(contract: Contract): string {
     ...shared.definitions(),
     `\n/** Answers that every operation may give. */\nconst everywhere = ${print(everywhere)};\n`,
     `\nexport const routes: readonly Route[] = ${print(routes)};\n`,
+    END,
   ];
   return sections.join('');
 }

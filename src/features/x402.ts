@@ -71,7 +71,7 @@ export function openX402(
     proofs,
     headers,
     standIns: x402?.probeAnswer === 402 ? probeStandIns([...CARD_HEADERS, ...headers]) : {},
-    reconcilers: chained ? x402Reconcilers(chained, store) : [],
+    reconcilers: chained ? x402Reconcilers(db, chained, store) : [],
     stop: () => {
       stopWatchingKey?.();
       chained?.deposits.stop();

@@ -1,7 +1,7 @@
+import { routeOf } from '../contract/routes.ts';
 import { PREPAID, prepaidDomainName } from '../x402/prepaid.ts';
 import { PREPAID_TYPES } from '../x402/prepaid-types.ts';
 import { CANONICAL_QUERY_VECTORS, SIGNING_VECTORS } from '../x402/prepaid-vectors.ts';
-import { routeOf } from '../x402/route.ts';
 
 /** Operations as `GET /` names them, such as `GET /x402/accounts/:address`. */
 export const endpointsOf = (...operationIds: string[]): string[] =>

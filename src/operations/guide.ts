@@ -1,4 +1,4 @@
-import { routes } from '../contract/routes.ts';
+import { routeOf, routes } from '../contract/routes.ts';
 import { MAX_PER_DAY } from '../feedback/record.ts';
 import { statusOf } from '../http/errors.ts';
 import { ASYNC_TEXT_LENGTH } from '../jobs/asynchronous.ts';
@@ -7,7 +7,6 @@ import { SPEED } from '../speech/order.ts';
 import { MIN_TOP_UP_CENTS } from '../top-up/amount.ts';
 import { IDENTIFIER_RULE } from '../x402/envelope.ts';
 import { REPLAY_WINDOW_SECONDS } from '../x402/payment.ts';
-import { routeOf } from '../x402/route.ts';
 import { endpointsOf, prepaidLimits, prepaidPayment, prepaidSteps } from './guide-prepaid.ts';
 
 interface GuideOptions {

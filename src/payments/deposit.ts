@@ -5,7 +5,9 @@ import { testPoint } from '../test-point.ts';
 import type { Booking } from '../x402/book-settlement.ts';
 import type { Chain } from '../x402/chain.ts';
 import type { Hex } from '../x402/envelope.ts';
-import type { Payment, Payments } from '../x402/payment.ts';
+import type { Payment } from '../x402/payment.ts';
+import type { PaymentOutcomes } from '../x402/payment-outcomes.ts';
+import type { Reservations } from '../x402/reservations.ts';
 import type { Settlement } from '../x402/settlement.ts';
 import type { KnownPayment, PaymentIntake, PaymentStatus, Reserved } from './intake.ts';
 import type { PaymentRequest } from './payment-request.ts';
@@ -37,7 +39,8 @@ export type DepositResult =
  */
 export class Deposits {
   readonly #db: Database;
-  readonly #payments: Payments;
+  readonly #reservations: Reservations;
+  readonly #outcomes: PaymentOutcomes;
   readonly #intake: PaymentIntake;
   readonly #settlement: Settlement;
   readonly #chain: Chain;
@@ -47,7 +50,8 @@ export class Deposits {
 
   constructor(parts: {
     db: Database;
-    payments: Payments;
+    reservations: Reservations;
+    outcomes: PaymentOutcomes;
     intake: PaymentIntake;
     settlement: Settlement;
     chain: Chain;
@@ -55,7 +59,8 @@ export class Deposits {
     log: FastifyBaseLogger;
   }) {
     this.#db = parts.db;
-    this.#payments = parts.payments;
+    this.#reservations = parts.reservations;
+    this.#outcomes = parts.outcomes;
     this.#intake = parts.intake;
     this.#settlement = parts.settlement;
     this.#chain = parts.chain;
@@ -85,14 +90,14 @@ export class Deposits {
 
   async #settle(reserved: Reserved, onAdmitted: () => void): Promise<DepositResult> {
     const { payment, verifiable } = reserved;
-    const endLease = this.#payments.keepLease(payment);
+    const endLease = this.#reservations.keepLease(payment);
     try {
       const refusal = await this.#intake.admit(reserved);
       if (refusal) return refusal;
       onAdmitted();
       let awaited: Hex | undefined;
       const settled = await this.#settlement.settle(payment, verifiable, async (claim, transaction) => {
-        await this.#payments.markAwaited(payment, transaction);
+        await this.#outcomes.markAwaited(payment, transaction);
         awaited = transaction;
         testPoint('deposit awaited');
         const wait = { patienceMs: this.#confirmationTimeoutMs, signal: this.#stopping.signal };

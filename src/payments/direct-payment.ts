@@ -6,8 +6,9 @@ import { testPoint } from '../test-point.ts';
 import type { Resource } from '../x402/challenge.ts';
 import type { PaymentEnvelope } from '../x402/envelope.ts';
 import type { Offer } from '../x402/offer.ts';
-import type { Payment, Payments } from '../x402/payment.ts';
+import type { Payment } from '../x402/payment.ts';
 import { paymentAudioKey } from '../x402/payment-audio.ts';
+import type { Reservations } from '../x402/reservations.ts';
 import type { Settlement } from '../x402/settlement.ts';
 import { DirectHold, type DirectReceipt, directReceipt } from './direct-hold.ts';
 import type { DirectWork, DirectWorkEnd } from './direct-work.ts';
@@ -53,7 +54,7 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, DirectCode, D
   readonly headers = DIRECT_HEADERS;
   readonly limitedBy = 'requests';
   readonly isRemote = true;
-  readonly #payments: Payments;
+  readonly #reservations: Reservations;
   readonly #settlement: Settlement;
   readonly #intake: PaymentIntake;
   readonly #store: AudioStore;
@@ -61,14 +62,14 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, DirectCode, D
   readonly #log: FastifyBaseLogger;
 
   constructor(parts: {
-    payments: Payments;
+    reservations: Reservations;
     settlement: Settlement;
     intake: PaymentIntake;
     store: AudioStore;
     work: DirectWork;
     log: FastifyBaseLogger;
   }) {
-    this.#payments = parts.payments;
+    this.#reservations = parts.reservations;
     this.#settlement = parts.settlement;
     this.#intake = parts.intake;
     this.#store = parts.store;
@@ -114,7 +115,7 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, DirectCode, D
     endWork: (end: DirectWorkEnd) => void,
   ): Promise<Authorization<DirectCode, DirectHold, Readable>> {
     testPoint('x402 reserved');
-    const endLease = this.#payments.keepLease(reserved.payment);
+    const endLease = this.#reservations.keepLease(reserved.payment);
     const end = (work: DirectWorkEnd) => {
       endLease();
       endWork(work);

@@ -5,7 +5,8 @@ import type { Chain } from '../x402/chain.ts';
 import { type Facilitator, FacilitatorError, type FacilitatorPayment } from '../x402/facilitator.ts';
 import type { Asset } from '../x402/network.ts';
 import { findOffer } from '../x402/offer.ts';
-import type { Payment, PaymentPurpose, Payments } from '../x402/payment.ts';
+import type { Payment, PaymentPurpose } from '../x402/payment.ts';
+import type { Reservations } from '../x402/reservations.ts';
 import type { Resolution, Resolver } from '../x402/resolver.ts';
 import { RpcError } from '../x402/rpc.ts';
 import { isSignedByPayer } from '../x402/transfer-digest.ts';
@@ -38,7 +39,7 @@ export interface Reserved {
 }
 
 export interface IntakeParts {
-  readonly payments: Payments;
+  readonly reservations: Reservations;
   readonly resolver: Resolver;
   readonly facilitator: Facilitator;
   readonly chain: Chain;
@@ -59,7 +60,7 @@ export interface IntakeParts {
  * payments of a contract are then reserved one after the other, as all are, and the later one sees the earlier.
  */
 export class PaymentIntake {
-  readonly #payments: Payments;
+  readonly #reservations: Reservations;
   readonly #resolver: Resolver;
   readonly #facilitator: Facilitator;
   readonly #chain: Chain;
@@ -67,7 +68,7 @@ export class PaymentIntake {
   readonly #log: FastifyBaseLogger;
 
   constructor(parts: IntakeParts) {
-    this.#payments = parts.payments;
+    this.#reservations = parts.reservations;
     this.#resolver = parts.resolver;
     this.#facilitator = parts.facilitator;
     this.#chain = parts.chain;
@@ -77,7 +78,7 @@ export class PaymentIntake {
 
   /** The payment that an earlier request made under this identifier; undefined when there is none that counts. */
   async find(request: PaymentRequest): Promise<KnownPayment | undefined> {
-    const payment = await this.#payments.find(request.envelope.identifier);
+    const payment = await this.#reservations.find(request.envelope.identifier);
     const status = payment && (await this.#status(payment, requestHash(request), request.traceId));
     return payment && status && { outcome: 'known', payment, status };
   }
@@ -96,7 +97,7 @@ export class PaymentIntake {
     const { envelope, offers, resource, traceId } = request;
     const { identifier } = envelope;
     const hash = requestHash(request);
-    const known = await this.#payments.find(identifier);
+    const known = await this.#reservations.find(identifier);
     const status = known && (await this.#status(known, hash, traceId));
     if (known && status) return { outcome: 'known', payment: known, status };
 
@@ -113,9 +114,16 @@ export class PaymentIntake {
     const headBlock = await this.#head();
     if (headBlock === undefined) return refused('PAYMENT_ERROR', 'chain_unreachable');
     const reserve = () =>
-      this.#payments.reserve({ purpose, identifier, requestHash: hash, claim: claimOf(envelope), headBlock, traceId });
-    let payment = known ? await this.#payments.takeOver(known, headBlock) : await reserve();
-    const winner = payment ? undefined : await this.#payments.find(identifier);
+      this.#reservations.reserve({
+        purpose,
+        identifier,
+        requestHash: hash,
+        claim: claimOf(envelope),
+        headBlock,
+        traceId,
+      });
+    let payment = known ? await this.#reservations.takeOver(known, headBlock) : await reserve();
+    const winner = payment ? undefined : await this.#reservations.find(identifier);
     // Without a winner, the authorization belongs to another identifier, or the winner was released a moment ago.
     if (!winner) payment ??= await reserve();
     if (payment) return { outcome: 'reserved', payment, verifiable, isVerified: proof.isVerified };
@@ -142,7 +150,7 @@ export class PaymentIntake {
   /** When the database is away, the reservation ends with its lease. */
   async release(payment: Payment): Promise<void> {
     try {
-      await this.#payments.release(payment);
+      await this.#reservations.release(payment);
     } catch (error) {
       if (!isUnavailable(error)) throw error;
       this.#log.warn({ err: error }, 'a reservation could not be released now; it ends with its lease');
@@ -169,7 +177,7 @@ export class PaymentIntake {
       if (!(await this.#chain.hasCode(envelope.authorization.from))) {
         return refused('PAYMENT_REQUIRED', 'invalid_signature');
       }
-      if (!abandoned && (await this.#payments.isAuthorizationTaken(claimOf(envelope)))) return AUTHORIZATION_TAKEN;
+      if (!abandoned && (await this.#reservations.isAuthorizationTaken(claimOf(envelope)))) return AUTHORIZATION_TAKEN;
       const verification = await this.#facilitator.verify(verifiable);
       return verification.valid
         ? { outcome: 'proved', isVerified: true }
@@ -211,11 +219,11 @@ export class PaymentIntake {
   }
 
   async #check({ payment, verifiable, isVerified }: Reserved) {
-    const exposure = await this.#payments.exposure(payment);
+    const exposure = await this.#reservations.exposure(payment);
     if (exposure.hasFailedLately && exposure.running > 0) return refused('RATE_LIMITED', 'one_at_a_time_after_failure');
     const [verification, canPay] = await Promise.all([
       isVerified ? VALID : this.#facilitator.verify(verifiable),
-      isSolvent({ chain: this.#chain, payments: this.#payments }, payment, exposure),
+      isSolvent({ chain: this.#chain, reservations: this.#reservations }, payment, exposure),
     ]);
     if (!verification.valid) return refused('PAYMENT_REQUIRED', verification.reason);
     return canPay ? undefined : refused('PAYMENT_REQUIRED', 'insufficient_funds');

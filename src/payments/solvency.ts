@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Chain } from '../x402/chain.ts';
-import type { Exposure, Payment, Payments } from '../x402/payment.ts';
+import type { Payment } from '../x402/payment.ts';
+import type { Exposure, Reservations } from '../x402/reservations.ts';
 
 /** A payer's balance is read again when his other payments ended meanwhile, or while they are about to. */
 const PATIENCE_MS = 3_000;
@@ -14,7 +15,7 @@ const POLL_MS = 50;
  * @throws RpcError when the chain can't be asked
  */
 export async function isSolvent(
-  { chain, payments }: { readonly chain: Chain; readonly payments: Payments },
+  { chain, reservations }: { readonly chain: Chain; readonly reservations: Reservations },
   payment: Payment,
   before: Exposure,
 ): Promise<boolean> {
@@ -23,7 +24,7 @@ export async function isSolvent(
   for (const giveUpAt = performance.now() + PATIENCE_MS; ; await sleep(POLL_MS)) {
     const balance = await chain.balanceOf(payer);
     if (balance >= unsettled + amount) return true;
-    const now = await payments.exposure(payment);
+    const now = await reservations.exposure(payment);
     if (now.unsettled === unsettled && now.settling === 0) return false;
     if (performance.now() >= giveUpAt) return false;
     unsettled = now.unsettled;

@@ -1,4 +1,4 @@
-import type { Payments } from '../x402/payment.ts';
+import type { PaymentOutcomes } from '../x402/payment-outcomes.ts';
 import type { Resolver } from '../x402/resolver.ts';
 import { Failures } from './failures.ts';
 import type { Reconciler } from './reconciler.ts';
@@ -11,14 +11,14 @@ const MOST = 100;
  * Looks once more for the payments that failed a day ago: the node that told of their failure may have lied, or lagged.
  * One that is on the chain after all is settled, a deposit credited. Counts those.
  */
-export function failedPayments(payments: Payments, resolver: Resolver): Reconciler {
+export function failedPayments(outcomes: PaymentOutcomes, resolver: Resolver): Reconciler {
   return {
     name: 'failed_payments',
     everyTurns: EVERY_TURNS,
     async run({ signal, done }) {
       const failures = new Failures();
       for (let looks = 0; looks < MOST && !signal.aborted; looks++) {
-        const payment = await payments.claimLastLook();
+        const payment = await outcomes.claimLastLook();
         if (!payment) break;
         try {
           const { outcome } = await resolver.lookAgain(payment);

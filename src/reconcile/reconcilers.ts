@@ -42,11 +42,15 @@ export function feedbackReconcilers(db: Database, feedback: FeedbackConfig | und
   return [oldFeedback(db, feedback.retentionDays), ...(feedback.mail ? [lostMail(db)] : [])];
 }
 
-export const x402Reconcilers = ({ payments, resolver }: OpenPayments, store: AudioStore): Reconciler[] => [
-  abandonedPayments(payments, store),
-  doubtfulPayments(payments, resolver),
-  failedPayments(payments, resolver),
-  paymentAudio(payments, store),
+export const x402Reconcilers = (
+  db: Database,
+  { reservations, outcomes, resolver }: OpenPayments,
+  store: AudioStore,
+): Reconciler[] => [
+  abandonedPayments(reservations, store),
+  doubtfulPayments(outcomes, resolver),
+  failedPayments(outcomes, resolver),
+  paymentAudio(db, store),
 ];
 
 /**
@@ -63,5 +67,5 @@ export const createReconcilers = (
   ...jobReconcilers(db, store),
   ...cardReconcilers(db, config),
   ...feedbackReconcilers(db, config.feedback),
-  ...(x402 ? x402Reconcilers(x402, store) : []),
+  ...(x402 ? x402Reconcilers(db, x402, store) : []),
 ];

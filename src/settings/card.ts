@@ -1,3 +1,4 @@
+import { MIN_TOP_UP_CENTS } from '../top-up/amount.ts';
 import { isLiveKey } from '../top-up/live-key.ts';
 import type { SettingsReader } from './settings-reader.ts';
 
@@ -20,7 +21,7 @@ export function readCard(reader: SettingsReader): CardConfig | undefined {
   const secretKey = reader.text('STRIPE_SECRET_KEY');
   const apiBase = reader.origin('STRIPE_API_BASE', 'http://127.0.0.1:12111');
   const checkoutOrigin = reader.origin('CHECKOUT_ORIGIN', CHECKOUT_ORIGIN) ?? CHECKOUT_ORIGIN;
-  const topUpMaxCents = reader.integer('TOP_UP_MAX_CENTS', 500, 99_999_999) ?? 100_000;
+  const topUpMaxCents = reader.integer('TOP_UP_MAX_CENTS', MIN_TOP_UP_CENTS, 99_999_999) ?? 100_000;
   const topUpRateLimitMax = reader.integer('TOP_UP_RATE_LIMIT_MAX', 1, 1_000_000_000) ?? 10;
   if (secretKey === undefined) {
     if (apiBase) {

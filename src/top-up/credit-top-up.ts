@@ -1,6 +1,7 @@
 import type { Database } from '../db/database.ts';
 import { fragment, statement } from '../db/statement.ts';
 import { balanceOf, creditCard, isOfOtherMode } from '../ledger/top-up.ts';
+import { MICRO_USD_PER_CENT } from '../money.ts';
 
 /** One purchase of credit, as the processor's paid session tells it (R16). */
 export interface PaidTopUp {
@@ -23,8 +24,6 @@ export interface TopUpCredit {
 
 /** The processor's test mode and its live mode share no account. */
 export class OtherModeError extends Error {}
-
-const MICRO_USD_PER_CENT = 10_000n;
 
 /**
  * Credits a paid checkout session, once: whoever comes second, or at the same moment, finds it credited. The whole

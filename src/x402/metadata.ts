@@ -1,5 +1,6 @@
 import { sign } from 'node:crypto';
 import { canonicalize } from '../canonical-json.ts';
+import { routeOf } from '../contract/routes.ts';
 import type { SignedServiceMetadata } from '../contract/types.ts';
 import type { Database } from '../db/database.ts';
 import { formatUsd } from '../money.ts';
@@ -9,7 +10,6 @@ import { ASSET_DECIMALS, ASSET_SYMBOL, type Asset } from './network.ts';
 import type { Payee } from './payees.ts';
 import { REPLAY_WINDOW_SECONDS } from './payment.ts';
 import { PREPAID, prepaidDomainName } from './prepaid.ts';
-import { routeOf } from './route.ts';
 import { publicKeyJwk, type SigningKey } from './signing-keys.ts';
 
 /** How long signed metadata is valid, unless its key ends before. */

@@ -2,12 +2,14 @@ import type { Database } from '../db/database.ts';
 import type { Metrics } from '../metrics.ts';
 import { Chain, type NodeUrls } from './chain.ts';
 import type { Asset } from './network.ts';
-import { Payments } from './payment.ts';
+import { PaymentOutcomes } from './payment-outcomes.ts';
+import { Reservations } from './reservations.ts';
 import { Resolver } from './resolver.ts';
 
 /** The parts that know what became of payments: their table, the chain, and who brings the two together. */
 export interface OpenPayments {
-  readonly payments: Payments;
+  readonly reservations: Reservations;
+  readonly outcomes: PaymentOutcomes;
   readonly chain: Chain;
   readonly resolver: Resolver;
 }
@@ -17,7 +19,8 @@ export interface OpenPayments {
  * @param metrics where they are served
  */
 export function openPayments(db: Database, asset: Asset, rpcUrls: NodeUrls, metrics?: Metrics): OpenPayments {
-  const payments = new Payments(db, asset);
+  const reservations = new Reservations(db, asset);
+  const outcomes = new PaymentOutcomes(db, asset);
   const chain = new Chain(rpcUrls, asset);
-  return { payments, chain, resolver: new Resolver({ db, payments, chain, asset, metrics }) };
+  return { reservations, outcomes, chain, resolver: new Resolver({ db, outcomes, chain, asset, metrics }) };
 }

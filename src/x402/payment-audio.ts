@@ -1,5 +1,7 @@
+import { sql } from 'kysely';
 import type { AudioStore } from '../audio/store.ts';
-import type { Payment } from './payment.ts';
+import type { Database } from '../db/database.ts';
+import { PAYMENT_COLUMNS, type Payment, REPLAY_WINDOW_SECONDS, readPayments } from './payment.ts';
 
 /** Where the audio of a payment is kept. Whoever takes a reservation over has a fence, and so an object, of its own. */
 export const paymentAudioKey = ({ id, fence }: Pick<Payment, 'id' | 'fence'>): string => `x402/${id}-${fence}`;
@@ -7,4 +9,20 @@ export const paymentAudioKey = ({ id, fence }: Pick<Payment, 'id' | 'fence'>): s
 /** Deletes the audio of a payment, also what former owners of its reservation may have stored. */
 export async function deletePaymentAudio(store: AudioStore, { id, fence }: Payment): Promise<void> {
   for (let owner = 1; owner <= fence; owner++) await store.delete(paymentAudioKey({ id, fence: owner }));
+}
+
+/** Payments whose audio nobody can ask for any more, at most so many. */
+export async function findAudioToDelete(db: Database, limit: number): Promise<Payment[]> {
+  return readPayments(
+    db,
+    sql`
+    select ${PAYMENT_COLUMNS} from x402_payment
+    where state in ('settled', 'failed') and audio_deleted_at is null and purpose = 'speech'
+      and (state = 'failed' or settled_at < now() - make_interval(secs => ${sql.lit(REPLAY_WINDOW_SECONDS)}))
+    order by settled_at limit ${limit}`,
+  );
+}
+
+export async function markAudioDeleted(db: Database, { id }: Payment): Promise<void> {
+  await sql`update x402_payment set audio_deleted_at = now() where id = ${id}`.execute(db);
 }

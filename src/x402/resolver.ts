@@ -6,7 +6,8 @@ import { type Booking, bookSettlement } from './book-settlement.ts';
 import type { Chain, TransferProof } from './chain.ts';
 import { encodeHeader } from './challenge.ts';
 import type { Asset } from './network.ts';
-import type { Payment, Payments } from './payment.ts';
+import type { Payment } from './payment.ts';
+import type { PaymentOutcomes } from './payment-outcomes.ts';
 
 /** What the chain told about a payment in doubt; `open` when it can't tell yet. */
 export type Resolution =
@@ -21,20 +22,20 @@ export const DATABASE_PATIENCE_MS = 20_000;
 /** Records what the chain tells about payments (R23, R25, R44). Its methods throw RpcError when it tells nothing. */
 export class Resolver {
   readonly #db: Database;
-  readonly #payments: Payments;
+  readonly #outcomes: PaymentOutcomes;
   readonly #chain: Chain;
   readonly #asset: Asset;
   readonly #metrics: Metrics | undefined;
 
   constructor(parts: {
     db: Database;
-    payments: Payments;
+    outcomes: PaymentOutcomes;
     chain: Chain;
     asset: Asset;
     metrics: Metrics | undefined;
   }) {
     this.#db = parts.db;
-    this.#payments = parts.payments;
+    this.#outcomes = parts.outcomes;
     this.#chain = parts.chain;
     this.#asset = parts.asset;
     this.#metrics = parts.metrics;
@@ -42,7 +43,7 @@ export class Resolver {
 
   /** Asks the chain about a payment whose end is in doubt; `open` also when it was asked a moment ago. */
   async resolve(payment: Payment): Promise<Resolution> {
-    const claimed = await this.#payments.claimCheck(payment);
+    const claimed = await this.#outcomes.claimCheck(payment);
     return claimed ? this.resolveClaimed(claimed) : { outcome: 'open' };
   }
 
@@ -53,14 +54,14 @@ export class Resolver {
       case 'paid': {
         if (payment.purpose === 'deposit' && !finding.isConfirmed) {
           const { transaction } = finding.proof;
-          if (transaction !== payment.awaitedTransaction) await this.#payments.markAwaited(payment, transaction);
+          if (transaction !== payment.awaitedTransaction) await this.#outcomes.markAwaited(payment, transaction);
           return { outcome: 'open', transaction };
         }
         const booking = await this.book(payment, finding.proof);
         return booking ? { outcome: 'settled', ...booking } : { outcome: 'open' };
       }
       case 'unused':
-        if (await this.#payments.markFailed(payment)) this.#metrics?.paymentMoved(payment, 'failed');
+        if (await this.#outcomes.markFailed(payment)) this.#metrics?.paymentMoved(payment, 'failed');
         return { outcome: 'failed' };
       case 'open':
         return { outcome: 'open' };
@@ -74,7 +75,7 @@ export class Resolver {
     const booking = isPaid && (await this.book(payment, finding.proof));
     if (booking) return { outcome: 'settled', ...booking };
     if (finding.outcome !== 'unused') return { outcome: 'open' };
-    await this.#payments.endLooking(payment);
+    await this.#outcomes.endLooking(payment);
     return { outcome: 'failed' };
   }
 

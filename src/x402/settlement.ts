@@ -7,7 +7,9 @@ import type { Booking } from './book-settlement.ts';
 import type { Chain, TransferClaim, TransferProof } from './chain.ts';
 import type { Hex } from './envelope.ts';
 import type { Facilitator, FacilitatorPayment, SettleAnswer } from './facilitator.ts';
-import type { Payment, Payments } from './payment.ts';
+import type { Payment } from './payment.ts';
+import type { PaymentOutcomes } from './payment-outcomes.ts';
+import type { Reservations } from './reservations.ts';
 import { DATABASE_PATIENCE_MS, type Resolver } from './resolver.ts';
 
 /** How a settlement ended, or that only the chain can tell. */
@@ -35,7 +37,8 @@ export type AwaitProof = (claim: TransferClaim, transaction: Hex) => Promise<Tra
  * After `settling` nothing is sent again, by any process, ever.
  */
 export class Settlement {
-  readonly #payments: Payments;
+  readonly #reservations: Reservations;
+  readonly #outcomes: PaymentOutcomes;
   readonly #facilitator: Facilitator;
   readonly #chain: Chain;
   readonly #resolver: Resolver;
@@ -43,14 +46,16 @@ export class Settlement {
   readonly #log: FastifyBaseLogger;
 
   constructor(parts: {
-    payments: Payments;
+    reservations: Reservations;
+    outcomes: PaymentOutcomes;
     facilitator: Facilitator;
     chain: Chain;
     resolver: Resolver;
     metrics: Metrics;
     log: FastifyBaseLogger;
   }) {
-    this.#payments = parts.payments;
+    this.#reservations = parts.reservations;
+    this.#outcomes = parts.outcomes;
     this.#facilitator = parts.facilitator;
     this.#chain = parts.chain;
     this.#resolver = parts.resolver;
@@ -68,7 +73,7 @@ export class Settlement {
     awaitProof: AwaitProof = (claim, transaction) => this.#chain.awaitProof(claim, transaction, PROOF_PATIENCE_MS),
   ): Promise<SettlementOutcome> {
     testPoint('x402 audio stored');
-    if (!(await this.#persistently(() => this.#payments.beginSettling(payment)))) return { outcome: 'lost' };
+    if (!(await this.#persistently(() => this.#reservations.beginSettling(payment)))) return { outcome: 'lost' };
     testPoint('x402 settling');
     try {
       const answer = await this.#facilitator.settle(request);
@@ -78,7 +83,7 @@ export class Settlement {
       // Whatever it is, the money may have moved (R62).
       this.#log.error({ err: error, payment: payment.id }, 'the end of a settlement could not be recorded');
       // While the database is away, the payment becomes one in doubt when its lease ends.
-      if (!isUnavailable(error)) await this.#payments.markUnknown(payment).catch(() => {});
+      if (!isUnavailable(error)) await this.#outcomes.markUnknown(payment).catch(() => {});
       this.#metrics.paymentMoved(payment, 'unknown');
       return { outcome: 'unknown' };
     }
@@ -94,7 +99,7 @@ export class Settlement {
         return this.#unknown(payment, 'the chain does not show the named transaction in time');
       }
       case 'refused':
-        await this.#persistently(() => this.#payments.markRefused(payment, answer.reason));
+        await this.#persistently(() => this.#outcomes.markRefused(payment, answer.reason));
         this.#metrics.paymentMoved(payment, 'refused');
         return { outcome: 'refused', reason: answer.reason };
       case 'unknown':
@@ -104,7 +109,7 @@ export class Settlement {
 
   async #unknown(payment: Payment, cause: string): Promise<SettlementOutcome> {
     this.#log.warn({ payment: payment.id, cause }, 'a settlement has an unknown end; the chain will tell');
-    await this.#persistently(() => this.#payments.markUnknown(payment));
+    await this.#persistently(() => this.#outcomes.markUnknown(payment));
     this.#metrics.paymentMoved(payment, 'unknown');
     return { outcome: 'unknown' };
   }

@@ -1,0 +1,152 @@
+import { type RawBuilder, sql } from 'kysely';
+import type { Database } from '../db/database.ts';
+import type { TransferClaim } from './chain.ts';
+import type { Asset } from './network.ts';
+import { PAYMENT_COLUMNS, type Payment, type PaymentPurpose, readPayment, readPayments } from './payment.ts';
+
+/** What a payment is reserved for. */
+export interface Reservation {
+  readonly purpose: PaymentPurpose;
+  readonly identifier: string;
+  readonly requestHash: Buffer;
+  readonly claim: TransferClaim;
+  readonly headBlock: bigint;
+  /** Of the request. */
+  readonly traceId: string;
+}
+
+/** What a payer has under way before one payment of his. */
+export interface Exposure {
+  /** Sum of the earlier authorizations whose transfer is still to come, in atomic units. */
+  readonly unsettled: bigint;
+  /** Earlier requests that are running. */
+  readonly running: number;
+  /** Those of them whose transfer may have landed, which is not recorded yet. */
+  readonly settling: number;
+  /** A settlement of his was refused or failed within the last hour. */
+  readonly hasFailedLately: boolean;
+}
+
+/** How long a payment is its process's own without a sign of life, and how often it gives one (R26). */
+const LEASE_SECONDS = 6;
+const RENEW_EVERY_MS = 2_000;
+
+const LEASE = sql`now() + make_interval(secs => ${sql.lit(LEASE_SECONDS)})`;
+
+/**
+ * Payments until a settle is sent. Each transition is one statement that names the state it starts from; whoever gets
+ * the row back owns the step.
+ */
+export class Reservations {
+  readonly #db: Database;
+  readonly #asset: Asset;
+
+  constructor(db: Database, asset: Asset) {
+    this.#db = db;
+    this.#asset = asset;
+  }
+
+  async find(identifier: string): Promise<Payment | undefined> {
+    return this.#one(sql`select ${PAYMENT_COLUMNS} from x402_payment where identifier = ${identifier}`);
+  }
+
+  /**
+   * Reserves identifier and authorization, for ever should a settle be sent. Undefined when one of them is taken.
+   * Payments of one payer are numbered in the order in which they become visible, which `exposure` relies on.
+   */
+  async reserve(reservation: Reservation): Promise<Payment | undefined> {
+    const { purpose, identifier, requestHash, claim, headBlock, traceId } = reservation;
+    const { payer, nonce, payTo, amount, validBefore } = claim;
+    const { network, address } = this.#asset;
+    return this.#one(sql`
+      with turn as materialized (select pg_advisory_xact_lock(hashtextextended(${payer}, 402)))
+      insert into x402_payment (purpose, identifier, request_hash, network, asset, payer, nonce, pay_to, amount_micro_usd,
+                                valid_before, head_block, trace_id, lease_until)
+      select ${purpose}, ${identifier}, ${requestHash}, ${network}, ${address.toLowerCase()}, ${payer}, ${nonce}, ${payTo},
+             ${amount}::bigint, ${validBefore}::bigint, ${headBlock}::bigint, ${traceId}::uuid,
+             ${LEASE}
+      from turn
+      on conflict do nothing
+      returning ${PAYMENT_COLUMNS}`);
+  }
+
+  /** Whether a payment with this authorization is recorded, under whatever identifier (R22). */
+  async isAuthorizationTaken({ payer, nonce }: TransferClaim): Promise<boolean> {
+    const { network, address } = this.#asset;
+    const { rows } = await sql<{ taken: boolean }>`
+      select exists (
+        select from x402_payment
+        where network = ${network} and asset = ${address.toLowerCase()} and payer = ${payer} and nonce = ${nonce}
+      ) as taken`.execute(this.#db);
+    return rows[0]?.taken === true;
+  }
+
+  /** What the payer has under way before this payment of his (R21b). */
+  async exposure({ id, claim }: Payment): Promise<Exposure> {
+    const { rows } = await sql<{ unsettled: bigint; running: bigint; settling: bigint; failed: boolean }>`
+      select coalesce(sum(amount_micro_usd) filter (where awaited_transaction is null), 0)::bigint as unsettled,
+             count(*) filter (where state in ('reserved', 'settling')) as running,
+             count(*) filter (where state = 'settling' and awaited_transaction is null) as settling,
+             exists (
+               select from x402_payment where payer = ${claim.payer} and failed_at > now() - interval '1 hour'
+             ) as failed
+      from x402_payment
+      where payer = ${claim.payer} and id < ${id} and state in ('reserved', 'settling', 'refused', 'unknown')`.execute(
+      this.#db,
+    );
+    const { unsettled = 0n, running = 0n, settling = 0n, failed = false } = rows[0] ?? {};
+    return { unsettled, running: Number(running), settling: Number(settling), hasFailedLately: failed };
+  }
+
+  /** Takes over a reservation whose process is gone (R26); undefined when somebody else was first. */
+  async takeOver({ id, fence }: Payment, headBlock: bigint): Promise<Payment | undefined> {
+    return this.#one(sql`
+      update x402_payment set fence = fence + 1, head_block = ${headBlock}, lease_until = ${LEASE}
+      where id = ${id} and fence = ${fence} and state = 'reserved' and lease_until < now()
+      returning ${PAYMENT_COLUMNS}`);
+  }
+
+  /** Keeps a payment's lease alive until the returned function is called. */
+  keepLease({ id, fence }: Payment): () => void {
+    const timer = setInterval(() => {
+      // A renewal that fails is made up for by the next one; when all fail, the lease passes as it should.
+      sql`update x402_payment set lease_until = ${LEASE}
+          where id = ${id} and fence = ${fence} and state in ('reserved', 'settling')`
+        .execute(this.#db)
+        .catch(() => {});
+    }, RENEW_EVERY_MS);
+    return () => clearInterval(timer);
+  }
+
+  /** Frees identifier and authorization; nothing happens once a settle may have been sent. */
+  async release({ id, fence }: Payment): Promise<boolean> {
+    const { numAffectedRows } = await sql`
+      delete from x402_payment where id = ${id} and fence = ${fence} and state = 'reserved'`.execute(this.#db);
+    return numAffectedRows === 1n;
+  }
+
+  /**
+   * Records that a settle is about to be sent. False when the reservation was lost: then none may be sent. May be
+   * repeated after a lost answer, since nobody else has this fence.
+   */
+  async beginSettling({ id, fence }: Payment): Promise<boolean> {
+    const { numAffectedRows } = await sql`
+      update x402_payment set state = 'settling', settling_at = now(), lease_until = ${LEASE}
+      where id = ${id} and fence = ${fence} and state in ('reserved', 'settling')`.execute(this.#db);
+    return numAffectedRows === 1n;
+  }
+
+  /** Reservations whose process is gone, at most so many. */
+  async findAbandoned(limit: number): Promise<Payment[]> {
+    return readPayments(
+      this.#db,
+      sql`
+      select ${PAYMENT_COLUMNS} from x402_payment where state = 'reserved' and lease_until < now()
+      order by id limit ${limit}`,
+    );
+  }
+
+  #one(query: RawBuilder<unknown>): Promise<Payment | undefined> {
+    return readPayment(this.#db, query);
+  }
+}
