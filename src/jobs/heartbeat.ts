@@ -1,7 +1,6 @@
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 
-export const HEARTBEAT_MS = 2_000;
 /** A worker that was silent for so long is dead: its jobs are taken over. */
 export const DEAD_AFTER_SECONDS = 10;
 

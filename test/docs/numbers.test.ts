@@ -6,8 +6,9 @@ import { type Config, readConfig } from '../../src/config.ts';
 import { MAX_UNANSWERED, MAX_UNSENT_BYTES } from '../../src/http/connection.ts';
 import { CLIENT_STALL_MS, MAX_HELD_BYTES } from '../../src/http/connections.ts';
 import { ASYNC_TEXT_LENGTH } from '../../src/jobs/asynchronous.ts';
-import { DEAD_AFTER_SECONDS, HEARTBEAT_MS } from '../../src/jobs/heartbeat.ts';
+import { DEAD_AFTER_SECONDS } from '../../src/jobs/heartbeat.ts';
 import { NONCE_RETENTION_HOURS } from '../../src/ledger/wallets.ts';
+import { BEAT_MS } from '../../src/queue/queue-worker.ts';
 import { MAX_QUERY_TEXT_LENGTH, MAX_TEXT_LENGTH } from '../../src/speech/limits.ts';
 import { MIN_TOP_UP_CENTS } from '../../src/top-up/amount.ts';
 import { CONFIRMATIONS } from '../../src/x402/confirmations.ts';
@@ -49,7 +50,7 @@ const SENTENCES: readonly [document: string, sentence: string, ...values: (numbe
   ['docs/operations.md', 'occupy more than … MiB together', MAX_HELD_BYTES / 1024 / 1024],
   ['docs/operations.md', 'Of one connection at most … requests', MAX_UNANSWERED],
   ['docs/operations.md', 'none is begun while more than … KiB', MAX_UNSENT_BYTES / 1024],
-  ['docs/operations.md', 'tells the database every … s that it lives', HEARTBEAT_MS / 1000],
+  ['docs/operations.md', 'tells the database every … s that it lives', BEAT_MS / 1000],
   ['docs/operations.md', 'After … s of silence its jobs', DEAD_AFTER_SECONDS],
   ['docs/operations.md', 'when its exact transfer is … blocks deep', CONFIRMATIONS],
   ['docs/operations.md', 'request waits up to … s for that', PREPAID.depositTimeoutSeconds],
