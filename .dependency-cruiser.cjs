@@ -1,44 +1,67 @@
-/** The direction of imports: each layer may use the ones named after it, never the reverse. */
+/**
+ * The folders of src, from the top to the bottom. Each may import those below it and none above it, not even a type;
+ * folders of one line don't import each other.
+ */
+const LAYERS = [
+  ['main', 'cli'],
+  ['sandbox'],
+  ['app'],
+  ['features'],
+  ['operations', 'reconcile', 'audit', 'admin'],
+  ['settings'],
+  ['jobs', 'top-up', 'feedback', 'http'],
+  ['payments'],
+  ['x402'],
+  ['limits', 'audio', 'speech'],
+  ['ledger'],
+  ['queue'],
+  ['db', 'pages', 'contract', 'crypto'],
+  ['observability'],
+  ['lib'],
+];
+
+/** The path of a folder's files, or of the file of that name in src itself. */
+const pathOf = (names) => `^src/(${names.join('|')})(/|\\.ts$)`;
+
+const upwards = LAYERS.slice(1).map((layer, index) => ({
+  name: `${layer.join('-')}-imports-nothing-above`,
+  severity: 'error',
+  from: { path: pathOf(layer) },
+  to: { path: pathOf(LAYERS.slice(0, index + 1).flat()) },
+}));
+
+const sideways = LAYERS.flatMap((layer) =>
+  layer.map((name) => ({
+    name: `${name}-imports-nothing-beside`,
+    severity: 'error',
+    from: { path: pathOf([name]) },
+    to: { path: pathOf(layer.filter((other) => other !== name)) },
+  })),
+).filter(({ to }) => !to.path.includes('()'));
+
 module.exports = {
   forbidden: [
+    ...upwards,
+    ...sideways,
+    {
+      name: 'sandbox-is-imported-by-nothing',
+      comment: 'Production never starts a sandbox part. Commands may read where a running one keeps its data.',
+      severity: 'error',
+      from: { pathNot: '^src/(sandbox/|cli/command-settings\\.ts$)' },
+      to: { path: '^src/sandbox/' },
+    },
+    {
+      name: 'every-folder-has-its-place',
+      comment: 'A new folder or file of src belongs into LAYERS.',
+      severity: 'error',
+      from: { path: '^src/', pathNot: pathOf(LAYERS.flat()) },
+      to: {},
+    },
     {
       name: 'no-cycles',
       severity: 'error',
       from: {},
       to: { circular: true, viaOnly: { dependencyTypesNot: ['type-only'] } },
-    },
-    {
-      name: 'sandbox-is-imported-by-nothing',
-      comment: 'Production never starts a sandbox part. Commands may read where a running one keeps its data.',
-      severity: 'error',
-      from: { pathNot: '^src/(sandbox/|cli/settings\\.ts$)' },
-      to: { path: '^src/sandbox/' },
-    },
-    {
-      name: 'operations-are-composed-only',
-      comment: 'Operations translate between the contract and the parts below; only app.ts knows them.',
-      severity: 'error',
-      from: { pathNot: '^src/(operations/|app\\.ts$)' },
-      to: { path: '^src/operations/' },
-    },
-    {
-      name: 'the-edge-knows-no-money-and-no-speech',
-      severity: 'error',
-      from: { path: '^src/http/' },
-      to: { path: '^src/(operations|payments|jobs|top-up|feedback|speech|x402|ledger|audio|sandbox)/' },
-    },
-    {
-      name: 'parts-below-know-nothing-above',
-      comment: 'speech, x402, ledger, audio, limits and queue are used by payments, jobs, top-up and feedback.',
-      severity: 'error',
-      from: { path: '^src/(speech|x402|ledger|audio|limits|queue)/' },
-      to: { path: '^src/(operations|payments|jobs|top-up|feedback|admin)/' },
-    },
-    {
-      name: 'the-ledger-knows-only-the-database',
-      severity: 'error',
-      from: { path: '^src/ledger/' },
-      to: { path: '^src/(?!ledger/|db/|uuid\\.ts$)' },
     },
     {
       name: 'not-to-unresolvable',

@@ -1,5 +1,5 @@
 import { parse } from 'yaml';
-import { readAdmission } from './admission.ts';
+import { readAdmission } from './admission-terms.ts';
 import { ContractError } from './contract-error.ts';
 import { admitted, codesIn, hasMember } from './error-codes.ts';
 import { checkExtensions } from './extensions.ts';

@@ -1,4 +1,4 @@
-import type { Admission } from './admission.ts';
+import type { Admission } from './admission-terms.ts';
 
 /** A dereferenced OpenAPI 3.0 schema object; only the keywords the compiler reads are named. */
 export interface Schema {

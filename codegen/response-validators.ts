@@ -1,7 +1,7 @@
+import { compileValidators, type JsonSchema, textMembers } from './contract-validators.ts';
 import { toJsonSchema } from './json-schema.ts';
 import { type Contract, isJson, type Media, type Response } from './model.ts';
 import { Code, print } from './print.ts';
-import { compileValidators, type JsonSchema, textMembers } from './validators.ts';
 
 /** Answers whether data is valid; if not, `errors` says why until the next call. */
 export interface ResponseValidator {

@@ -1,5 +1,5 @@
 /**
- * Writes db/types.ts: the types of the schema that the migrations make, read from a freshly migrated PostgreSQL.
+ * Writes db/tables.ts: the types of the schema that the migrations make, read from a freshly migrated PostgreSQL.
  * With --check it writes nothing and exits 1 when the file is out of date.
  */
 import { spawnSync } from 'node:child_process';
@@ -24,7 +24,7 @@ try {
         '--url',
         postgres.url,
         '--out-file',
-        fileURLToPath(new URL('types.ts', import.meta.url)),
+        fileURLToPath(new URL('tables.ts', import.meta.url)),
       ],
       ...['--include-pattern', 'public.*', '--exclude-pattern', 'schema_migration*'],
       ...['--type-mapping', JSON.stringify({ int8: 'bigint' })],

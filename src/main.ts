@@ -1,10 +1,10 @@
 import closeWithGrace from 'close-with-grace';
 import { createApp } from './app.ts';
-import { describeMismatch } from './belonging.ts';
-import { describeFaults, readConfig } from './config.ts';
-import { createLogger } from './logger.ts';
-import { readRole } from './role.ts';
-import { within } from './within.ts';
+import { describeMismatch } from './ledger/belonging.ts';
+import { within } from './lib/within.ts';
+import { createLogger } from './observability/logger.ts';
+import { describeFaults, readConfig } from './settings/config.ts';
+import { readRole } from './settings/role.ts';
 
 /** EX_CONFIG of sysexits(3): the settings can't be used (R47). */
 const EXIT_CONFIG = 78;

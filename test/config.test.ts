@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { resolve } from 'node:path';
 import { test } from 'tap';
-import { type Config, describeFaults, readConfig } from '../src/config.ts';
+import { type Config, describeFaults, readConfig } from '../src/settings/config.ts';
 import type { SettingFault } from '../src/settings/settings-reader.ts';
 
 interface Setting {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'tap';
-import { Roster } from '../src/roster.ts';
+import { Roster } from '../src/lib/roster.ts';
 
 test('a roster holds what was added and not taken out, in whatever order that comes', async () => {
   const roster = new Roster<number>();

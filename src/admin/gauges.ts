@@ -1,8 +1,8 @@
 import type { Pool } from 'pg';
 import type { Database } from '../db/database.ts';
-import { backlog } from '../jobs/backlog.ts';
+import { backlog } from '../jobs/job-backlog.ts';
 import { pendingHolds } from '../ledger/pending-holds.ts';
-import type { Metrics } from '../metrics.ts';
+import type { Metrics } from '../observability/metrics.ts';
 import type { DirectWork } from '../payments/direct-work.ts';
 import type { GivingBack } from '../payments/giving-back.ts';
 import type { AudioMemory } from '../speech/audio-memory.ts';

@@ -2,8 +2,8 @@ import { createHash, randomUUID } from 'node:crypto';
 import { constants } from 'node:fs';
 import { chmod, type FileHandle, lstat, mkdir, open, readdir, realpath, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
-import { syncFolder } from '../private-files.ts';
-import { type AudioStore, type ByteRange, checkKey, checkRange, type StoredAudio, StoreError } from './store.ts';
+import { syncFolder } from '../lib/private-files.ts';
+import { type AudioStore, type ByteRange, checkKey, checkRange, type StoredAudio, StoreError } from './audio-store.ts';
 
 const PARTIAL_SUFFIX = '.partial';
 const PARTIAL_MAX_AGE_MS = 3_600_000;

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { createTokenSigner } from '../signed-token.ts';
+import { createTokenSigner } from '../crypto/signed-token.ts';
 
 /** The longest `sig` of the specification, in characters. */
 export const MAX_TOKEN_LENGTH = 1500;

@@ -1,7 +1,7 @@
+import type { AudioStore } from './audio-store.ts';
 import { FileAudioStore } from './file-store.ts';
 import { S3AudioStore } from './s3-store.ts';
-import { parseAudioStoreSetting } from './setting.ts';
-import type { AudioStore } from './store.ts';
+import { parseAudioStoreSetting } from './store-setting.ts';
 
 /**
  * Opens the store that `AUDIO_STORE` names: `file:PATH` or `s3://bucket/prefix`, the latter with the AWS SDK's own

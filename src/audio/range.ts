@@ -1,4 +1,4 @@
-import type { ByteRange } from './store.ts';
+import type { ByteRange } from './audio-store.ts';
 
 const ONE_RANGE = /^(?<first>\d*)-(?<last>\d*)$/;
 

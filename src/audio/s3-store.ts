@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
 import type { S3Client, S3ClientConfig } from '@aws-sdk/client-s3';
+import { type AudioStore, type ByteRange, checkKey, checkRange, type StoredAudio, StoreError } from './audio-store.ts';
 import { guardAgainstStall } from './stall-guard.ts';
-import { type AudioStore, type ByteRange, checkKey, checkRange, type StoredAudio, StoreError } from './store.ts';
 
 /** Milliseconds: of one attempt until the answer's header has arrived, and of all attempts together. */
 interface CallLimits {

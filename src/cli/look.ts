@@ -1,6 +1,6 @@
 import { type Database, openDatabase } from '../db/database.ts';
-import { faultOf, isDatabaseFault } from '../db/errors.ts';
-import { databaseUrlOf } from './settings.ts';
+import { faultOf, isDatabaseFault } from '../db/database-errors.ts';
+import { databaseUrlOf } from './command-settings.ts';
 
 export interface Look {
   readonly settings: NodeJS.ProcessEnv;

@@ -1,6 +1,6 @@
 import { Kysely, PostgresDialect } from 'kysely';
 import pg from 'pg';
-import type { DB } from '../../db/types.ts';
+import type { DB } from '../../db/tables.ts';
 
 export type Database = Kysely<DB>;
 

@@ -1,7 +1,7 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { Logger, runMigrations } from 'graphile-worker';
 import { type Kysely, type Migration, type MigrationProvider, Migrator, sql } from 'kysely';
-import type { DB } from '../../db/types.ts';
+import type { DB } from '../../db/tables.ts';
 import { grantApplicationRole } from './application-role.ts';
 import { openDatabase } from './database.ts';
 import { openQueuePool } from './queue-pool.ts';

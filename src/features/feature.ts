@@ -1,10 +1,10 @@
 import type { Logger } from 'pino';
-import type { Config } from '../config.ts';
 import type { Database } from '../db/database.ts';
+import type { RunningWork } from '../lib/running-work.ts';
 import type { RollingWindow } from '../limits/rolling-window.ts';
-import type { Metrics } from '../metrics.ts';
+import type { Metrics } from '../observability/metrics.ts';
 import type { Reconciler } from '../reconcile/reconciler.ts';
-import type { RunningWork } from '../running-work.ts';
+import type { Config } from '../settings/config.ts';
 
 /** What all features of a process share. */
 export interface SharedParts {

@@ -1,6 +1,6 @@
-import type { Belonging } from '../belonging.ts';
+import type { Belonging } from '../ledger/belonging.ts';
 import { pruneNonces } from '../ledger/wallets.ts';
-import { TOP_UP_WINDOW_SECONDS } from '../operations/top-up.ts';
+import { TOP_UP_WINDOW_SECONDS } from '../operations/top-up-operations.ts';
 import type { SharedParts } from './feature.ts';
 
 /**

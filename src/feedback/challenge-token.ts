@@ -1,5 +1,5 @@
-import { createTokenSigner } from '../signed-token.ts';
-import type { Challenge } from './challenge.ts';
+import { createTokenSigner } from '../crypto/signed-token.ts';
+import type { Challenge } from './feedback-challenge.ts';
 
 /** Says what a token is for, so that none that was signed for anything else is a challenge. */
 const AUDIENCE = 'feedback';

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
-import { canonicalize } from '../canonical-json.ts';
 import type { components } from '../contract/types.ts';
+import { canonicalize } from '../lib/canonical-json.ts';
 
 type Schemas = components['schemas'];
 export type Details = Schemas['FeedbackDetails'];

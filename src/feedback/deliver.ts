@@ -2,7 +2,7 @@ import { sql } from 'kysely';
 import { createTransport } from 'nodemailer';
 import type { Database } from '../db/database.ts';
 import type { Details } from './content.ts';
-import { feedbackMail, type MailParties } from './mail.ts';
+import { feedbackMail, type MailParties } from './feedback-mail.ts';
 
 const CONNECT_TIMEOUT_MS = 10_000;
 /** For each answer of the mail server. Giving up on one that is about to accept the mail would send it twice. */

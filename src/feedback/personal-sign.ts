@@ -1,5 +1,5 @@
 import { keccak256 } from 'viem';
-import { recoverAddress } from '../wallet-signature.ts';
+import { recoverAddress } from '../crypto/wallet-signature.ts';
 
 /** The address, in lower case, that made the `personal_sign` signature (EIP-191, version 0x45); undefined for none. */
 export function recoverPersonalSigner(message: string, signature: string): string | undefined {

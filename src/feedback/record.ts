@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
-import type { Challenge } from './challenge.ts';
 import type { FeedbackContent } from './content.ts';
+import type { Challenge } from './feedback-challenge.ts';
 import { enqueueMail } from './outbox.ts';
 
 /** Feedback that is stored per wallet within any 24 hours (specification, "Limits"). */

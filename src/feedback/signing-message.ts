@@ -1,5 +1,5 @@
-import type { Challenge } from './challenge.ts';
 import type { FeedbackContent } from './content.ts';
+import type { Challenge } from './feedback-challenge.ts';
 
 export interface ServiceIdentity {
   readonly serviceName: string;

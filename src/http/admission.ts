@@ -4,7 +4,7 @@ import { addressKey } from '../limits/address-key.ts';
 import type { FailureLimit } from '../limits/failure-limit.ts';
 import type { Bucket, RollingWindow } from '../limits/rolling-window.ts';
 import type { Slot } from '../limits/slot.ts';
-import type { Metrics } from '../metrics.ts';
+import type { Metrics } from '../observability/metrics.ts';
 import type { EdgeLimiter, Trial } from './edge-limiter.ts';
 import { type RateLimited, rateLimited, rateLimitHeaders } from './rate-limit.ts';
 

@@ -1,4 +1,4 @@
-import { type ErrorCode, type Failure, failure } from './errors.ts';
+import { type ErrorCode, type Failure, failure } from './structured-error.ts';
 
 /** The media type and charset of a content-type header, both in lower case. */
 export function readContentType(header: string | undefined): { type: string; charset: string | undefined } {

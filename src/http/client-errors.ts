@@ -1,8 +1,8 @@
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
-import { type ErrorBody, type ErrorCode, errorBody } from './errors.ts';
 import { EDGE_HEADERS, METHODS } from './headers.ts';
 import type { RecordRefusal } from './request-record.ts';
+import { type ErrorBody, type ErrorCode, errorBody } from './structured-error.ts';
 
 const FAULTS: Readonly<Record<string, { status: number; code: ErrorCode; message: string }>> = {
   ERR_HTTP_REQUEST_TIMEOUT: { status: 408, code: 'INVALID_REQUEST', message: 'The request did not arrive in time.' },

@@ -1,7 +1,7 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { FastifyBaseLogger } from 'fastify';
-import type { RunningWork } from '../running-work.ts';
+import type { RunningWork } from '../lib/running-work.ts';
 import { Connection } from './connection.ts';
 
 /** A client that reads nothing for so long, while there are bytes for it, is cut. */

@@ -1,7 +1,7 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
-import { isNotSetUp, isUnavailable } from '../db/errors.ts';
-import { type ErrorCode, type ErrorDetails, failure } from './errors.ts';
+import { isNotSetUp, isUnavailable } from '../db/database-errors.ts';
 import { sendFailure } from './reply.ts';
+import { type ErrorCode, type ErrorDetails, failure } from './structured-error.ts';
 
 /** What Fastify itself refuses, by its error code; the rest of its 4xx is a malformed request. */
 const FRAMEWORK_FAULTS: Readonly<Record<string, { code: ErrorCode; message: string }>> = {

@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Route } from '../contract/routes.ts';
-import { errorBody } from './errors.ts';
 import { PREFLIGHT_HEADERS } from './headers.ts';
+import { errorBody } from './structured-error.ts';
 
 /**
  * Answers what no operation serves: OPTIONS on any path, another method on a known path (405 with `allow`, R9), and

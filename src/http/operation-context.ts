@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { prefersHtml } from './accept.ts';
-import { ResponseAnswer } from './answer.ts';
 import type { OperationContext } from './context.ts';
+import { ResponseAnswer } from './response-answer.ts';
 import { pathAndQuery } from './target.ts';
 
 const EMPTY = Buffer.alloc(0);

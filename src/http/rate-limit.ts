@@ -1,5 +1,5 @@
 import type { Slot } from '../limits/slot.ts';
-import { failure } from './errors.ts';
+import { failure } from './structured-error.ts';
 
 /** The 429 of a refused slot. */
 export type RateLimited = ReturnType<typeof rateLimited>;

@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import type { Route } from '../contract/routes.ts';
 import { decodeBody, readContentType } from './body.ts';
-import { type ErrorCode, type Failure, failure } from './errors.ts';
+import { type ErrorCode, type Failure, failure } from './structured-error.ts';
 import { violation } from './validation.ts';
 
 /** Decodes and validates in the order of R7; nothing has been touched when a rule is broken. */

@@ -2,12 +2,12 @@ import { Readable } from 'node:stream';
 import type { FastifyReply } from 'fastify';
 import type { OperationResult } from '../contract/operations.ts';
 import type { Route } from '../contract/routes.ts';
+import { pageContentSecurityPolicy, renderErrorPage } from '../pages/page.ts';
 import { prefersHtml } from './accept.ts';
-import type { ErrorCode, Failure } from './errors.ts';
 import { payloadOf } from './fixed-body.ts';
 import { HTML_TYPE, JSON_TYPE } from './media-types.ts';
-import { pageContentSecurityPolicy, renderErrorPage } from './page.ts';
 import type { RateLimited } from './rate-limit.ts';
+import type { ErrorCode, Failure } from './structured-error.ts';
 
 /** Sends what an operation returned, in the media type that the contract declares for its status. */
 export function sendResult(route: Route, result: OperationResult, reply: FastifyReply): FastifyReply {

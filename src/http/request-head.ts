@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import type { Route } from '../contract/routes.ts';
 import { isPercentEncoded, refuseContentType } from './body.ts';
-import { failure } from './errors.ts';
+import { failure } from './structured-error.ts';
 import { namesPath, queryOf } from './target.ts';
 
 /** Refuses a request by its target and headers, before its body is read (R7); undefined when they are well-formed. */

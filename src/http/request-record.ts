@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
 import type { Readable } from 'node:stream';
 import type { FastifyBaseLogger, FastifyReply, FastifyRequest } from 'fastify';
-import type { Flow, Metrics, RequestEnd } from '../metrics.ts';
+import type { Flow, Metrics, RequestEnd } from '../observability/metrics.ts';
 
 /** What an operation tells of a request for its line in the log: no text, no credential, no account. */
 export interface RequestFacts {

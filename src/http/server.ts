@@ -11,9 +11,9 @@ import Fastify, {
 import type { CredentialProofs, OperationResult, Operations } from '../contract/operations.ts';
 import { type Route, routes } from '../contract/routes.ts';
 import type { OpenApiDocument } from '../contract/types.ts';
+import type { RunningWork } from '../lib/running-work.ts';
 import { FailureLimit } from '../limits/failure-limit.ts';
-import type { Metrics } from '../metrics.ts';
-import type { RunningWork } from '../running-work.ts';
+import type { Metrics } from '../observability/metrics.ts';
 import { Admission, type AdmissionParts, type Windows } from './admission.ts';
 import { isBare, type StandIn } from './bare-request.ts';
 import { answerClientError, answerConnect, answerExpectations, mayBegin } from './client-errors.ts';
@@ -22,7 +22,6 @@ import type { OperationContext } from './context.ts';
 import { readContractDocument } from './contract-document.ts';
 import { EdgeLimiter } from './edge-limiter.ts';
 import { handleError } from './error-handler.ts';
-import { errorBody, failure } from './errors.ts';
 import { EDGE_HEADERS } from './headers.ts';
 import { createNotFoundHandler } from './not-found.ts';
 import { contextOf } from './operation-context.ts';
@@ -31,6 +30,7 @@ import { readRequest } from './read-request.ts';
 import { sendFailure, sendResult } from './reply.ts';
 import { hasEmptyParameter, refuseHead } from './request-head.ts';
 import { RequestRecord, refusalRecorder } from './request-record.ts';
+import { errorBody, failure } from './structured-error.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {

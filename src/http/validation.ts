@@ -1,5 +1,5 @@
 import type { ErrorObject } from 'ajv';
-import type { ErrorCode } from './errors.ts';
+import type { ErrorCode } from './structured-error.ts';
 
 export type Location = 'path' | 'query' | 'header' | 'body';
 

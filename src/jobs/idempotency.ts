@@ -1,5 +1,5 @@
 import { createHash, createHmac } from 'node:crypto';
-import { canonicalize } from '../canonical-json.ts';
+import { canonicalize } from '../lib/canonical-json.ts';
 import type { Utterance } from '../speech/provider.ts';
 
 /** What of an idempotency key reaches the database (R17). */

@@ -1,6 +1,6 @@
 import type { Database } from '../db/database.ts';
 import { type Fragment, fragment, statement } from '../db/statement.ts';
-import { isUuid } from '../uuid.ts';
+import { isUuid } from '../lib/uuid.ts';
 import { isOfMode } from './instance.ts';
 
 export interface CardAccount {

@@ -1,12 +1,12 @@
 import type { Database } from '../db/database.ts';
 import { balanceInvariants } from './audit/balances.ts';
 import { chargeInvariants } from './audit/charges.ts';
+import { purchaseInvariants } from './audit/credited-purchases.ts';
 import { guardInvariants } from './audit/guards.ts';
 import type { Invariant } from './audit/invariant.ts';
-import { paymentInvariants } from './audit/payments.ts';
-import { purchaseInvariants } from './audit/purchases.ts';
 import { timeInvariants } from './audit/times.ts';
 import { underWayInvariants } from './audit/under-way.ts';
+import { paymentInvariants } from './audit/unsettled-payments.ts';
 
 /** What holds in the ledger at any moment. */
 export const invariants: readonly Invariant[] = [

@@ -3,7 +3,7 @@ import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import { statement } from '../db/statement.ts';
 import { cardAccountExists, isAccountId } from '../ledger/accounts.ts';
-import type { Metrics } from '../metrics.ts';
+import type { Metrics } from '../observability/metrics.ts';
 import type { Scope, Slot } from './slot.ts';
 
 /** A bucket of the persistent window. Its key is stored hashed only. */

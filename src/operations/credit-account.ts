@@ -1,5 +1,5 @@
 import type { CardAccount } from '../ledger/accounts.ts';
-import { formatUsd } from '../money.ts';
+import { formatUsd } from '../lib/money.ts';
 
 /** The contract's CreditAccount. */
 export const creditAccountBody = ({ id, balanceMicroUsd }: CardAccount) => ({

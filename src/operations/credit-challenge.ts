@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
-import { canonicalize } from '../canonical-json.ts';
 import type { CreditRequired } from '../contract/types.ts';
-import { MICRO_USD_PER_CENT } from '../money.ts';
+import { canonicalize } from '../lib/canonical-json.ts';
+import { MICRO_USD_PER_CENT } from '../lib/money.ts';
 import type { Refused } from '../payments/refusal.ts';
 import { MIN_TOP_UP_CENTS } from '../top-up/amount.ts';
 

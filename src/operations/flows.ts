@@ -1,4 +1,4 @@
-import { failure } from '../http/errors.ts';
+import { failure } from '../http/structured-error.ts';
 
 /** A flow as the parts list names it; its headers are known also while it is off. */
 export interface OfferedFlow<Flow> {

@@ -1,5 +1,5 @@
 import { routeOf } from '../contract/routes.ts';
-import { PREPAID, prepaidDomainName } from '../x402/prepaid.ts';
+import { PREPAID, prepaidDomainName } from '../x402/prepaid-terms.ts';
 import { PREPAID_TYPES } from '../x402/prepaid-types.ts';
 import { CANONICAL_QUERY_VECTORS, SIGNING_VECTORS } from '../x402/prepaid-vectors.ts';
 

@@ -1,6 +1,6 @@
 import { routeOf, routes } from '../contract/routes.ts';
 import { MAX_PER_DAY } from '../feedback/record.ts';
-import { statusOf } from '../http/errors.ts';
+import { statusOf } from '../http/structured-error.ts';
 import { ASYNC_TEXT_LENGTH } from '../jobs/asynchronous.ts';
 import { MAX_QUERY_TEXT_LENGTH, MAX_TEXT_LENGTH } from '../speech/limits.ts';
 import { SPEED } from '../speech/order.ts';

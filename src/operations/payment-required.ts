@@ -1,5 +1,5 @@
 import type { JsonObject } from '../contract/types.ts';
-import { errorBody, failure } from '../http/errors.ts';
+import { errorBody, failure } from '../http/structured-error.ts';
 import type { Refused } from '../payments/refusal.ts';
 import { encodeHeader, makeChallenge, type Resource } from '../x402/challenge.ts';
 import type { Asset } from '../x402/network.ts';

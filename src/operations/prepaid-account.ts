@@ -1,8 +1,8 @@
 import type { GetPrepaidAccountResult } from '../contract/operations.ts';
 import type { OperationContext } from '../http/context.ts';
-import { failure } from '../http/errors.ts';
 import { PRIVATE } from '../http/headers.ts';
-import { formatUsd } from '../money.ts';
+import { failure } from '../http/structured-error.ts';
+import { formatUsd } from '../lib/money.ts';
 import type { PrepaidBalance } from '../payments/prepaid-balance.ts';
 import { signedBalanceRead } from '../x402/prepaid-credential.ts';
 import { refuseForeignHeaders } from './flows.ts';

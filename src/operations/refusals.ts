@@ -1,7 +1,7 @@
-import { failure } from '../http/errors.ts';
+import { failure } from '../http/structured-error.ts';
 import type { RefusalCode, Refused } from '../payments/refusal.ts';
 import { REPLAY_WINDOW_SECONDS } from '../x402/payment.ts';
-import { PREPAID } from '../x402/prepaid.ts';
+import { PREPAID } from '../x402/prepaid-terms.ts';
 
 /** Seconds until a payer that is held to one request at a time may try again. */
 const ONE_AT_A_TIME_RETRY_SECONDS = 5;

@@ -1,4 +1,4 @@
-import { failure } from '../http/errors.ts';
+import { failure } from '../http/structured-error.ts';
 import type { SpeechError } from '../speech/provider.ts';
 
 /** What became of the payer's money, where nothing is charged before the speech is there. */

@@ -1,19 +1,19 @@
 import type { Readable } from 'node:stream';
 import type { GetX402SpeechResult } from '../contract/operations.ts';
-import { isUnavailable } from '../db/errors.ts';
+import { isUnavailable } from '../db/database-errors.ts';
 import type { OperationContext } from '../http/context.ts';
 import { PRIVATE } from '../http/headers.ts';
-import { type BufferedSpeech, buffered } from '../payments/buffered.ts';
+import { type BufferedSpeech, buffered } from '../payments/buffered-delivery.ts';
+import { paidFor } from '../payments/charged-order.ts';
 import type { OfferedCharge } from '../payments/direct-payment.ts';
-import { paidFor } from '../payments/paid-for.ts';
 import type { PaymentFlow, PaymentHold, Receipt, Replayed } from '../payments/payment-flow.ts';
 import type { RefusalCode, Refused } from '../payments/refusal.ts';
 import { type SpeechFailed, speak } from '../payments/speak.ts';
 import type { Resource } from '../x402/challenge.ts';
 import { depositRequired, paymentRequired } from './payment-required.ts';
-import { type Purchase, quoteExpired, textMissing, utteranceOf } from './purchase.ts';
 import { refusalAnswer } from './refusals.ts';
 import { NOT_CHARGED, NOT_SETTLED, speechFailure } from './speech-failure.ts';
+import { type Purchase, quoteExpired, textMissing, utteranceOf } from './x402-purchase.ts';
 
 /** A flow that pays for speech at the x402 endpoints. */
 export type X402Flow = PaymentFlow<unknown, RefusalCode, PaymentHold, OfferedCharge, Readable>;

@@ -1,11 +1,11 @@
 import type { FastifyBaseLogger } from 'fastify';
 import type { Database } from '../db/database.ts';
-import { isUnavailable } from '../db/errors.ts';
-import { persistently } from '../db/patience.ts';
+import { isUnavailable } from '../db/database-errors.ts';
+import { persistently } from '../db/retry-while-away.ts';
 import { captureHold, type Hold, renewHold, voidHold } from '../ledger/hold.ts';
 import { type GivenBack, giveBack } from '../ledger/reversal.ts';
 import type { UnpaidWork } from '../limits/unpaid-work.ts';
-import type { Flow, Metrics } from '../metrics.ts';
+import type { Flow, Metrics } from '../observability/metrics.ts';
 import type { Answer } from './answer.ts';
 import { BalanceHold, type ShowBalance } from './balance-hold.ts';
 import type { GivingBack } from './giving-back.ts';

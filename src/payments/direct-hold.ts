@@ -1,5 +1,5 @@
 import type { FastifyBaseLogger } from 'fastify';
-import { type AudioStore, StoreError } from '../audio/store.ts';
+import { type AudioStore, StoreError } from '../audio/audio-store.ts';
 import type { Payment } from '../x402/payment.ts';
 import { paymentAudioKey } from '../x402/payment-audio.ts';
 import type { Settlement } from '../x402/settlement.ts';

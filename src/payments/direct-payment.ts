@@ -1,8 +1,8 @@
 import type { Readable } from 'node:stream';
 import type { FastifyBaseLogger } from 'fastify';
-import { type AudioStore, StoreError } from '../audio/store.ts';
+import { type AudioStore, StoreError } from '../audio/audio-store.ts';
+import { testPoint } from '../lib/test-point.ts';
 import { addressKey } from '../limits/address-key.ts';
-import { testPoint } from '../test-point.ts';
 import type { Resource } from '../x402/challenge.ts';
 import type { PaymentEnvelope } from '../x402/envelope.ts';
 import type { Offer } from '../x402/offer.ts';

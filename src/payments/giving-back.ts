@@ -3,7 +3,7 @@ import type { FastifyBaseLogger } from 'fastify';
 import type { Database } from '../db/database.ts';
 import type { Hold } from '../ledger/hold.ts';
 import { type GivenBack, giveBack } from '../ledger/reversal.ts';
-import { within } from '../within.ts';
+import { within } from '../lib/within.ts';
 
 const FIRST_RETRY_MS = 250;
 const LONGEST_RETRY_MS = 5_000;

@@ -1,5 +1,5 @@
 import type { FastifyBaseLogger } from 'fastify';
-import { isUnavailable } from '../db/errors.ts';
+import { isUnavailable } from '../db/database-errors.ts';
 import type { Booking } from '../x402/book-settlement.ts';
 import type { Chain } from '../x402/chain.ts';
 import { type Facilitator, FacilitatorError, type FacilitatorPayment } from '../x402/facilitator.ts';

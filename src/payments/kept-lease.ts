@@ -1,4 +1,4 @@
-import { within } from '../within.ts';
+import { within } from '../lib/within.ts';
 
 /** How soon a renewal that failed is tried again. */
 const RETRY_MS = 1_000;

@@ -1,6 +1,5 @@
 import type { Database } from '../db/database.ts';
 import { isInTime, placeSpend, readWallet, type SpendResult, type WalletReading } from '../ledger/wallets.ts';
-import { PREPAID } from '../x402/prepaid.ts';
 import {
   type PrepaidCredential,
   type PrepaidVerifier,
@@ -8,6 +7,7 @@ import {
   type SignedRequest,
   signedRequestOf,
 } from '../x402/prepaid-credential.ts';
+import { PREPAID } from '../x402/prepaid-terms.ts';
 import { Replays } from '../x402/replays.ts';
 import type { BalanceHold } from './balance-hold.ts';
 import { BalanceHolds, type BalanceHoldsParts } from './balance-holds.ts';

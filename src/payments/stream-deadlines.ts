@@ -1,4 +1,4 @@
-import { Roster } from '../roster.ts';
+import { Roster } from '../lib/roster.ts';
 
 /** What a stream whose audio flows may take in all: far more than any text needs. */
 export const MAX_STREAM_MS = 15 * 60_000;

@@ -3,8 +3,8 @@ import type { FastifyBaseLogger } from 'fastify';
 import type { WorkerPool } from 'graphile-worker';
 import type { Pool } from 'pg';
 import { openQueuePool } from '../db/queue-pool.ts';
-import { RunningWork } from '../running-work.ts';
-import { within } from '../within.ts';
+import { RunningWork } from '../lib/running-work.ts';
+import { within } from '../lib/within.ts';
 import { openQueue } from './open-queue.ts';
 
 /** What a worker works on, and what it does beside that. */

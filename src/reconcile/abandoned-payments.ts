@@ -1,4 +1,4 @@
-import type { AudioStore } from '../audio/store.ts';
+import type { AudioStore } from '../audio/audio-store.ts';
 import { deletePaymentAudio } from '../x402/payment-audio.ts';
 import type { Reservations } from '../x402/reservations.ts';
 import { Failures } from './failures.ts';

@@ -1,6 +1,6 @@
 import type { Database } from '../db/database.ts';
 import { type Processor, ProcessorError } from '../top-up/processor.ts';
-import type { Purchases } from '../top-up/purchase.ts';
+import type { Purchases } from '../top-up/purchases.ts';
 import { abandonPass, advancePass, beginPass, endPass, type Pass } from '../top-up/sweep-pass.ts';
 import { creditListed } from './credit-listed.ts';
 import { Failures } from './failures.ts';

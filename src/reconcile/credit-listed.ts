@@ -1,7 +1,7 @@
 import type Stripe from 'stripe';
 import type { Database } from '../db/database.ts';
 import { creditedSessions } from '../top-up/credit-top-up.ts';
-import type { Purchases } from '../top-up/purchase.ts';
+import type { Purchases } from '../top-up/purchases.ts';
 import type { Failures } from './failures.ts';
 import type { Turn } from './reconciler.ts';
 

@@ -1,4 +1,4 @@
-import { isAway } from '../db/errors.ts';
+import { isAway } from '../db/database-errors.ts';
 
 const MOST = 3;
 

@@ -1,6 +1,6 @@
 import type { Database } from '../db/database.ts';
-import { pruneFeedback } from '../feedback/prune.ts';
-import { pruneUnpaid } from '../top-up/prune.ts';
+import { pruneFeedback } from '../feedback/prune-feedback.ts';
+import { pruneUnpaid } from '../top-up/prune-unpaid.ts';
 import type { Reconciler } from './reconciler.ts';
 
 /** Once in five minutes at the default interval. */

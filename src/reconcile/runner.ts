@@ -2,7 +2,7 @@ import { setMaxListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { Database } from '../db/database.ts';
-import { RunningWork } from '../running-work.ts';
+import { RunningWork } from '../lib/running-work.ts';
 import { withLease } from './lease.ts';
 import type { Reconciler, TurnResult } from './reconciler.ts';
 

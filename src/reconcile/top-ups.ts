@@ -10,7 +10,7 @@ import {
   SESSION_SECONDS,
 } from '../top-up/open-purchases.ts';
 import type { Processor } from '../top-up/processor.ts';
-import type { Purchases } from '../top-up/purchase.ts';
+import type { Purchases } from '../top-up/purchases.ts';
 import { creditListed } from './credit-listed.ts';
 import { Failures } from './failures.ts';
 import type { Reconciler, Turn } from './reconciler.ts';

@@ -3,10 +3,10 @@
  * into DATA_DIR/demo.
  */
 import { join } from 'node:path';
-import { ownSubfolder } from '../private-files.ts';
-import { card } from './demo/card.ts';
-import { direct } from './demo/direct.ts';
-import { prepaid } from './demo/prepaid.ts';
+import { ownSubfolder } from '../lib/private-files.ts';
+import { card } from './demo/card-demo.ts';
+import { direct } from './demo/direct-demo.ts';
+import { prepaid } from './demo/prepaid-demo.ts';
 import { readOffered } from './offered.ts';
 import { runningSandbox, usdcParts } from './running-sandbox.ts';
 import { dataDir } from './sandbox-file.ts';

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
-import { replaceOwnFile } from '../private-files.ts';
+import { replaceOwnFile } from '../lib/private-files.ts';
 import { freePort, isFree } from './free-port.ts';
 import { type Account, serverAccount } from './postgres/account.ts';
 import { type Binaries, serverBinaries } from './postgres/binaries.ts';

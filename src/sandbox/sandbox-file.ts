@@ -1,6 +1,6 @@
 import { readFile, rm } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { replaceOwnFile } from '../private-files.ts';
+import { replaceOwnFile } from '../lib/private-files.ts';
 
 /** Where the sandbox of this shell keeps its files. */
 export const dataDir = resolve(process.env.DATA_DIR ?? './data');

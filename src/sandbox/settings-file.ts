@@ -1,6 +1,6 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { readOwnFile, replaceOwnFile } from '../private-files.ts';
+import { readOwnFile, replaceOwnFile } from '../lib/private-files.ts';
 
 const file = (dataDir: string): string => join(dataDir, 'settings.json');
 

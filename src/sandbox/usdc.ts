@@ -1,13 +1,13 @@
 import { join } from 'node:path';
 import { privateKeyToAccount } from 'viem/accounts';
-import { createOwnFile, readOwnFile } from '../private-files.ts';
+import { createOwnFile, readOwnFile } from '../lib/private-files.ts';
 import { rotateKeys } from '../x402/signing-keys.ts';
+import { chainClient } from './chain/chain-client.ts';
 import { fund, usdcBalance } from './chain/fund.ts';
-import { chainClient } from './chain/network.ts';
-import { type RunningChain, startChain } from './chain.ts';
-import { startFacilitator } from './facilitator.ts';
-import type { SandboxKeys } from './keys.ts';
+import { type RunningChain, startChain } from './local-chain.ts';
+import { startFacilitator } from './local-facilitator.ts';
 import type { SandboxFile } from './sandbox-file.ts';
+import type { SandboxKeys } from './sandbox-keys.ts';
 
 /** The demo wallet gets new USDC when it holds less. */
 const MIN_WALLET_MICRO_USDC = 5_000_000n;

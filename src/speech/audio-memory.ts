@@ -1,4 +1,4 @@
-import { Roster } from '../roster.ts';
+import { Roster } from '../lib/roster.ts';
 
 /** Bytes of audio that may wait in memory for callers before new work is refused. */
 export const MAX_WAITING_BYTES = 256 * 1024 * 1024;

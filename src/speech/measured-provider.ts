@@ -1,4 +1,4 @@
-import type { Metrics, SynthesisOutcome } from '../metrics.ts';
+import type { Metrics, SynthesisOutcome } from '../observability/metrics.ts';
 import { type Place, SpeechError, type SpeechProvider, type Synthesizer } from './provider.ts';
 
 /** The same provider, with its latency and its outcomes measured. */

@@ -1,4 +1,4 @@
-import { formatCents } from '../money.ts';
+import { formatCents } from '../lib/money.ts';
 
 /** The smallest purchase of credit (specification, "Limits"). */
 export const MIN_TOP_UP_CENTS = 500;

@@ -1,7 +1,7 @@
 import type { Database } from '../db/database.ts';
 import { fragment, statement } from '../db/statement.ts';
-import { balanceOf, creditCard, isOfOtherMode } from '../ledger/top-up.ts';
-import { MICRO_USD_PER_CENT } from '../money.ts';
+import { balanceOf, creditCard, isOfOtherMode } from '../ledger/top-up-transfer.ts';
+import { MICRO_USD_PER_CENT } from '../lib/money.ts';
 
 /** One purchase of credit, as the processor's paid session tells it (R16). */
 export interface PaidTopUp {

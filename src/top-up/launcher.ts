@@ -1,6 +1,6 @@
-import { type Html, html } from '../http/html.ts';
-import { renderPage } from '../http/page.ts';
-import { formatCents } from '../money.ts';
+import { formatCents } from '../lib/money.ts';
+import { type Html, html } from '../pages/html.ts';
+import { renderPage } from '../pages/page.ts';
 import { MIN_TOP_UP_CENTS, OWN_AMOUNT } from './amount.ts';
 
 const CHOICES = [500, 1000, 2000, 5000];

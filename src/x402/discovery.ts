@@ -1,6 +1,6 @@
 import { MAX_NAME_LENGTH, MAX_QUERY_TEXT_LENGTH, MAX_TEXT_LENGTH } from '../speech/limits.ts';
 import { SPEED } from '../speech/order.ts';
-import { PREPAID } from './prepaid.ts';
+import { PREPAID } from './prepaid-terms.ts';
 
 /** The extension of a challenge by which directories learn how the resource is called (x402 "bazaar" discovery). */
 export interface DiscoveryExtension {

@@ -5,7 +5,7 @@ import {
   PAYMENT_ID_MIN_LENGTH,
   PAYMENT_IDENTIFIER,
 } from '@x402/extensions/payment-identifier';
-import { canonicalize } from '../canonical-json.ts';
+import { canonicalize } from '../lib/canonical-json.ts';
 import type { Address } from './payees.ts';
 
 export type Hex = `0x${string}`;

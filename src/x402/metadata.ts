@@ -1,15 +1,15 @@
 import { sign } from 'node:crypto';
-import { canonicalize } from '../canonical-json.ts';
 import { routeOf } from '../contract/routes.ts';
 import type { SignedServiceMetadata } from '../contract/types.ts';
 import type { Database } from '../db/database.ts';
-import { formatUsd } from '../money.ts';
+import { canonicalize } from '../lib/canonical-json.ts';
+import { formatUsd } from '../lib/money.ts';
 import type { Catalog } from '../speech/catalog.ts';
 import { priceMicroUsd } from '../speech/price.ts';
 import { ASSET_DECIMALS, ASSET_SYMBOL, type Asset } from './network.ts';
 import type { Payee } from './payees.ts';
 import { REPLAY_WINDOW_SECONDS } from './payment.ts';
-import { PREPAID, prepaidDomainName } from './prepaid.ts';
+import { PREPAID, prepaidDomainName } from './prepaid-terms.ts';
 import { publicKeyJwk, type SigningKey } from './signing-keys.ts';
 
 /** How long signed metadata is valid, unless its key ends before. */

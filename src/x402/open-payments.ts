@@ -1,5 +1,5 @@
 import type { Database } from '../db/database.ts';
-import type { Metrics } from '../metrics.ts';
+import type { Metrics } from '../observability/metrics.ts';
 import { Chain, type NodeUrls } from './chain.ts';
 import type { Asset } from './network.ts';
 import { PaymentOutcomes } from './payment-outcomes.ts';

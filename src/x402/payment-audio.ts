@@ -1,5 +1,5 @@
 import { sql } from 'kysely';
-import type { AudioStore } from '../audio/store.ts';
+import type { AudioStore } from '../audio/audio-store.ts';
 import type { Database } from '../db/database.ts';
 import { PAYMENT_COLUMNS, type Payment, REPLAY_WINDOW_SECONDS, readPayments } from './payment.ts';
 

@@ -1,12 +1,12 @@
 import { timingSafeEqual } from 'node:crypto';
 import { keccak256 } from 'viem';
-import { recoverAddress } from '../wallet-signature.ts';
+import { recoverAddress } from '../crypto/wallet-signature.ts';
 import { canonicalQuery } from './canonical-query.ts';
 import type { Hex } from './envelope.ts';
 import type { Asset } from './network.ts';
 import { type Address, type Payee, payablePayees } from './payees.ts';
-import { PREPAID, prepaidDomain } from './prepaid.ts';
 import { domainSeparator, requestHash, signingDigest } from './prepaid-digest.ts';
+import { PREPAID, prepaidDomain } from './prepaid-terms.ts';
 
 /** The five headers of a prepaid request, well-formed; whether the signature is the account's is not known yet. */
 export interface PrepaidCredential {

@@ -1,5 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto';
-import { createTokenSigner, type TokenSigner } from '../signed-token.ts';
+import { createTokenSigner, type TokenSigner } from '../crypto/signed-token.ts';
 import type { Address } from './payees.ts';
 
 /** What a quote binds (specification, "Quote"). */

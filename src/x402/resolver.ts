@@ -1,7 +1,7 @@
 import { getAddress } from 'viem';
 import type { Database } from '../db/database.ts';
-import { persistently } from '../db/patience.ts';
-import type { Metrics } from '../metrics.ts';
+import { persistently } from '../db/retry-while-away.ts';
+import type { Metrics } from '../observability/metrics.ts';
 import { type Booking, bookSettlement } from './book-settlement.ts';
 import type { Chain, TransferProof } from './chain.ts';
 import { encodeHeader } from './challenge.ts';

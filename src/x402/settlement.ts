@@ -1,8 +1,8 @@
 import type { FastifyBaseLogger } from 'fastify';
-import { isUnavailable } from '../db/errors.ts';
-import { persistently } from '../db/patience.ts';
-import type { Metrics } from '../metrics.ts';
-import { testPoint } from '../test-point.ts';
+import { isUnavailable } from '../db/database-errors.ts';
+import { persistently } from '../db/retry-while-away.ts';
+import { testPoint } from '../lib/test-point.ts';
+import type { Metrics } from '../observability/metrics.ts';
 import type { Booking } from './book-settlement.ts';
 import type { Chain, TransferClaim, TransferProof } from './chain.ts';
 import type { Hex } from './envelope.ts';

@@ -1,5 +1,5 @@
 import { hashTypedData, hexToBytes } from 'viem';
-import { recoverAddress } from '../wallet-signature.ts';
+import { recoverAddress } from '../crypto/wallet-signature.ts';
 import type { PaymentEnvelope } from './envelope.ts';
 import type { Asset } from './network.ts';
 

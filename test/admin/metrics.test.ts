@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'tap';
 import { placeHold } from '../../src/ledger/hold.ts';
-import { Metrics } from '../../src/metrics.ts';
+import { Metrics } from '../../src/observability/metrics.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
 import { cutChunked, openAiError, startStubUpstream } from '../support/stub-upstream.ts';
 import { unguarded } from '../support/unguarded.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { type Test, test } from 'tap';
-import type { Config } from '../../src/config.ts';
 import { audit } from '../../src/ledger/audit.ts';
+import type { Config } from '../../src/settings/config.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import { type Call, type Gateway, type Reply, startGateway } from '../support/gateway.ts';
 import { depositor, HELLO, startPrepaidGateway, TTS } from '../support/prepaid.ts';

@@ -1,8 +1,8 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { AudioStore } from '../../src/audio/audio-store.ts';
 import { openAudioStore } from '../../src/audio/open-store.ts';
-import type { AudioStore } from '../../src/audio/store.ts';
 import { S3_CREDENTIALS, type S3Server, startS3Server } from '../support/s3-server.ts';
 
 export interface Backend {

@@ -3,8 +3,8 @@
  * `forever` prints a line after each object; `once` prints how the one put ended and how many files are there.
  */
 import { readdir } from 'node:fs/promises';
+import { StoreError } from '../../src/audio/audio-store.ts';
 import { FileAudioStore } from '../../src/audio/file-store.ts';
-import { StoreError } from '../../src/audio/store.ts';
 
 const [directory = '', mode] = process.argv.slice(2);
 const store = new FileAudioStore(directory);

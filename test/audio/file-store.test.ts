@@ -9,10 +9,10 @@ import { createInterface } from 'node:readline';
 import { buffer } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
 import { type Test, test } from 'tap';
+import { StoreError } from '../../src/audio/audio-store.ts';
 import { FileAudioStore } from '../../src/audio/file-store.ts';
 import { openAudioStore } from '../../src/audio/open-store.ts';
 import { S3AudioStore } from '../../src/audio/s3-store.ts';
-import { StoreError } from '../../src/audio/store.ts';
 
 const WRITER = fileURLToPath(new URL('file-store-writer.ts', import.meta.url));
 

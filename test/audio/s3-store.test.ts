@@ -6,9 +6,9 @@ import { type AddressInfo, connect, createServer, type Server, type Socket } fro
 import { buffer } from 'node:stream/consumers';
 import { HeadObjectCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
 import { before, type Test, t, test } from 'tap';
+import { StoreError } from '../../src/audio/audio-store.ts';
 import { openAudioStore } from '../../src/audio/open-store.ts';
 import { S3AudioStore, type S3Limits, type S3Options } from '../../src/audio/s3-store.ts';
-import { StoreError } from '../../src/audio/store.ts';
 import { S3_CREDENTIALS, type S3Server, startS3Server } from '../support/s3-server.ts';
 
 const SHORT_LIMITS: S3Limits = {

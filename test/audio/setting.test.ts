@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'tap';
 import { openAudioStore } from '../../src/audio/open-store.ts';
-import { parseAudioStoreSetting } from '../../src/audio/setting.ts';
+import { parseAudioStoreSetting } from '../../src/audio/store-setting.ts';
 
 const cases: { setting: string; expected: ReturnType<typeof parseAudioStoreSetting> }[] = [
   { setting: 'file:/var/lib/audio', expected: { kind: 'file', path: '/var/lib/audio' } },

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
 import { buffer } from 'node:stream/consumers';
 import { test } from 'tap';
-import { type AudioStore, type ByteRange, StoreError } from '../../src/audio/store.ts';
+import { type AudioStore, type ByteRange, StoreError } from '../../src/audio/audio-store.ts';
 import { type Backend, fileBackend, s3Backend } from './backends.ts';
 
 const MIME_TYPE = 'audio/mpeg';

@@ -8,7 +8,7 @@ import { type Test, test } from 'tap';
 import { type Database, openDatabase } from '../../src/db/database.ts';
 import { testDatabase } from '../support/database.ts';
 
-const PROGRAM = fileURLToPath(new URL('../../src/cli/feedback.ts', import.meta.url));
+const PROGRAM = fileURLToPath(new URL('../../src/cli/feedback-command.ts', import.meta.url));
 const run = promisify(execFile);
 
 const WALLET = `0x${'ab'.repeat(20)}`;

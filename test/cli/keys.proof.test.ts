@@ -22,7 +22,7 @@ async function keyFile(t: Test) {
   t.teardown(() => rm(folder, { recursive: true }));
   const file = join(folder, 'keys.json');
   const run = async (...args: string[]) => {
-    const child = startChild(t, 'src/cli/keys.ts', { SIGNING_KEYS_FILE: file }, args);
+    const child = startChild(t, 'src/cli/keys-command.ts', { SIGNING_KEYS_FILE: file }, args);
     return { code: await child.ended(), output: child.output() };
   };
   return { file, run };

@@ -13,7 +13,7 @@ test('migrate with a wrong database prints the fault and the fix, and no stack',
     [without({ pathname: '/nowhere' }), /nowhere/],
     [without({ port: '1' }), /ECONNREFUSED/],
   ] as const) {
-    const child = startChild(t, 'src/cli/migrate.ts', { DATABASE_URL: wrong });
+    const child = startChild(t, 'src/cli/migrate-command.ts', { DATABASE_URL: wrong });
     assert.equal(await child.ended(), 1);
     assert.match(child.output(), fault);
     assert.match(child.output(), CHECK);
@@ -22,7 +22,7 @@ test('migrate with a wrong database prints the fault and the fix, and no stack',
 });
 
 test('migrate names an unset DATABASE_URL with its fix', async (t) => {
-  const child = startChild(t, 'src/cli/migrate.ts', {});
+  const child = startChild(t, 'src/cli/migrate-command.ts', {});
   assert.equal(await child.ended(), 78);
   assert.match(child.output(), /DATABASE_URL is not set\. Set it to /);
 });

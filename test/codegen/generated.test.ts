@@ -25,7 +25,7 @@ test('generated files say so, are marked as such, and stay few', async () => {
     lines += text.split('\n').length - 1;
   }
   assert.ok(lines < MOST_LINES, `${lines} generated lines`);
-  for (const path of ['src/contract/routes.ts', 'db/types.ts', 'src/sandbox/chain/contracts/generated.ts']) {
+  for (const path of ['src/contract/routes.ts', 'db/tables.ts', 'src/sandbox/chain/contracts/generated.ts']) {
     assert.ok(marked.includes(path), `${path} is not marked`);
   }
 });

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { before, t, test } from 'tap';
+import { written } from '../../codegen/contract-serializers.ts';
 import type { Schema } from '../../codegen/model.ts';
-import { written } from '../../codegen/serializers.ts';
 import { fixture, load } from './fixture.ts';
 
 let serializers: Record<string, (body: unknown) => string>;

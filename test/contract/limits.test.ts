@@ -12,7 +12,7 @@ import { SPEED } from '../../src/speech/order.ts';
 import { MIN_TOP_UP_CENTS } from '../../src/top-up/amount.ts';
 import { depositResource, identifierExtension, speechResource } from '../../src/x402/challenge.ts';
 import { REPLAY_WINDOW_SECONDS } from '../../src/x402/payment.ts';
-import { PREPAID } from '../../src/x402/prepaid.ts';
+import { PREPAID } from '../../src/x402/prepaid-terms.ts';
 
 const { components, paths } = parse(await readFile(new URL('../../openapi.yaml', import.meta.url), 'utf8'));
 const { schemas, parameters, headers } = components;

@@ -101,7 +101,7 @@ test('each table is named by the code of one folder, and by the audits, which on
 });
 
 test('every table of the schema has its folder', async () => {
-  const types = readFileSync(join(ROOT, 'db/types.ts'), 'utf8');
+  const types = readFileSync(join(ROOT, 'db/tables.ts'), 'utf8');
   const schema = /export interface DB \{([^}]*)\}/.exec(types)?.[1] ?? '';
   const tables = [...schema.matchAll(/^ {2}(\w+):/gm)].map(([, table]) => table);
   assert.deepEqual(tables.sort(), Object.keys(OWNERS).sort());

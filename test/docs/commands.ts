@@ -7,8 +7,8 @@ import { x402Client } from '@x402/fetch';
 import { sql } from 'kysely';
 import type { Test } from 'tap';
 import { privateKeyToAccount } from 'viem/accounts';
-import { readConfig } from '../../src/config.ts';
 import type { Database } from '../../src/db/database.ts';
+import { readConfig } from '../../src/settings/config.ts';
 import { type Child, startCommand } from '../support/child.ts';
 import { decodeHeader } from '../support/x402.ts';
 

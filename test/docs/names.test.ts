@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import { test } from 'tap';
-import { readConfig } from '../../src/config.ts';
+import { readConfig } from '../../src/settings/config.ts';
 
 const PROJECT = new URL('../../', import.meta.url);
 const documents = [

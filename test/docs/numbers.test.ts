@@ -2,18 +2,18 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { test } from 'tap';
-import { type Config, readConfig } from '../../src/config.ts';
 import { MAX_UNANSWERED, MAX_UNSENT_BYTES } from '../../src/http/connection.ts';
 import { CLIENT_STALL_MS, MAX_HELD_BYTES } from '../../src/http/connections.ts';
 import { ASYNC_TEXT_LENGTH } from '../../src/jobs/asynchronous.ts';
 import { DEAD_AFTER_SECONDS } from '../../src/jobs/heartbeat.ts';
 import { NONCE_RETENTION_HOURS } from '../../src/ledger/wallets.ts';
 import { BEAT_MS } from '../../src/queue/queue-worker.ts';
+import { type Config, readConfig } from '../../src/settings/config.ts';
 import { MAX_QUERY_TEXT_LENGTH, MAX_TEXT_LENGTH } from '../../src/speech/limits.ts';
 import { MIN_TOP_UP_CENTS } from '../../src/top-up/amount.ts';
 import { CONFIRMATIONS } from '../../src/x402/confirmations.ts';
 import { MAX_TIMEOUT_SECONDS } from '../../src/x402/offer.ts';
-import { PREPAID } from '../../src/x402/prepaid.ts';
+import { PREPAID } from '../../src/x402/prepaid-terms.ts';
 
 const SECRET = 'a-secret-of-the-tests-of-32-bytes-or-more';
 /** Every flow is on, so that each setting shows in the configuration. */

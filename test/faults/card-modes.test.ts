@@ -8,7 +8,7 @@ import { openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { creditTopUp } from '../../src/top-up/credit-top-up.ts';
 import { Processor } from '../../src/top-up/processor.ts';
-import { Purchases } from '../../src/top-up/purchase.ts';
+import { Purchases } from '../../src/top-up/purchases.ts';
 import { testDatabase } from '../support/database.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
 import { startStubUpstream } from '../support/stub-upstream.ts';

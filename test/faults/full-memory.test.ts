@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'tap';
-import type { Config } from '../../src/config.ts';
 import { audit } from '../../src/ledger/audit.ts';
+import type { Config } from '../../src/settings/config.ts';
 import { PAYERS, PRICE } from '../support/payers.ts';
 import { Drip, silentMp3 } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';

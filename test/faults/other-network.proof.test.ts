@@ -56,7 +56,7 @@ async function testNetworkDatabase(t: Test) {
 for (const [what, program, args] of [
   ['npm start', 'src/main.ts', []],
   ['a worker', 'src/main.ts', ['--role=worker']],
-  ['npm run reconcile', 'src/cli/reconcile.ts', []],
+  ['npm run reconcile', 'src/cli/reconcile-command.ts', []],
 ] as const) {
   test(`${what} on a database of another network exits 78, names both and the way out`, async (t) => {
     const { url } = await testNetworkDatabase(t);

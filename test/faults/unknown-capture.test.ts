@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { type Test, test } from 'tap';
-import type { Config } from '../../src/config.ts';
 import { audit } from '../../src/ledger/audit.ts';
+import type { Config } from '../../src/settings/config.ts';
 import { testDatabase } from '../support/database.ts';
 import { type GatewayOptions, startGateway } from '../support/gateway.ts';
 import { moneyOf, TTS } from '../support/prepaid.ts';

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
+import { ASSET } from '../../src/sandbox/chain/chain-client.ts';
 import { usdCoinAbi } from '../../src/sandbox/chain/contracts/generated.ts';
 import { usdcBalance } from '../../src/sandbox/chain/fund.ts';
-import { ASSET } from '../../src/sandbox/chain/network.ts';
 import {
   anotherTransaction,
   nonceAlreadyUsed,

@@ -4,8 +4,8 @@ import { createServer, type RequestListener } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import type { Test } from 'tap';
 import { CLIENT_STALL_MS, Connections } from '../../src/http/connections.ts';
-import { createLogger } from '../../src/logger.ts';
-import { RunningWork } from '../../src/running-work.ts';
+import { RunningWork } from '../../src/lib/running-work.ts';
+import { createLogger } from '../../src/observability/logger.ts';
 import { until } from '../support/until.ts';
 
 /** More than the kernel takes for a client that does not read. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import { test } from 'tap';
-import { html, raw } from '../../src/http/html.ts';
+import { html, raw } from '../../src/pages/html.ts';
 
 test('an interpolated value is escaped for text and for quoted attributes', async () => {
   const value = `<a href="x" id='y'>&amp;</a>`;

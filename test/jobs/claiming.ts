@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import type { Test } from 'tap';
-import { type Claim, claimJob } from '../../src/jobs/claim.ts';
+import { type Claim, claimJob } from '../../src/jobs/claim-job.ts';
 import { beat } from '../../src/jobs/heartbeat.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
 import { startStubUpstream } from '../support/stub-upstream.ts';

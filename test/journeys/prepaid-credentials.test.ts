@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'tap';
 import { type Hex, hexToBytes, numberToHex, toHex } from 'viem';
-import { PREPAID } from '../../src/x402/prepaid.ts';
+import { PREPAID } from '../../src/x402/prepaid-terms.ts';
 import { testDatabase } from '../support/database.ts';
 import { controlDatabaseClock } from '../support/database-clock.ts';
 import { type Call, startGateway } from '../support/gateway.ts';

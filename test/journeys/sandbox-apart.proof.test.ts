@@ -36,13 +36,13 @@ test('R63: the sandbox leaves the database of DATABASE_URL as it is, and shows i
   const file = await fileOf(dataDir);
   assert.notEqual(file.databaseUrl, url);
 
-  const audit = startChild(t, 'src/cli/audit.ts', { DATA_DIR: dataDir });
+  const audit = startChild(t, 'src/cli/audit-command.ts', { DATA_DIR: dataDir });
   assert.equal(await audit.ended(), 0, audit.output());
   assert.match(audit.output(), new RegExp(`this is the sandbox in ${dataDir}`));
   assert.match(audit.output(), /^holds /m);
   for (const [program, args, shown] of [
-    ['src/cli/audit.ts', ['--external'], /holds {3}a credited purchase is a paid session/],
-    ['src/cli/reconcile.ts', [], /checkout_sweep +\d+ done/],
+    ['src/cli/audit-command.ts', ['--external'], /holds {3}a credited purchase is a paid session/],
+    ['src/cli/reconcile-command.ts', [], /checkout_sweep +\d+ done/],
   ] as const) {
     const command = startChild(t, program, { DATA_DIR: dataDir }, [...args]);
     assert.equal(await command.ended(), 0, command.output());
@@ -50,7 +50,7 @@ test('R63: the sandbox leaves the database of DATABASE_URL as it is, and shows i
   }
   assert.equal(await sandbox.stop(), 0);
 
-  const late = startChild(t, 'src/cli/audit.ts', { DATA_DIR: dataDir });
+  const late = startChild(t, 'src/cli/audit-command.ts', { DATA_DIR: dataDir });
   assert.equal(await late.ended(), 78, 'it has stopped');
   assert.match(late.output(), /^No sandbox runs in .*\.\nDATABASE_URL is not set\. /);
 });

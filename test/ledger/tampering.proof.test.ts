@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { type Test, test } from 'tap';
-import { auditPayments } from '../../src/audit/payments.ts';
-import { auditPurchases } from '../../src/audit/purchases.ts';
+import { auditPayments } from '../../src/audit/chain-payments.ts';
+import { auditPurchases } from '../../src/audit/processor-purchases.ts';
 import type { Database } from '../../src/db/database.ts';
 import { invariants } from '../../src/ledger/audit.ts';
 import { newestSealable, type Seal, sealUpTo } from '../../src/ledger/seal.ts';

@@ -1,7 +1,7 @@
 import type { Test } from 'tap';
 import { openDatabase } from '../../src/db/database.ts';
 import { type Bucket, RollingWindow } from '../../src/limits/rolling-window.ts';
-import { Metrics } from '../../src/metrics.ts';
+import { Metrics } from '../../src/observability/metrics.ts';
 import { testDatabase } from '../support/database.ts';
 import { controlDatabaseClock } from '../support/database-clock.ts';
 

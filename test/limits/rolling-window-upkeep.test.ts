@@ -3,7 +3,7 @@ import { sql } from 'kysely';
 import { test } from 'tap';
 import { openDatabase } from '../../src/db/database.ts';
 import { RollingWindow } from '../../src/limits/rolling-window.ts';
-import { Metrics } from '../../src/metrics.ts';
+import { Metrics } from '../../src/observability/metrics.ts';
 import { testDatabase } from '../support/database.ts';
 import { ip, setUp } from './bucket.ts';
 

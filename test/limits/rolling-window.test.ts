@@ -6,7 +6,7 @@ import { test } from 'tap';
 import { openDatabase } from '../../src/db/database.ts';
 import { type Bucket, RollingWindow } from '../../src/limits/rolling-window.ts';
 import type { Slot } from '../../src/limits/slot.ts';
-import { Metrics } from '../../src/metrics.ts';
+import { Metrics } from '../../src/observability/metrics.ts';
 import { testDatabase } from '../support/database.ts';
 import { ip, setUp } from './bucket.ts';
 

@@ -1,5 +1,5 @@
 import type { Test } from 'tap';
-import type { StreamingConfig } from '../../src/settings/speech.ts';
+import type { StreamingConfig } from '../../src/settings/speech-settings.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
 import { Drip, type StubUpstream, startStubUpstream } from '../support/stub-upstream.ts';
 

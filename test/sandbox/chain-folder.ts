@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { type Test, t } from 'tap';
 import type { Address } from 'viem';
 import { findAnvil, findBinary } from '../../src/sandbox/chain/anvil.ts';
+import { type ChainClient, chainClient } from '../../src/sandbox/chain/chain-client.ts';
 import { usdcBalance } from '../../src/sandbox/chain/fund.ts';
-import { type ChainClient, chainClient } from '../../src/sandbox/chain/network.ts';
-import { type ChainOptions, startChain } from '../../src/sandbox/chain.ts';
+import { type ChainOptions, startChain } from '../../src/sandbox/local-chain.ts';
 
 export const skip = findBinary() === undefined ? 'anvil is not installed' : false;
 export const SOMEBODY: Address = '0x00000000000000000000000000000000000a11ce';

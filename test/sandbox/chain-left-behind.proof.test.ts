@@ -7,18 +7,18 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type Test, test } from 'tap';
 import { findAnvil, findBinary, launch } from '../../src/sandbox/chain/anvil.ts';
+import { chainClient } from '../../src/sandbox/chain/chain-client.ts';
 import { fund } from '../../src/sandbox/chain/fund.ts';
-import { chainClient } from '../../src/sandbox/chain/network.ts';
-import { startChain } from '../../src/sandbox/chain.ts';
+import { startChain } from '../../src/sandbox/local-chain.ts';
 import { balance, newDirectory, SOMEBODY, skip, start } from './chain-folder.ts';
 
 /** A process, in a group of its own, that starts the chain, funds somebody and prints the address. */
 function startElsewhere(t: Test, dataDir: string): ChildProcess {
   const module = (path: string) => JSON.stringify(fileURLToPath(new URL(`../../src/sandbox/${path}`, import.meta.url)));
   const script = `
-    const { startChain } = await import(${module('chain.ts')});
+    const { startChain } = await import(${module('local-chain.ts')});
     const { fund } = await import(${module('chain/fund.ts')});
-    const { chainClient } = await import(${module('chain/network.ts')});
+    const { chainClient } = await import(${module('chain/chain-client.ts')});
     const { chain } = await startChain({ dataDir: ${JSON.stringify(dataDir)} });
     await fund(chainClient(chain.rpcUrl), '${SOMEBODY}', { usdc: 5n });
     console.log(chain.rpcUrl);

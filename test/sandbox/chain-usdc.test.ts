@@ -12,9 +12,9 @@ import {
   parseEventLogs,
   parseSignature,
 } from 'viem';
+import { ASSET, CHAIN_ID } from '../../src/sandbox/chain/chain-client.ts';
 import { usdCoinAbi } from '../../src/sandbox/chain/contracts/generated.ts';
 import { usdcBalance } from '../../src/sandbox/chain/fund.ts';
-import { ASSET, CHAIN_ID } from '../../src/sandbox/chain/network.ts';
 import {
   cancelAuthorization,
   included,

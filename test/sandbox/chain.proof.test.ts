@@ -6,10 +6,10 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { test } from 'tap';
 import { findAnvil, whyUnrunnable } from '../../src/sandbox/chain/anvil.ts';
+import { ASSET, type ChainClient } from '../../src/sandbox/chain/chain-client.ts';
 import { fund } from '../../src/sandbox/chain/fund.ts';
-import { ASSET, type ChainClient } from '../../src/sandbox/chain/network.ts';
 import { shared } from '../../src/sandbox/chain/persistence.ts';
-import { startChain } from '../../src/sandbox/chain.ts';
+import { startChain } from '../../src/sandbox/local-chain.ts';
 import { included, reorganize, wallet, withoutMining } from '../support/chain.ts';
 import { balance, kill, newDirectory, SOMEBODY, skip, start } from './chain-folder.ts';
 

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import Stripe from 'stripe';
 import type { Test } from 'tap';
-import { startCheckout } from '../../src/sandbox/checkout/server.ts';
+import { startCheckout } from '../../src/sandbox/checkout/checkout-server.ts';
 
 export const KEY = 'sk_test_checkout';
 export const FORM = { 'content-type': 'application/x-www-form-urlencoded' };

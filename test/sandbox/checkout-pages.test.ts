@@ -5,7 +5,7 @@ import { readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { test } from 'tap';
-import { startCheckout } from '../../src/sandbox/checkout/server.ts';
+import { startCheckout } from '../../src/sandbox/checkout/checkout-server.ts';
 import { choose, client, FORM, get, KEY, newDirectory, order, setUp, urlOf } from './checkout-client.ts';
 
 test('who sends something else than the buttons do can go back to the payment', async (t) => {
@@ -70,7 +70,7 @@ test('an unknown payment, another choice and a broken address are refused with a
 
 test('what was answered survives a kill, and the address stays the same', async (t) => {
   const dataDir = await newDirectory(t);
-  const module = fileURLToPath(new URL('../../src/sandbox/checkout/server.ts', import.meta.url));
+  const module = fileURLToPath(new URL('../../src/sandbox/checkout/checkout-server.ts', import.meta.url));
   const script = `
     const { startCheckout } = await import(${JSON.stringify(module)});
     const options = { dataDir: ${JSON.stringify(dataDir)}, secretKey: ${JSON.stringify(KEY)} };

@@ -3,9 +3,8 @@ import { HTTPFacilitatorClient } from '@x402/core/http';
 import type { PaymentPayload, PaymentRequirements } from '@x402/core/types';
 import { test } from 'tap';
 import { findAnvil } from '../../src/sandbox/chain/anvil.ts';
+import { chainClient } from '../../src/sandbox/chain/chain-client.ts';
 import { usdcBalance } from '../../src/sandbox/chain/fund.ts';
-import { chainClient } from '../../src/sandbox/chain/network.ts';
-import { startChain } from '../../src/sandbox/chain.ts';
 import {
   anotherTransaction,
   invalid,
@@ -14,6 +13,7 @@ import {
   refused,
   settlementPending,
 } from '../../src/sandbox/facilitator/faults.ts';
+import { startChain } from '../../src/sandbox/local-chain.ts';
 import {
   included,
   newNonce,

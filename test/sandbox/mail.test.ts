@@ -3,7 +3,7 @@ import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { test } from 'tap';
-import { startMailSink } from '../../src/sandbox/mail.ts';
+import { startMailSink } from '../../src/sandbox/local-mail.ts';
 import { give } from '../support/feedback.ts';
 import { startGateway } from '../support/gateway.ts';
 import { readMail } from '../support/mail-server.ts';

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import Stripe from 'stripe';
 import type { Test } from 'tap';
-import { type RunningCheckout, startCheckout } from '../../src/sandbox/checkout/server.ts';
+import { type RunningCheckout, startCheckout } from '../../src/sandbox/checkout/checkout-server.ts';
 
 const STRIPE_KEY = 'sk_test_gateway';
 

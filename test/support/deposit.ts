@@ -4,7 +4,7 @@ import { sql } from 'kysely';
 import type { Test } from 'tap';
 import type { Hex, LocalAccount } from 'viem';
 import { audit } from '../../src/ledger/audit.ts';
-import type { X402Config } from '../../src/settings/x402.ts';
+import type { X402Config } from '../../src/settings/x402-settings.ts';
 import { currentPayee } from '../../src/x402/payees.ts';
 import {
   type Authorization,

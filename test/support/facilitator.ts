@@ -6,7 +6,11 @@ import type { Test } from 'tap';
 import type { Address, LocalAccount } from 'viem';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { FacilitatorFaults } from '../../src/sandbox/facilitator/faults.ts';
-import { type FacilitatorOptions, type RunningFacilitator, startFacilitator } from '../../src/sandbox/facilitator.ts';
+import {
+  type FacilitatorOptions,
+  type RunningFacilitator,
+  startFacilitator,
+} from '../../src/sandbox/local-facilitator.ts';
 import type { SignedAuthorization, TestChain } from './chain.ts';
 
 const ONE_ETHER = 10n ** 18n;

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import Stripe from 'stripe';
 import type { Test } from 'tap';
-import { startCheckout } from '../../src/sandbox/checkout/server.ts';
+import { startCheckout } from '../../src/sandbox/checkout/checkout-server.ts';
 
 export interface RecordedCall {
   readonly method: string;

@@ -10,7 +10,7 @@ const LEASE_AND_TWO_INTERVALS_MS = 31_000 + 2 * 1000;
 const RESERVE_MS = 30_000;
 const POLL_MS = 200;
 
-/** A gateway that ends as by `kill -9` when it comes to this point (src/test-point.ts). */
+/** A gateway that ends as by `kill -9` when it comes to this point (src/lib/test-point.ts). */
 export const startVictim = (t: Test, point: string, env: Record<string, string>): Promise<GatewayProcess> =>
   startGatewayProcess(t, { ...env, NODE_ENV: 'test', SPEECHGATE_TEST_KILL_AT: point });
 

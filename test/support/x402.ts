@@ -6,10 +6,10 @@ import { appendPaymentIdentifierToExtensions } from '@x402/extensions/payment-id
 import type { Test } from 'tap';
 import type { Address, Hex, LocalAccount } from 'viem';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
-import type { Config } from '../../src/config.ts';
 import { usdcBalance } from '../../src/sandbox/chain/fund.ts';
 import type { FacilitatorFaults } from '../../src/sandbox/facilitator/faults.ts';
-import type { FacilitatorOptions, RunningFacilitator } from '../../src/sandbox/facilitator.ts';
+import type { FacilitatorOptions, RunningFacilitator } from '../../src/sandbox/local-facilitator.ts';
+import type { Config } from '../../src/settings/config.ts';
 import { type TestChain, usesOfAuthorizations } from './chain.ts';
 import { testFacilitator } from './facilitator.ts';
 import { type Call, type Gateway, type Reply, startGateway } from './gateway.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { type Test, test } from 'tap';
 import { encodeFunctionData } from 'viem';
+import { MULTICALL } from '../../src/sandbox/chain/chain-client.ts';
 import { usdCoinAbi } from '../../src/sandbox/chain/contracts/generated.ts';
-import { MULTICALL } from '../../src/sandbox/chain/network.ts';
 import { Chain, type NodeUrls, type TransferClaim } from '../../src/x402/chain.ts';
 import { RpcError } from '../../src/x402/rpc.ts';
 import {

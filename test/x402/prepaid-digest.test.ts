@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { test } from 'tap';
 import { bytesToHex, getAddress, hexToBytes } from 'viem';
 import { privateKeyToAccount } from 'viem/accounts';
-import { recoverAddress } from '../../src/wallet-signature.ts';
+import { recoverAddress } from '../../src/crypto/wallet-signature.ts';
 import { domainSeparator, requestHash, signingDigest } from '../../src/x402/prepaid-digest.ts';
 import { hashWithViem } from '../support/prepaid.ts';
 

@@ -12,7 +12,6 @@ import {
 } from 'viem';
 import { privateKeyToAccount } from 'viem/accounts';
 import { canonicalQuery } from '../../src/x402/canonical-query.ts';
-import { PREPAID } from '../../src/x402/prepaid.ts';
 import {
   PrepaidVerifier,
   readCredential,
@@ -20,6 +19,7 @@ import {
   signedRequestOf,
 } from '../../src/x402/prepaid-credential.ts';
 import { domainSeparator, requestHash, signingDigest } from '../../src/x402/prepaid-digest.ts';
+import { PREPAID } from '../../src/x402/prepaid-terms.ts';
 import { PREPAID_TYPES } from '../../src/x402/prepaid-types.ts';
 import { CANONICAL_QUERY_VECTORS, SIGNING_VECTORS } from '../../src/x402/prepaid-vectors.ts';
 

@@ -60,7 +60,7 @@ test('npm run keys makes the file with mode 0600, and rotates it', async (t) => 
   const directory = await mkdtemp(join(tmpdir(), 'speechgate-keys-'));
   t.teardown(() => rm(directory, { recursive: true, force: true }));
   const file = join(directory, 'keys.json');
-  const run = () => startChild(t, 'src/cli/keys.ts', { SIGNING_KEYS_FILE: file });
+  const run = () => startChild(t, 'src/cli/keys-command.ts', { SIGNING_KEYS_FILE: file });
   await run().printed(/Made .*\n +current .*\n.*\n.*\n +next /);
   assert.equal((await stat(file)).mode & 0o777, 0o600);
   const before = parseSigningKeys(await readFile(file, 'utf8'), new Date());

@@ -4,10 +4,10 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { openOwnLog } from '../../private-files.ts';
+import { openOwnLog } from '../../lib/private-files.ts';
 import { hasCode } from '../postgres/system-error.ts';
 import { hasArgument, listProcesses } from '../processes.ts';
-import { CHAIN_ID } from './network.ts';
+import { CHAIN_ID } from './chain-client.ts';
 
 const POLL_MS = 10;
 /** A block is finalized once two are on top of it: few blocks come here. */

@@ -1,5 +1,5 @@
 import { CONFIRMATIONS } from '../../x402/confirmations.ts';
-import type { ChainClient } from './network.ts';
+import type { ChainClient } from './chain-client.ts';
 
 /** Blocks on top of a transaction that somebody may wait for: those that confirm it (R44), and one to spare. */
 const BLOCKS_ON_TOP = BigInt(CONFIRMATIONS) + 1n;

@@ -1,7 +1,7 @@
 import type { Address } from 'viem';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
+import { ASSET, type ChainClient } from './chain-client.ts';
 import { usdCoinAbi } from './contracts/generated.ts';
-import { ASSET, type ChainClient } from './network.ts';
 
 const ONE_ETHER = 10n ** 18n;
 

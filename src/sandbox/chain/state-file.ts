@@ -2,7 +2,7 @@ import { readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
-import { createOwnFile, syncFolder } from '../../private-files.ts';
+import { createOwnFile, syncFolder } from '../../lib/private-files.ts';
 import { hasCode } from '../postgres/system-error.ts';
 
 /**

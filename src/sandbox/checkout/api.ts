@@ -4,7 +4,7 @@ import { ApiError, invalidParameter } from './api-error.ts';
 import { parseForm } from './form.ts';
 import { Parameters } from './parameters.ts';
 import { createSession, expire, now, present, type Session, statusOf } from './session.ts';
-import type { State, Store } from './store.ts';
+import type { State, Store } from './session-store.ts';
 
 export const API_PREFIX = '/v1';
 const SESSIONS = '/checkout/sessions';

@@ -1,7 +1,7 @@
 import { type FacilitatorEvmSigner, toFacilitatorEvmSigner } from '@x402/evm';
 import { encodeFunctionData, type Hex } from 'viem';
 import { privateKeyToAccount } from 'viem/accounts';
-import { chainClient } from '../chain/network.ts';
+import { chainClient } from '../chain/chain-client.ts';
 
 /**
  * The wallet that pays the gas of settlements. Contracts are asked as of now rather than as of the last block, which may

@@ -13,7 +13,7 @@ import {
   symlink,
 } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { ownFolder } from '../../private-files.ts';
+import { ownFolder } from '../../lib/private-files.ts';
 import { type Account, obstacle } from './account.ts';
 import { createWhole } from './staging.ts';
 import { hasCode } from './system-error.ts';

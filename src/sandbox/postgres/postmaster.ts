@@ -3,7 +3,7 @@ import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { openOwnLog } from '../../private-files.ts';
+import { openOwnLog } from '../../lib/private-files.ts';
 import { hasArgument, processExists } from '../processes.ts';
 import type { Account } from './account.ts';
 import { cannotRun, surroundings } from './cluster.ts';

@@ -1,6 +1,6 @@
 import { Worker } from 'node:worker_threads';
 import { SpeechError, type Utterance } from '../provider.ts';
-import type { Reply } from './worker.ts';
+import type { Reply } from './voice-worker.ts';
 
 /** A piece takes a second at most, unless others take the processor; one that takes this long has gone astray. */
 const PIECE_DEADLINE_MS = 60_000;
@@ -105,9 +105,9 @@ export function unavailable(message: string): SpeechError {
 
 /** Node's own --import does not reach ES modules in worker threads, so TypeScript needs its loader registered there first. */
 function workerModule(): URL {
-  if (!import.meta.url.endsWith('.ts')) return new URL('./worker.js', import.meta.url);
+  if (!import.meta.url.endsWith('.ts')) return new URL('./voice-worker.js', import.meta.url);
   const loader = JSON.stringify(import.meta.resolve('tsx/esm/api'));
-  const entry = JSON.stringify(new URL('./worker.ts', import.meta.url).href);
+  const entry = JSON.stringify(new URL('./voice-worker.ts', import.meta.url).href);
   const source = `import { register } from ${loader}; register(); await import(${entry});`;
   return new URL(`data:text/javascript,${encodeURIComponent(source)}`);
 }

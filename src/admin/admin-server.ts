@@ -1,0 +1,54 @@
+import { isIP } from 'node:net';
+import Fastify, { type FastifyInstance } from 'fastify';
+import type { Database } from '../db/database.ts';
+import { pendingMigrations } from '../db/migrate.ts';
+import { errorBody } from '../http/structured-error.ts';
+import type { Metrics } from '../observability/metrics.ts';
+
+/**
+ * The operators' listener, apart from the public one and on loopback unless told otherwise: `/livez` tells that the
+ * process runs, `/readyz` whether it can serve (database reachable, schema current), `/metrics` what Prometheus collects.
+ * @param names host names that it answers to, in lower case, besides addresses and localhost
+ */
+export function createAdminServer(db: Database, metrics: Metrics, names: readonly string[]): FastifyInstance {
+  const admin = Fastify({ logger: false, forceCloseConnections: true });
+
+  admin.addHook('onRequest', async (request, reply) => {
+    if (isOwnHost(request.headers.host, names)) return;
+    const message = 'This listener does not go by that name. Ask for its address, or list the name in ADMIN_HOST.';
+    return reply.code(421).send(errorBody('INVALID_REQUEST', message, { field: 'host', rule: 'ADMIN_HOST' }));
+  });
+
+  admin.get('/livez', async () => ({ status: 'ok' }));
+
+  admin.get('/readyz', async (_request, reply) => {
+    const checks = await readiness(db);
+    const ready = Object.values(checks).every((check) => check === 'ok');
+    return reply.code(ready ? 200 : 503).send({ status: ready ? 'ok' : 'not ready', checks });
+  });
+
+  admin.get('/metrics', async (_request, reply) => reply.type(metrics.contentType).send(await metrics.scrape()));
+
+  return admin;
+}
+
+/**
+ * A page of another origin whose name an attacker has pointed here (DNS rebinding) reads as same-origin, but sends that
+ * name. Nobody can point an address elsewhere; a client of HTTP/1.0, which no browser is, may send no name.
+ */
+function isOwnHost(header: string | undefined, names: readonly string[]): boolean {
+  if (header === undefined) return true;
+  const host = header.toLowerCase().replace(/:\d*$/, '');
+  const address = /^\[(.*)\]$/.exec(host)?.[1];
+  if (address !== undefined) return isIP(address) === 6;
+  return isIP(host) === 4 || host === 'localhost' || names.includes(host);
+}
+
+async function readiness(db: Database): Promise<Record<'database' | 'schema', string>> {
+  try {
+    const pending = await pendingMigrations(db);
+    return { database: 'ok', schema: pending.length === 0 ? 'ok' : `lacks ${pending.join(', ')}; run npm run migrate` };
+  } catch {
+    return { database: 'not reachable', schema: 'unknown' };
+  }
+}

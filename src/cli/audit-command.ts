@@ -1,0 +1,111 @@
+import { parseArgs } from 'node:util';
+import { auditPayments, hasPayments, PAYMENT_RULES } from '../audit/chain-payments.ts';
+import type { OutsideAudit } from '../audit/outside.ts';
+import { auditPurchases, hasPurchases, PURCHASE_RULES } from '../audit/processor-purchases.ts';
+import type { Database } from '../db/database.ts';
+import { type AuditFinding, audit, invariants } from '../ledger/audit.ts';
+import { newestSealable, parseSeal, type Seal, sealUpTo } from '../ledger/seal.ts';
+import { type Config, describeFaults, readConfig } from '../settings/config.ts';
+import { Processor } from '../top-up/processor.ts';
+import { openPayments } from '../x402/open-payments.ts';
+import { commandSettings } from './command-settings.ts';
+import { look } from './look.ts';
+
+const EXIT_BROKEN = 1;
+/** Nothing is broken as far as could be asked. */
+const EXIT_UNANSWERED = 2;
+const EXIT_CONFIG = 78;
+
+const { values } = parseArgs({
+  options: {
+    external: { type: 'boolean', default: false },
+    seal: { type: 'boolean', default: false },
+    'verify-seal': { type: 'string', multiple: true, default: [] },
+  },
+});
+
+const seals = values['verify-seal'].map(readSeal);
+const settings = await commandSettings();
+const config = values.external ? fullConfig(settings) : undefined;
+const maxConnections = config ? 4 : 1;
+await look({ settings, subject: 'The books', maxConnections, exitCode: EXIT_UNANSWERED }, run);
+
+async function run(db: Database): Promise<void> {
+  let isBroken = print(
+    invariants.map(({ rule }) => rule),
+    await audit(db),
+  );
+  let isAnswered = true;
+  if (config) {
+    for (const [rules, outside] of [
+      [PURCHASE_RULES, await auditedPurchases(db, config)],
+      [PAYMENT_RULES, await auditedPayments(db, config)],
+    ] as const) {
+      if (print(rules, outside.findings, outside.unanswered.length > 0)) isBroken = true;
+      for (const reason of outside.unanswered) console.log(`        NOT ASKED: ${reason}`);
+      if (outside.unanswered.length > 0) isAnswered = false;
+    }
+  }
+  for (const { upTo, hash } of seals) {
+    const holds = (await sealUpTo(db, upTo, progress('transfers'))).hash === hash;
+    console.log(`${holds ? 'holds ' : 'BROKEN'}  the transfers up to ${upTo} are those that were sealed`);
+    if (!holds) isBroken = true;
+  }
+  if (values.seal) await printSeal(db);
+  process.exitCode = isBroken ? EXIT_BROKEN : isAnswered ? 0 : EXIT_UNANSWERED;
+}
+
+async function printSeal(db: Database): Promise<void> {
+  const upTo = await newestSealable(db);
+  if (upTo === undefined) return console.log('There is no transfer to seal yet.');
+  const { hash } = await sealUpTo(db, upTo, progress('transfers'));
+  console.log(`seal ${upTo} ${hash}`);
+}
+
+async function auditedPurchases(db: Database, { card }: Config): Promise<OutsideAudit> {
+  if (card) return auditPurchases(db, new Processor(card.secretKey, card.apiBase), progress('purchases'));
+  return notAsked((await hasPurchases(db)) && 'there are purchases, and STRIPE_SECRET_KEY is unset.');
+}
+
+async function auditedPayments(db: Database, { x402 }: Config): Promise<OutsideAudit> {
+  if (x402?.rpcUrls) {
+    const { chain } = openPayments(db, x402.asset, x402.rpcUrls);
+    return auditPayments(db, chain, x402.asset, progress('payments')).finally(() => chain.close());
+  }
+  return notAsked((await hasPayments(db)) && 'there are payments in USDC, and X402_PAY_TO or X402_RPC_URL is unset.');
+}
+
+function notAsked(reason: string | false): OutsideAudit {
+  return { findings: [], compared: 0, unanswered: reason ? [reason] : [] };
+}
+
+/** Prints each rule, and what breaks it. Tells whether one is broken. */
+function print(rules: readonly string[], findings: readonly AuditFinding[], isPartial = false): boolean {
+  for (const rule of rules) {
+    const finding = findings.find((candidate) => candidate.rule === rule);
+    console.log(`${finding ? 'BROKEN' : isPartial ? '?     ' : 'holds '}  ${rule}`);
+    if (finding) console.table(finding.breaches);
+  }
+  return findings.length > 0;
+}
+
+/** Counts on one line of a terminal, and nowhere else. */
+function progress(of: string): (count: number | bigint) => void {
+  return (count) => {
+    if (process.stderr.isTTY) process.stderr.write(`\r${of}: ${count} \r`);
+  };
+}
+
+function readSeal(text: string): Seal {
+  const seal = parseSeal(text);
+  if (seal) return seal;
+  console.error(`--verify-seal takes <id>:<hash>, as --seal has printed them; it is ${text}.`);
+  process.exit(EXIT_CONFIG);
+}
+
+function fullConfig(settings: NodeJS.ProcessEnv): Config {
+  const read = readConfig(settings);
+  if ('config' in read) return read.config;
+  console.error(`speechgate can't audit the outside:\n${describeFaults(read.faults)}`);
+  process.exit(EXIT_CONFIG);
+}

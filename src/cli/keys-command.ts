@@ -1,0 +1,60 @@
+/**
+ * `npm run keys`: makes SIGNING_KEYS_FILE when it does not exist, and rotates it when it does; with `-- --show` it does
+ * neither. Prints the public keys and their fingerprints, to be handed out. Running processes keep the keys that they have
+ * read; restart them after a rotation.
+ */
+import { readFile } from 'node:fs/promises';
+import { parseArgs } from 'node:util';
+import { replaceOwnFile } from '../lib/private-files.ts';
+import {
+  fingerprint,
+  parseSigningKeys,
+  publicKeyJwk,
+  readStoredKeys,
+  rotateKeys,
+  SigningKeysError,
+} from '../x402/signing-keys.ts';
+
+const HOW_TO_COMPARE = `
+Give a fingerprint, or a public key, to callers by another way than this service. A caller takes publicKeyJwk of the entry of
+payload.trust.keys with that id in GET /.well-known/x402-service-metadata, computes its SHA-256 thumbprint (RFC 7638), and
+trusts it when that is the fingerprint.`;
+
+const file = process.env.SIGNING_KEYS_FILE?.trim();
+if (!file) {
+  console.error('SIGNING_KEYS_FILE is not set. Set it to the path of the key file to make or rotate.');
+  process.exit(78);
+}
+
+try {
+  const { values } = parseArgs({ options: { show: { type: 'boolean', default: false } } });
+  const now = new Date();
+  const text = await readFile(file, 'utf8').catch((error) => {
+    if (error.code === 'ENOENT') return undefined;
+    throw error;
+  });
+  if (values.show) {
+    if (text === undefined) throw new SigningKeysError('does not exist');
+    await print('Keys of', text, now);
+  } else {
+    const keys = rotateKeys(text === undefined ? undefined : readStoredKeys(text), now);
+    const rotated = `${JSON.stringify(keys, null, 2)}\n`;
+    parseSigningKeys(rotated, now);
+    await replaceOwnFile(file, rotated);
+    await print(text === undefined ? 'Made' : 'Rotated', rotated, now);
+  }
+} catch (error) {
+  console.error(error instanceof SigningKeysError ? `${file} ${error.message}.` : `${file}: ${error}`);
+  process.exitCode = 1;
+}
+
+async function print(what: string, text: string, now: Date): Promise<void> {
+  console.log(`${what} ${file}:`);
+  for (const key of parseSigningKeys(text, now)) {
+    const { keyId, status, validUntil } = key;
+    console.log(`  ${status.padEnd(8)}  ${keyId}${validUntil ? `  until ${validUntil.toISOString()}` : ''}`);
+    console.log(`    fingerprint  ${await fingerprint(key)}`);
+    console.log(`    public key   ${JSON.stringify(publicKeyJwk(key))}`);
+  }
+  console.log(HOW_TO_COMPARE);
+}

@@ -1,0 +1,18 @@
+import { faultOf, isAway, isRefused } from '../db/database-errors.ts';
+import { APPLICATION_ROLE, migrate } from '../db/migrate.ts';
+import { databaseUrlOf } from './command-settings.ts';
+
+const CHECK_URL = 'Is the server running, and does DATABASE_URL name its host, port, user, password and database?';
+const ASK = 'Nothing was changed by the migration that failed: mend what the message says, and run it again.';
+
+const role = process.env.DATABASE_APP_ROLE?.trim() || APPLICATION_ROLE;
+const { applied, notValid, hasGranted } = await migrate(databaseUrlOf(process.env), role).catch((error) => {
+  console.error(`The schema can't be brought up to date: ${faultOf(error)}`);
+  console.error(isAway(error) || isRefused(error) ? CHECK_URL : ASK);
+  process.exit(1);
+});
+console.log(applied.length > 0 ? `Applied ${applied.join(', ')}.` : 'The schema is current.');
+for (const name of notValid) {
+  console.log(`Rows of an earlier release break ${name}, which new rows keep. npm run audit shows them.`);
+}
+if (hasGranted) console.log(`The role ${role} has the rights of the application.`);

@@ -1,0 +1,47 @@
+import { pino } from 'pino';
+import { openAudioStore } from '../audio/open-store.ts';
+import { openDatabase } from '../db/database.ts';
+import { faultOf } from '../db/database-errors.ts';
+import { Belonging, describeMismatch } from '../ledger/belonging.ts';
+import type { TurnResult } from '../reconcile/reconciler.ts';
+import { createReconcilers } from '../reconcile/reconcilers.ts';
+import { ReconcilerRunner } from '../reconcile/runner.ts';
+import { describeFaults, readConfig } from '../settings/config.ts';
+import { openPayments } from '../x402/open-payments.ts';
+import { commandSettings } from './command-settings.ts';
+
+const EXIT_CONFIG = 78;
+
+const read = readConfig(await commandSettings());
+if ('faults' in read) {
+  console.error(`speechgate can't reconcile:\n${describeFaults(read.faults)}`);
+  process.exit(EXIT_CONFIG);
+}
+const { config } = read;
+const db = openDatabase(config.databaseUrl, { maxConnections: 4 });
+const store = openAudioStore(config.jobs.audioStore);
+const belonging = new Belonging(db, config);
+// A database that is away is told by each reconciler.
+const mismatch = await belonging.check().catch(() => undefined);
+if (mismatch) {
+  console.error(`speechgate can't reconcile:\n${describeMismatch(mismatch)}`);
+  process.exit(EXIT_CONFIG);
+}
+const x402 = config.x402?.rpcUrls ? openPayments(db, config.x402.asset, config.x402.rpcUrls) : undefined;
+const runner = new ReconcilerRunner({
+  db,
+  reconcilers: createReconcilers(config, db, store, x402),
+  intervalMs: config.reconcileIntervalMs,
+  log: pino({ level: 'silent' }),
+});
+const results = await runner.turn().finally(() => Promise.all([db.destroy(), store.close(), x402?.chain.close()]));
+for (const result of results) console.log(`${result.name.padEnd(18)} ${describe(result)}`);
+if (!config.card) console.log('Card payment is off: STRIPE_SECRET_KEY is unset.');
+if (!x402) console.log('Direct payment in USDC is off: X402_PAY_TO or X402_RPC_URL is unset.');
+process.exitCode = results.some((result) => result.outcome === 'failed') ? 1 : 0;
+
+function describe({ outcome, count, error }: TurnResult): string {
+  if (outcome === 'skipped') return 'skipped: another process is at it';
+  if (outcome === 'done') return `${count} done`;
+  return `FAILED after ${count} done: ${faultOf(error as Error)}`;
+}

@@ -1,0 +1,112 @@
+import { addUnsettledWorkGauge } from '../admin/gauges.ts';
+import type { AudioStore } from '../audio/audio-store.ts';
+import type { CredentialProofs, X402Operations } from '../contract/operations.ts';
+import type { StandIn } from '../http/bare-request.ts';
+import type { OperationContext } from '../http/context.ts';
+import type { Belonging } from '../ledger/belonging.ts';
+import { probeStandIns } from '../operations/probes.ts';
+import { x402Operations } from '../operations/x402-operations.ts';
+import { CARD_HEADERS } from '../payments/card-credits.ts';
+import { Deposits } from '../payments/deposits.ts';
+import { DIRECT_HEADERS, DirectPayment } from '../payments/direct-payment.ts';
+import { DirectWork } from '../payments/direct-work.ts';
+import { PaymentIntake } from '../payments/intake.ts';
+import { PrepaidBalance } from '../payments/prepaid-balance.ts';
+import { x402Reconcilers } from '../reconcile/reconcilers.ts';
+import type { X402Config } from '../settings/x402-settings.ts';
+import type { NodeUrls } from '../x402/chain.ts';
+import { Facilitator } from '../x402/facilitator.ts';
+import { watchKeyExpiry } from '../x402/key-expiry.ts';
+import { ServiceMetadata } from '../x402/metadata.ts';
+import { openPayments } from '../x402/open-payments.ts';
+import { PrepaidVerifier } from '../x402/prepaid-credential.ts';
+import { PREPAID } from '../x402/prepaid-terms.ts';
+import { Quotes } from '../x402/quotes.ts';
+import { Settlement } from '../x402/settlement.ts';
+import type { Feature, SharedParts } from './feature.ts';
+import type { Holds } from './holds-feature.ts';
+import type { Speech } from './speech-feature.ts';
+
+export interface X402 extends Feature {
+  readonly operations: { readonly x402: X402Operations<OperationContext> };
+  readonly proofs: CredentialProofs<OperationContext>;
+  /** The request headers of its flows. */
+  readonly headers: readonly string[];
+  /** What a request that says nothing at all is taken for (R59). */
+  readonly standIns: Readonly<Record<string, StandIn>>;
+}
+
+/** Speech paid in USDC, by a payment on the chain or from a prepaid balance; deposits, quotes, signed metadata. */
+export function openX402(
+  shared: SharedParts,
+  { belonging, holds, speech, store }: { belonging: Belonging; holds: Holds; speech: Speech; store: AudioStore },
+): X402 {
+  const { config, db, log } = shared;
+  const { baseUrl, serviceName, catalog, x402, signingKeys, quotes } = config;
+  const chained = x402?.rpcUrls && openChained(shared, { ...x402, rpcUrls: x402.rpcUrls }, store);
+  const verifier = x402 && new PrepaidVerifier(serviceName, x402.asset, x402.payees);
+  const prepaid = verifier && new PrepaidBalance(verifier, holds.parts());
+  const flows = [
+    { headers: DIRECT_HEADERS, flow: chained?.direct },
+    { headers: PREPAID.headers, flow: prepaid },
+  ];
+  const headers = flows.flatMap((offered): readonly string[] => offered.headers);
+  const currentKey = x402 && signingKeys?.find(({ status }) => status === 'current');
+  const stopWatchingKey = currentKey && watchKeyExpiry(currentKey, log);
+  warnOfOff(shared);
+  const { operations, proofs } = x402Operations({
+    ...{ baseUrl, serviceName, catalog, belonging, flows, prepaid },
+    speech: speech.speaking,
+    terms: x402,
+    foreignHeaders: CARD_HEADERS,
+    deposits: chained?.deposits,
+    quotes: quotes && new Quotes(quotes.secrets, quotes.ttlSeconds),
+    metadata:
+      x402 && signingKeys
+        ? new ServiceMetadata(db, { baseUrl, serviceName, catalog, ...x402, keys: signingKeys })
+        : undefined,
+  });
+  return {
+    operations: { x402: operations },
+    proofs,
+    headers,
+    standIns: x402?.probeAnswer === 402 ? probeStandIns([...CARD_HEADERS, ...headers]) : {},
+    reconcilers: chained ? x402Reconcilers(db, chained, store) : [],
+    stop: () => {
+      stopWatchingKey?.();
+      chained?.deposits.stop();
+    },
+    close: async () => chained?.close(),
+  };
+}
+
+/** The parts that need the chain (R58). */
+function openChained(
+  { config, db, metrics, log }: SharedParts,
+  { asset, rpcUrls, ...x402 }: X402Config & { readonly rpcUrls: NodeUrls },
+  store: AudioStore,
+) {
+  const opened = openPayments(db, asset, rpcUrls, metrics);
+  const facilitator = new Facilitator(x402.facilitatorUrl, x402.facilitatorToken);
+  const settlement = new Settlement({ ...opened, facilitator, metrics, log });
+  const intake = new PaymentIntake({ ...opened, asset, facilitator, log });
+  const work = new DirectWork(config.unpaidWork);
+  const { confirmationTimeoutMs } = x402;
+  addUnsettledWorkGauge(metrics, work);
+  return {
+    ...opened,
+    deposits: new Deposits({ db, ...opened, intake, settlement, log, confirmationTimeoutMs }),
+    direct: new DirectPayment({ ...opened, intake, settlement, store, work, log }),
+    close: async () => {
+      await facilitator.close();
+      await opened.chain.close();
+    },
+  };
+}
+
+function warnOfOff({ config: { x402, quotes, signingKeys }, log }: SharedParts): void {
+  if (!x402) log.warn('payment under x402 is off: X402_PAY_TO is unset, its endpoints answer 503');
+  else if (!x402.rpcUrls) log.warn('direct payment under x402 is off: X402_RPC_URL is unset, it answers 503');
+  if (!quotes) log.warn('quotes are off: QUOTE_SECRET is unset, they answer 503');
+  if (x402 && !signingKeys) log.warn('signed metadata is off: SIGNING_KEYS_FILE is unset, it answers 503');
+}

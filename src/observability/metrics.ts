@@ -1,0 +1,168 @@
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+
+/** A payment flow, as a label: its name in the parts list, or deposit. */
+export type Flow = string;
+/** What becomes of a hold; a captured one is reversed when nothing could be delivered. */
+export type HoldEvent = 'placed' | 'captured' | 'voided' | 'reversed';
+/** What becomes of a payment by an on-chain authorization; one that was refused or unknown may still be settled. */
+export type PaymentEvent = 'settled' | 'refused' | 'unknown' | 'failed';
+/** A payment on the chain, as far as it is counted. */
+interface MovedPayment {
+  readonly purpose: 'speech' | 'deposit';
+  /** In micro-USD. */
+  readonly claim: { readonly amount: bigint };
+}
+
+/** How a request ended: its answer was sent, or its caller left before, or this side broke the answer off. */
+export type RequestEnd = 'answered' | 'caller_left' | 'broken_off';
+/** How a synthesis ended: ok, error, the code of a SpeechError, or abandoned when its reader stopped before the end. */
+export type SynthesisOutcome = string;
+
+const DURATION_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+/** How long a scrape waits for values that have to be read; without them it answers all the same. */
+const READ_TIMEOUT_MS = 1_000;
+
+/**
+ * What operators see at `/metrics`. One per app, handed to the parts that measure. A label is always one of a closed
+ * set, never a text, an id, an address or a token (R40).
+ */
+export class Metrics {
+  readonly #registry = new Registry();
+  readonly #reads: (() => Promise<void>)[] = [];
+  readonly contentType = this.#registry.contentType;
+
+  readonly #requests = new Histogram({
+    name: 'speechgate_http_request_duration_seconds',
+    help: "Requests from their headers' arrival to the end of the answer, by operation of the contract, status and end.",
+    labelNames: ['operation', 'status', 'end'],
+    buckets: DURATION_BUCKETS,
+    registers: [this.#registry],
+  });
+  readonly #holds = new Counter({
+    name: 'speechgate_holds_total',
+    help: 'Holds that this process placed, captured, voided and reversed, by flow.',
+    labelNames: ['flow', 'event'],
+    registers: [this.#registry],
+  });
+  readonly #heldMicroUsd = new Counter({
+    name: 'speechgate_held_micro_usd_total',
+    help: 'Micro-USD of the holds that this process placed, captured, voided and reversed, by flow.',
+    labelNames: ['flow', 'event'],
+    registers: [this.#registry],
+  });
+  readonly #payments = new Counter({
+    name: 'speechgate_payments_total',
+    help: 'Payments in USDC that this process saw settled, refused, failed and of unknown end, by flow.',
+    labelNames: ['flow', 'event'],
+    registers: [this.#registry],
+  });
+  readonly #paymentsMicroUsd = new Counter({
+    name: 'speechgate_payments_micro_usd_total',
+    help: 'Micro-USD of the payments that this process saw settled, refused, failed and of unknown end, by flow.',
+    labelNames: ['flow', 'event'],
+    registers: [this.#registry],
+  });
+  readonly #repairs = new Counter({
+    name: 'speechgate_reconciler_repairs_total',
+    help: 'What the reconcilers of this process repaired, by reconciler.',
+    labelNames: ['reconciler'],
+    registers: [this.#registry],
+  });
+  readonly #firstByte = new Histogram({
+    name: 'speechgate_upstream_first_byte_seconds',
+    help: "The speech provider's time to its first audio.",
+    buckets: DURATION_BUCKETS,
+    registers: [this.#registry],
+  });
+  readonly #syntheses = new Histogram({
+    name: 'speechgate_upstream_duration_seconds',
+    help: "The speech provider's time to the end of its answer, by outcome.",
+    labelNames: ['outcome'],
+    buckets: DURATION_BUCKETS,
+    registers: [this.#registry],
+  });
+  readonly #refusals = new Counter({
+    name: 'speechgate_rate_limit_refusals_total',
+    help: 'Requests that a rate limit refused, by the kind of its bucket.',
+    labelNames: ['scope'],
+    registers: [this.#registry],
+  });
+
+  constructor() {
+    collectDefaultMetrics({ register: this.#registry });
+  }
+
+  /**
+   * @param operation the contract's operationId; undefined when no operation serves the request
+   * @param status null when the caller left before there was one
+   */
+  requestEnded(operation: string | undefined, status: number | null, end: RequestEnd, seconds: number): void {
+    this.#requests.observe({ operation: operation ?? 'none', status: status ?? 'none', end }, seconds);
+  }
+
+  holdMoved(flow: Flow, event: HoldEvent, amountMicroUsd: bigint): void {
+    this.#holds.inc({ flow, event });
+    this.#heldMicroUsd.inc({ flow, event }, Number(amountMicroUsd));
+  }
+
+  paymentMoved({ purpose, claim }: MovedPayment, event: PaymentEvent): void {
+    const flow: Flow = purpose === 'speech' ? 'direct' : 'deposit';
+    this.#payments.inc({ flow, event });
+    this.#paymentsMicroUsd.inc({ flow, event }, Number(claim.amount));
+  }
+
+  /** @param reconciler its name in the code */
+  repaired(reconciler: string, count: number): void {
+    this.#repairs.inc({ reconciler }, count);
+  }
+
+  upstreamAnswered(seconds: number): void {
+    this.#firstByte.observe(seconds);
+  }
+
+  upstreamEnded(outcome: SynthesisOutcome, seconds: number): void {
+    this.#syntheses.observe({ outcome }, seconds);
+  }
+
+  /** @param scope the kind of the bucket, as X-RateLimit-Scope names it */
+  rateLimitRefused(scope: string): void {
+    this.#refusals.inc({ scope });
+  }
+
+  /**
+   * Adds gauges whose values are read together when they are scraped; reads begin in the order they were added in. While the read fails, or takes longer than a
+   * second, they have no value at all.
+   * @param help what each gauge tells, by name
+   */
+  addGauges<Name extends string>(help: Record<Name, string>, read: () => Promise<Record<Name, number>>): void {
+    const gauges = (Object.entries(help) as [Name, string][]).map(
+      ([name, text]) => [name, new Gauge({ name, help: text, registers: [this.#registry] })] as const,
+    );
+    let reading: Promise<Record<Name, number>> | undefined;
+    this.#reads.push(async () => {
+      reading ??= read().finally(() => {
+        reading = undefined;
+      });
+      const values = await withinTime(reading);
+      for (const [name, gauge] of gauges) {
+        if (values) gauge.set(values[name]);
+        else gauge.remove();
+      }
+    });
+  }
+
+  /** All metrics in Prometheus' text format. */
+  async scrape(): Promise<string> {
+    await Promise.all(this.#reads.map((read) => read()));
+    return this.#registry.metrics();
+  }
+}
+
+/** The value, or undefined when there is none or it takes too long. */
+async function withinTime<T>(value: Promise<T>): Promise<T | undefined> {
+  let timer: NodeJS.Timeout | undefined;
+  const timeout = new Promise<undefined>((resolve) => {
+    timer = setTimeout(resolve, READ_TIMEOUT_MS, undefined);
+  });
+  return Promise.race([value.catch(() => undefined), timeout]).finally(() => clearTimeout(timer));
+}

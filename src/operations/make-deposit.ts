@@ -1,0 +1,68 @@
+import type { CreateDepositResult } from '../contract/operations.ts';
+import type { OperationContext } from '../http/context.ts';
+import { PRIVATE } from '../http/headers.ts';
+import { failure } from '../http/structured-error.ts';
+import { CARD_HEADERS } from '../payments/card-credits.ts';
+import type { Deposits } from '../payments/deposits.ts';
+import { readPayment } from '../payments/payment-request.ts';
+import { depositResource } from '../x402/challenge.ts';
+import type { Asset } from '../x402/network.ts';
+import type { Payee } from '../x402/payees.ts';
+import { PREPAID } from '../x402/prepaid-terms.ts';
+import { isSignedByPayer } from '../x402/transfer-digest.ts';
+import { refuseForeignHeaders } from './flows.ts';
+import { askForPayment, offersFor, paymentRequired } from './payment-required.ts';
+import { walletBody } from './prepaid-account.ts';
+import { refusalAnswer, refusalFailure } from './refusals.ts';
+
+export interface DepositOptions {
+  readonly baseUrl: string;
+  readonly serviceName: string;
+  readonly terms: { readonly asset: Asset; readonly payees: readonly Payee[] };
+  readonly deposits: Deposits;
+}
+
+/** Credits the payer's wallet, or asks for the payment. The amount is within its bounds. */
+export async function makeDeposit(
+  { baseUrl, serviceName, terms, deposits }: DepositOptions,
+  amountMicroUsd: number,
+  context: OperationContext,
+): Promise<CreateDepositResult> {
+  const { flowHeaders: headers, method, url, bytes, traceId } = context;
+  const paid = headers['payment-signature'];
+  const foreign = refuseForeignHeaders(headers, [...CARD_HEADERS, ...(paid === undefined ? [] : PREPAID.headers)]);
+  if (foreign) return foreign;
+  const resource = depositResource(baseUrl, serviceName);
+  const offers = offersFor(terms, BigInt(amountMicroUsd));
+  if (paid === undefined) return askForPayment(resource, offers[0]);
+
+  const attempt = await context.admission.attempt();
+  if ('status' in attempt) return attempt;
+  try {
+    return await credit(attempt.succeed);
+  } finally {
+    await attempt.fail();
+  }
+
+  async function credit(onAdmitted: () => void): Promise<CreateDepositResult> {
+    const shown = readPayment(headers);
+    if ('outcome' in shown) return refusalFailure(shown);
+    const { credential: envelope } = shown;
+    if (!isSignedByPayer(envelope, terms.asset)) {
+      const message = 'The payment must be signed by the key of the payer: smart accounts could not spend a deposit.';
+      return failure('INVALID_PAYMENT_PAYLOAD', message, { field: 'payload.signature', rule: 'payer' });
+    }
+    context.note({ flow: 'deposit' });
+    const result = await deposits.deposit({ method, url, bytes, envelope, offers, resource, traceId }, onAdmitted);
+    if (result.outcome === 'refused') {
+      return refusalAnswer(result, ({ reason }, message) => paymentRequired(resource, offers[0], reason, message));
+    }
+    const { receipt, address, balanceMicroUsd, creditedMicroUsd } = result;
+    context.note({ chargedMicroUsd: creditedMicroUsd });
+    return {
+      status: 200,
+      headers: { 'cache-control': PRIVATE, 'payment-response': receipt },
+      body: { ...walletBody(address, balanceMicroUsd), creditedMicroUsd, alreadyCredited: creditedMicroUsd === 0n },
+    };
+  }
+}

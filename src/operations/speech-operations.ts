@@ -1,0 +1,186 @@
+import type {
+  CreateSpeechRequest,
+  CreateSpeechResult,
+  GetSpeechRequest,
+  GetSpeechResult,
+  SpeechOperations,
+} from '../contract/operations.ts';
+import type { Database } from '../db/database.ts';
+import type { OperationContext } from '../http/context.ts';
+import { PRIVATE } from '../http/headers.ts';
+import { failure } from '../http/structured-error.ts';
+import { isAsynchronous } from '../jobs/asynchronous.ts';
+import type { Job } from '../jobs/job.ts';
+import { queued } from '../jobs/queued-delivery.ts';
+import type { RunningWork } from '../lib/running-work.ts';
+import type { Metrics } from '../observability/metrics.ts';
+import type { CardCredits, CardHold, CardReceipt } from '../payments/card-credits.ts';
+import { paidFor } from '../payments/charged-order.ts';
+import type { Charge } from '../payments/payment-flow.ts';
+import type { Refused } from '../payments/refusal.ts';
+import { type SpeechFailed, speak } from '../payments/speak.ts';
+import { type Streaming, streamed } from '../payments/streamed-delivery.ts';
+import type { Catalog } from '../speech/catalog.ts';
+import { type OrderRequest, placeOrder } from '../speech/order.ts';
+import { creditChallenge } from './credit-challenge.ts';
+import { refuseForeignHeaders } from './flows.ts';
+import { type JobLinks, jobBody } from './job-body.ts';
+import { refusalAnswer } from './refusals.ts';
+import { NOT_CHARGED, providerMissing, speechFailure } from './speech-failure.ts';
+import { utteranceOf } from './x402-purchase.ts';
+
+export interface SpeechOptions extends JobLinks {
+  readonly db: Database;
+  readonly serviceName: string;
+  readonly catalog: Catalog;
+  /** Undefined while no speech provider is configured. */
+  readonly streaming: Streaming | undefined;
+  /** Undefined while payment by card is off (R47). */
+  readonly cardCredits: CardCredits | undefined;
+  /** Of the other flows (R36). */
+  readonly foreignHeaders: readonly string[];
+  readonly metrics: Metrics;
+  readonly work: RunningWork;
+}
+
+/** What a request says beside the order. */
+interface SpeechTerms {
+  readonly accountId: string | undefined;
+  readonly asynchronous: boolean;
+  /** Of an asynchronous request; so is the key. */
+  readonly storeAudio: boolean;
+  readonly idempotencyKey: string | undefined;
+}
+
+interface CardSale {
+  readonly cardCredits: CardCredits;
+  readonly streaming: Streaming;
+  readonly charge: Charge;
+  readonly challenge: (refusal: Refused, message: string) => ReturnType<typeof creditChallenge>;
+}
+
+/** Text to speech, paid from a card-credit account. */
+export function speechOperations(options: SpeechOptions): SpeechOperations<OperationContext> {
+  const { db, baseUrl, signer, serviceName, catalog, streaming, cardCredits, foreignHeaders, metrics, work } = options;
+
+  async function answer(request: OrderRequest, terms: SpeechTerms, context: OperationContext) {
+    const placed = placeOrder(catalog, request);
+    if ('refusal' in placed) {
+      const { code, message, details } = placed.refusal;
+      return failure(code, message, details);
+    }
+    const { order } = placed;
+    const mixed = refuseForeignHeaders(context.flowHeaders, foreignHeaders);
+    if (mixed) return mixed;
+    if (!cardCredits)
+      return failure('CONFIG_ERROR', 'Payment by card is not set up here.', { setting: 'STRIPE_SECRET_KEY' });
+    if (!streaming) return providerMissing();
+
+    context.note({ flow: cardCredits.name, characters: order.characters });
+    const limited = await context.admission.take('request', terms.accountId);
+    if (limited) return limited;
+    const { priceMicroUsd } = order;
+    const charge: Charge = {
+      utterance: utteranceOf(order, order.text),
+      priceMicroUsd,
+      paidFor: paidFor(order, context.traceId),
+      request: context,
+    };
+    const challenge = (refusal: Refused, message: string) =>
+      creditChallenge({ baseUrl, realm: serviceName, priceMicroUsd }, refusal, message);
+    return isAsynchronous(terms.asynchronous, order.characters)
+      ? answerLater({ cardCredits, streaming, charge, challenge }, terms, context)
+      : answerNow({ cardCredits, streaming, charge, challenge }, terms, context);
+  }
+
+  /** Hands the audio on while it is spoken. */
+  async function answerNow(
+    { cardCredits, streaming, charge, challenge }: CardSale,
+    { accountId }: SpeechTerms,
+    context: OperationContext,
+  ) {
+    const delivery = streamed(streaming);
+    const spoken = await speak({ flow: cardCredits, credential: accountId, charge, delivery });
+    switch (spoken.outcome) {
+      case 'delivered': {
+        const { mimeType, audio, ended } = spoken.delivered;
+        const noted = ended.then((isCharged) =>
+          context.note({ chargedMicroUsd: isCharged ? charge.priceMicroUsd : 0n }),
+        );
+        work
+          .add(context.follow(noted))
+          .catch((err) => context.log.error({ err }, 'a hold could not be ended; its lease ends it'));
+        const headers = { ...spoken.hold.receipt, 'cache-control': PRIVATE };
+        return { status: 200 as const, type: mimeType, headers, body: audio };
+      }
+      case 'refused':
+        return refusalAnswer(spoken, challenge);
+      case 'failed':
+        return cardSpeechFailed(spoken, context);
+    }
+  }
+
+  /** Answers with the job that speaks it. */
+  async function answerLater(
+    { cardCredits, streaming, charge, challenge }: CardSale,
+    terms: SpeechTerms,
+    context: OperationContext,
+  ) {
+    const request = { ...terms, utterance: charge.utterance, traceId: context.traceId };
+    const delivery = queued({ db, admission: streaming.admission, livemode: cardCredits.livemode }, request);
+    const spoken = await speak({ flow: cardCredits, credential: terms.accountId, charge, delivery });
+    switch (spoken.outcome) {
+      case 'delivered':
+        metrics.holdMoved('card', 'placed', charge.priceMicroUsd);
+        return accepted(spoken.delivered, spoken.hold.receipt);
+      case 'replayed': {
+        const job = spoken.delivered;
+        context.log.info({ job: job.id, first: job.traceId }, 'the job of an earlier request is shown');
+        return accepted(job, spoken.receipt);
+      }
+      case 'refused':
+        return refusalAnswer(spoken, challenge);
+      case 'failed':
+        return cardSpeechFailed(spoken, context);
+    }
+  }
+
+  const accepted = async (job: Job, receipt: CardReceipt) => ({
+    status: 202 as const,
+    headers: { ...receipt, 'cache-control': PRIVATE },
+    body: await jobBody(job, { baseUrl, signer }),
+  });
+
+  return {
+    createSpeech: async ({ query, headers, body }, context): Promise<CreateSpeechResult> => {
+      const isText = body.type === 'text/plain';
+      const request = isText
+        ? { text: body.value, model: query.model, voice: query.voice, speed: query.speed }
+        : body.value;
+      // Either false wins (R2).
+      const storeAudio = query.storeAudio !== 'false' && (isText || body.value.storeAudio !== false);
+      return answer(request, termsOf(query, headers, storeAudio), context);
+    },
+    getSpeech: async ({ query, headers }, context): Promise<GetSpeechResult> =>
+      answer(query, termsOf(query, headers, query.storeAudio !== 'false'), context),
+  };
+}
+
+const termsOf = (
+  query: GetSpeechRequest['query'] | CreateSpeechRequest['query'],
+  headers: GetSpeechRequest['headers'],
+  storeAudio: boolean,
+): SpeechTerms => ({
+  accountId: headers['x-credit-account'],
+  asynchronous: query.async === 'true',
+  storeAudio,
+  idempotencyKey: headers['idempotency-key'],
+});
+
+function cardSpeechFailed({ error, hold }: SpeechFailed<CardHold>, context: OperationContext) {
+  if (hold) {
+    context.note({ chargedMicroUsd: 0n });
+    context.log.warn({ err: error }, 'synthesis failed');
+  }
+  return speechFailure(error, NOT_CHARGED);
+}

@@ -1,0 +1,245 @@
+import type { CredentialProofs, GetX402SpeechResult, X402Operations } from '../contract/operations.ts';
+import type { OperationContext } from '../http/context.ts';
+import { errorBody, failure } from '../http/structured-error.ts';
+import type { Belonging } from '../ledger/belonging.ts';
+import { formatUsd } from '../lib/money.ts';
+import type { BufferedSpeech } from '../payments/buffered-delivery.ts';
+import type { Deposits } from '../payments/deposits.ts';
+import type { PrepaidBalance } from '../payments/prepaid-balance.ts';
+import type { Catalog } from '../speech/catalog.ts';
+import { type OrderRefusal, type OrderRequest, placeOrder, select, textTooLong } from '../speech/order.ts';
+import { priceMicroUsd } from '../speech/price.ts';
+import { speechResource } from '../x402/challenge.ts';
+import type { ServiceMetadata } from '../x402/metadata.ts';
+import type { Asset } from '../x402/network.ts';
+import { makeOffer } from '../x402/offer.ts';
+import { currentPayee, type Payee } from '../x402/payees.ts';
+import { PREPAID } from '../x402/prepaid-terms.ts';
+import { invalidQuote, placeQuotedOrder, type QuotedRequest, type QuoteRefusal } from '../x402/quoted-order.ts';
+import { isExpired, type Quote, type Quotes } from '../x402/quotes.ts';
+import { chooseFlow, type OfferedFlow, refuseForeignHeaders } from './flows.ts';
+import { makeDeposit } from './make-deposit.ts';
+import { askForPayment, offersFor, showExample } from './payment-required.ts';
+import { readPrepaidAccount } from './prepaid-account.ts';
+import { NOT_SETTLED, providerMissing, speechFailure } from './speech-failure.ts';
+import { type Purchase, quoteExpired, utteranceOf } from './x402-purchase.ts';
+import { sellX402Speech, type X402Flow } from './x402-speech.ts';
+
+export interface X402Options {
+  readonly baseUrl: string;
+  readonly serviceName: string;
+  readonly catalog: Catalog;
+  /** Undefined while no speech provider is configured. */
+  readonly speech: BufferedSpeech | undefined;
+  /** Who is paid in what. Undefined while payment under x402 is off (R47). */
+  readonly terms: { readonly asset: Asset; readonly payees: readonly Payee[] } | undefined;
+  /** Whether the database's money is of these terms. */
+  readonly belonging: Belonging;
+  /** Those that pay for speech at these endpoints. */
+  readonly flows: readonly OfferedFlow<X402Flow>[];
+  /** Of the flows of other endpoints (R36). */
+  readonly foreignHeaders: readonly string[];
+  /** Undefined while payment under x402 is off, or the chain can't be asked (R58). */
+  readonly deposits: Deposits | undefined;
+  /** Undefined while payment under x402 is off. */
+  readonly prepaid: PrepaidBalance | undefined;
+  readonly quotes: Quotes | undefined;
+  readonly metadata: ServiceMetadata | undefined;
+}
+
+type SpeechRequest = OrderRequest | (QuotedRequest & { quoteToken: string });
+
+const OFF = 'Payment in USDC is not set up here.';
+
+export interface X402Parts {
+  readonly operations: X402Operations<OperationContext>;
+  readonly proofs: CredentialProofs<OperationContext>;
+}
+
+/** Text to speech paid in USDC under x402, quotes, and the signed metadata. */
+export function x402Operations(options: X402Options): X402Parts {
+  const { baseUrl, serviceName, catalog, speech, terms, deposits, prepaid, quotes, metadata } = options;
+  const { belonging, flows, foreignHeaders } = options;
+  const otherHeaders = [...foreignHeaders, ...flows.flatMap(({ headers }) => headers)].filter(
+    (name) => !PREPAID.headers.some((own) => own === name),
+  );
+  const resources = {
+    GET: speechResource(baseUrl, serviceName, 'GET'),
+    POST: speechResource(baseUrl, serviceName, 'POST'),
+  };
+
+  async function speak(
+    method: 'GET' | 'POST',
+    request: SpeechRequest,
+    context: OperationContext,
+  ): Promise<GetX402SpeechResult> {
+    const read = await readSpeechRequest(request, context);
+    if ('status' in read) return read;
+    const { purchase, chosen, speech } = read;
+    const resource = resources[method];
+    if (chosen) {
+      const { flow } = chosen;
+      return flow ? sellX402Speech({ flow, purchase, speech, resource, baseUrl }, context) : chainMissing();
+    }
+    if (!deposits) return chainMissing();
+    if (purchase.hasExpired) return quoteExpired();
+    return refuseText(purchase, speech) ?? (context.isBare ? showExample : askForPayment)(resource, purchase.offers[0]);
+  }
+
+  /** All that is known of a request before its payment is looked at. */
+  async function readSpeechRequest(request: SpeechRequest, { flowHeaders }: OperationContext) {
+    const purchase = 'quoteToken' in request ? await quotedPurchase(request) : plainPurchase(request);
+    if ('status' in purchase) return purchase;
+    const { chosen, refusal } = chooseFlow(flows, flowHeaders, foreignHeaders);
+    if (refusal) return refusal;
+    if (!speech) return providerMissing();
+    if (await isForeign(chosen !== undefined)) return foreignDatabase();
+    return { purchase, chosen, speech };
+  }
+
+  /** Whether a request could be paid by whoever signed it. Nothing is written to find out. */
+  async function hasVerifiedCredential(request: SpeechRequest, context: OperationContext): Promise<boolean> {
+    const read = await readSpeechRequest(request, context);
+    const flow = 'status' in read ? undefined : read.chosen?.flow;
+    if ('status' in read || !flow?.verifies || read.purchase.hasExpired || read.purchase.order.text === undefined) {
+      return false;
+    }
+    const shown = flow.credentialOf(context.flowHeaders);
+    return 'credential' in shown && flow.verifies(shown.credential, context);
+  }
+
+  /** Nobody is asked to pay for what would not be spoken. The text of a quote may be shown with its payment only. */
+  function refuseText({ order }: Purchase, { admission }: BufferedSpeech) {
+    const refusal = order.text === undefined ? undefined : admission.refuse(utteranceOf(order, order.text));
+    return refusal && speechFailure(refusal, NOT_SETTLED);
+  }
+
+  /** Money is moved only once the database has told that it is of these terms; for anything else, what is known counts. */
+  async function isForeign(movesMoney: boolean): Promise<boolean> {
+    return (movesMoney && !belonging.isKnown ? await belonging.check() : belonging.mismatch) !== undefined;
+  }
+
+  function plainPurchase(request: OrderRequest) {
+    const placed = placeOrder(catalog, request);
+    if ('refusal' in placed) return refuseOrder(placed.refusal);
+    if (!terms) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
+    const { order } = placed;
+    return { order, offers: offersFor(terms, order.priceMicroUsd), hasExpired: false } satisfies Purchase;
+  }
+
+  async function quotedPurchase({ quoteToken, ...request }: QuotedRequest & { quoteToken: string }) {
+    if (!terms) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
+    if (!quotes) return quotesMissing();
+    const quote = await quotes.read(quoteToken);
+    const placed = quote ? placeQuotedOrder({ catalog, ...terms }, quote, request) : { refusal: invalidQuote };
+    if ('refusal' in placed) return refuseOrder(placed.refusal);
+    const { amountMicroUsd, payTo } = quote as Quote;
+    const purchase: Purchase = {
+      order: placed.order,
+      offers: [makeOffer(terms.asset, amountMicroUsd, payTo)],
+      hasExpired: isExpired(quote as Quote, Date.now()),
+    };
+    return purchase;
+  }
+
+  const operations: X402Operations<OperationContext> = {
+    createX402Speech: ({ body }, context) => speak('POST', body, context),
+
+    getX402Speech: ({ query }, context) => speak('GET', query, context),
+
+    getPrepaidAccount: async ({ params }, context) => {
+      if (!prepaid) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
+      if (await isForeign(true)) return foreignDatabase();
+      return readPrepaidAccount({ balances: prepaid, foreignHeaders: otherHeaders }, params.address, context);
+    },
+
+    createDeposit: async ({ headers, body }, context) => {
+      if (!terms) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
+      if (!deposits) return chainMissing();
+      if (await isForeign(headers['payment-signature'] !== undefined)) return foreignDatabase();
+      return makeDeposit({ baseUrl, serviceName, terms, deposits }, body.amountMicroUsd, context);
+    },
+
+    createQuote: async ({ body }, context) => {
+      const foreign = refuseForeignHeaders(context.flowHeaders, foreignHeaders);
+      if (foreign) return foreign;
+      const selected = select(catalog, body);
+      if ('refusal' in selected) {
+        const { code, message, details } = selected.refusal;
+        return { status: 400, body: errorBody(code, message, details) };
+      }
+      const { model, voice, speed } = selected.selection;
+      if (body.textLength > model.maxInputCharacters) {
+        const { code, message, details } = textTooLong('textLength', body.textLength, model);
+        return { status: 400, body: errorBody(code, message, details) };
+      }
+      if (!terms) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
+      if (!quotes) return quotesMissing();
+      if (await isForeign(false)) return foreignDatabase();
+      const { quote, token } = await quotes.issue({
+        textLength: body.textLength,
+        textSha256: body.textSha256.toLowerCase(),
+        model: model.id,
+        voice: voice.id,
+        speed,
+        amountMicroUsd: priceMicroUsd(body.textLength, model.ratePicoUsd),
+        network: terms.asset.network,
+        payTo: currentPayee(terms.payees).address,
+      });
+      const { issuedAt, expiresAt, amountMicroUsd, ...rest } = quote;
+      return {
+        status: 200,
+        body: {
+          ...rest,
+          quoteToken: token,
+          amountMicroUsd,
+          amountUsd: formatUsd(amountMicroUsd),
+          issuedAt: new Date(issuedAt * 1000).toISOString(),
+          expiresAt: new Date(expiresAt * 1000).toISOString(),
+          paymentEndpoint: '/x402/tts',
+        },
+      };
+    },
+
+    getServiceMetadata: async () => {
+      if (!metadata) {
+        const details = { setting: terms ? 'SIGNING_KEYS_FILE' : 'X402_PAY_TO' };
+        return failure('CONFIG_ERROR', 'Signed metadata is not set up here.', details);
+      }
+      if (await isForeign(false)) return foreignDatabase();
+      const signed = await metadata.read();
+      if (!signed) return signingKeyExpired();
+      const { document, maxAgeSeconds } = signed;
+      return { status: 200, headers: { 'cache-control': `public, max-age=${maxAgeSeconds}` }, body: document };
+    },
+  };
+  return {
+    operations,
+    proofs: {
+      createX402Speech: ({ body }, context) => hasVerifiedCredential(body, context),
+      getX402Speech: ({ query }, context) => hasVerifiedCredential(query, context),
+    },
+  };
+}
+
+const quotesMissing = () => failure('CONFIG_ERROR', 'Quotes are not set up here.', { setting: 'QUOTE_SECRET' });
+
+/** A challenge that could not be paid would only mislead, so it is refused like the payment itself. */
+const chainMissing = () =>
+  failure('CONFIG_ERROR', 'Payment on the chain is not set up here: its node is not known.', {
+    setting: 'X402_RPC_URL',
+  });
+
+const signingKeyExpired = () =>
+  failure('CONFIG_ERROR', 'The key that signs the metadata has expired. The operator has to rotate it.', {
+    setting: 'SIGNING_KEYS_FILE',
+    reason: 'signing_key_expired',
+  });
+
+const foreignDatabase = () =>
+  failure('CONFIG_ERROR', "The service's database holds money of another network. The operator has to repair it.", {
+    reason: 'database_of_another_network',
+    setting: 'X402_NETWORK',
+  });
+
+const refuseOrder = ({ code, message, details }: OrderRefusal | QuoteRefusal) => failure(code, message, details);

@@ -1,0 +1,56 @@
+import { testPoint } from '../lib/test-point.ts';
+import { collectSpeech } from '../speech/collect.ts';
+import { type Place, SpeechError, type Utterance } from '../speech/provider.ts';
+import type { Admission } from '../speech/speech-admission.ts';
+import type { Delivery } from './delivery.ts';
+import type { PaymentHold } from './payment-flow.ts';
+import type { RefusalCode } from './refusal.ts';
+
+/** What speaks while a caller waits for the whole. */
+export interface BufferedSpeech {
+  readonly admission: Admission;
+  /** Longest synthesis that is collected before it is paid. */
+  readonly timeoutMs: number;
+}
+
+/**
+ * Collects the audio, and captures the hold then (R21, R55): whether or not the caller still listens, and nothing is
+ * delivered before. Only MPEG audio counts (R56).
+ */
+export const buffered = ({ admission, timeoutMs }: BufferedSpeech): Delivery<PaymentHold, Buffer> => ({
+  admit: (utterance) => {
+    const place = admission.admitBuffered(utterance);
+    if (place instanceof SpeechError) return place;
+    return {
+      deliver: (hold) => collectAndCapture(hold, place, utterance, Math.min(hold.timeoutMs ?? timeoutMs, timeoutMs)),
+      release: () => place.release(),
+    };
+  },
+});
+
+async function collectAndCapture<Code extends RefusalCode>(
+  hold: PaymentHold<Code>,
+  place: Place,
+  utterance: Utterance,
+  timeoutMs: number,
+) {
+  testPoint('speech held');
+  let audio: Buffer;
+  try {
+    audio = await collectMpeg(place, utterance, timeoutMs);
+  } catch (error) {
+    testPoint('speech failed');
+    await hold.void();
+    throw error;
+  }
+  testPoint('speech spoken');
+  const refusal = await hold.capture(audio);
+  testPoint('speech captured');
+  return refusal ?? { delivered: audio };
+}
+
+async function collectMpeg(place: Place, utterance: Utterance, timeoutMs: number): Promise<Buffer> {
+  const { mimeType, audio } = await collectSpeech(place, utterance, AbortSignal.timeout(timeoutMs));
+  if (mimeType === 'audio/mpeg') return audio;
+  throw new SpeechError('TTS_UPSTREAM_ERROR', 'The speech provider did not answer with MPEG audio.', false);
+}

@@ -1,0 +1,148 @@
+import type { FastifyBaseLogger } from 'fastify';
+import type { Database } from '../db/database.ts';
+import { findWallet } from '../ledger/wallets.ts';
+import { testPoint } from '../lib/test-point.ts';
+import type { Booking } from '../x402/book-settlement.ts';
+import type { Chain } from '../x402/chain.ts';
+import type { Hex } from '../x402/envelope.ts';
+import type { Payment } from '../x402/payment.ts';
+import type { PaymentOutcomes } from '../x402/payment-outcomes.ts';
+import type { Reservations } from '../x402/reservations.ts';
+import type { Settlement } from '../x402/settlement.ts';
+import type { KnownPayment, PaymentIntake, PaymentStatus, Reserved } from './intake.ts';
+import type { PaymentRequest } from './payment-request.ts';
+import { type Refused, refused } from './refusal.ts';
+
+type DepositCode =
+  | 'PAYMENT_REQUIRED'
+  | 'PAYMENT_IDENTIFIER_CONFLICT'
+  | 'PAYMENT_REPLAY_PENDING'
+  | 'PAYMENT_OUTCOME_UNKNOWN'
+  | 'RATE_LIMITED'
+  | 'PAYMENT_ERROR';
+
+export type DepositResult =
+  | {
+      readonly outcome: 'credited';
+      readonly receipt: string;
+      /** In lower case. */
+      readonly address: string;
+      readonly balanceMicroUsd: bigint;
+      /** 0 when an earlier request, or the reconciler, has credited the payment. */
+      readonly creditedMicroUsd: bigint;
+    }
+  | Refused<DepositCode>;
+
+/**
+ * Credits a wallet by one on-chain payment, once the exact transfer is 2 blocks deep (R35, R44). The order of checks is
+ * that of a direct payment (R45), and whatever is not credited by its request is credited by the reconciler.
+ */
+export class Deposits {
+  readonly #db: Database;
+  readonly #reservations: Reservations;
+  readonly #outcomes: PaymentOutcomes;
+  readonly #intake: PaymentIntake;
+  readonly #settlement: Settlement;
+  readonly #chain: Chain;
+  readonly #confirmationTimeoutMs: number;
+  readonly #log: FastifyBaseLogger;
+  readonly #stopping = new AbortController();
+
+  constructor(parts: {
+    db: Database;
+    reservations: Reservations;
+    outcomes: PaymentOutcomes;
+    intake: PaymentIntake;
+    settlement: Settlement;
+    chain: Chain;
+    confirmationTimeoutMs: number;
+    log: FastifyBaseLogger;
+  }) {
+    this.#db = parts.db;
+    this.#reservations = parts.reservations;
+    this.#outcomes = parts.outcomes;
+    this.#intake = parts.intake;
+    this.#settlement = parts.settlement;
+    this.#chain = parts.chain;
+    this.#confirmationTimeoutMs = parts.confirmationTimeoutMs;
+    this.#log = parts.log;
+  }
+
+  /** @param onAdmitted the payment is known from before, or is about to be settled: nothing more is to be verified */
+  async deposit(request: PaymentRequest, onAdmitted: () => void): Promise<DepositResult> {
+    const begun = await this.#intake.begin('deposit', request);
+    switch (begun.outcome) {
+      case 'refused':
+        return begun;
+      case 'known':
+        if (!isConflict(begun.status)) onAdmitted();
+        return this.#answerKnown(begun);
+      case 'reserved':
+        testPoint('deposit reserved');
+        return this.#settle(begun, onAdmitted);
+    }
+  }
+
+  /** Ends every wait for confirmations: its request is answered, and the reconciler goes on. */
+  stop(): void {
+    this.#stopping.abort();
+  }
+
+  async #settle(reserved: Reserved, onAdmitted: () => void): Promise<DepositResult> {
+    const { payment, verifiable } = reserved;
+    const endLease = this.#reservations.keepLease(payment);
+    try {
+      const refusal = await this.#intake.admit(reserved);
+      if (refusal) return refusal;
+      onAdmitted();
+      let awaited: Hex | undefined;
+      const settled = await this.#settlement.settle(payment, verifiable, async (claim, transaction) => {
+        await this.#outcomes.markAwaited(payment, transaction);
+        awaited = transaction;
+        testPoint('deposit awaited');
+        const wait = { patienceMs: this.#confirmationTimeoutMs, signal: this.#stopping.signal };
+        return this.#chain.awaitConfirmed(claim, transaction, payment.headBlock, wait);
+      });
+      switch (settled.outcome) {
+        case 'settled':
+          return await this.#credited(payment, settled).catch((err) => {
+            this.#log.error({ err, payment: payment.id }, 'the balance of a deposit could not be read');
+            return refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown');
+          });
+        case 'refused':
+          return refused('PAYMENT_REQUIRED', settled.reason);
+        case 'unknown':
+          return awaited === undefined ? refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown') : pending(awaited);
+        case 'lost':
+          return refused('PAYMENT_REPLAY_PENDING', 'taken_over');
+      }
+    } finally {
+      endLease();
+    }
+  }
+
+  async #answerKnown({ payment, status }: KnownPayment): Promise<DepositResult> {
+    switch (status.outcome) {
+      case 'settled':
+        return this.#credited(payment, status);
+      case 'open':
+        return status.transaction === null
+          ? refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown')
+          : pending(status.transaction);
+      case 'refused':
+        return status;
+    }
+  }
+
+  async #credited({ claim }: Payment, { receipt, isNew }: Booking): Promise<DepositResult> {
+    const balanceMicroUsd = (await findWallet(this.#db, claim.payer)) ?? 0n;
+    const creditedMicroUsd = isNew ? claim.amount : 0n;
+    return { outcome: 'credited', receipt, address: claim.payer, balanceMicroUsd, creditedMicroUsd };
+  }
+}
+
+/** The identifier belongs to another request. */
+const isConflict = (status: PaymentStatus): boolean =>
+  status.outcome === 'refused' && status.code === 'PAYMENT_IDENTIFIER_CONFLICT';
+
+const pending = (transaction: string) => refused('PAYMENT_REPLAY_PENDING', 'not_confirmed_yet', { transaction });

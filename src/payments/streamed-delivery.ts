@@ -1,0 +1,126 @@
+import type { Readable } from 'node:stream';
+import { testPoint } from '../lib/test-point.ts';
+import type { AudioMemory } from '../speech/audio-memory.ts';
+import {
+  type AudioType,
+  MAX_AUDIO_BYTES,
+  type Speech,
+  SpeechError,
+  type Synthesizer,
+  type Utterance,
+} from '../speech/provider.ts';
+import type { Admission } from '../speech/speech-admission.ts';
+import { AudioOutlet } from './audio-outlet.ts';
+import type { Delivery } from './delivery.ts';
+import type { PaymentHold } from './payment-flow.ts';
+import type { StreamDeadline, StreamDeadlines } from './stream-deadlines.ts';
+
+export interface StreamedSpeech {
+  readonly mimeType: AudioType;
+  readonly audio: Readable;
+  /** Tells, once the hold has ended, whether it was charged; whether or not the caller still listens. */
+  readonly ended: Promise<boolean>;
+}
+
+/** What all streams of the process share. */
+export interface Streaming {
+  readonly admission: Admission;
+  readonly deadlines: StreamDeadlines;
+  readonly memory: AudioMemory;
+}
+
+/**
+ * Hands the audio on as it is produced (R55):
+ *
+ *     provider fails before audio  -> void, throw SpeechError
+ *     provider breaks off          -> void, break the stream off
+ *     silence, or the hold is lost -> the same
+ *     caller leaves                -> read on to the end, capture
+ *     last byte                    -> capture, and only then the caller gets it
+ *     capture finds the hold lost  -> break the stream off
+ *
+ * The caller's reading speed never slows the provider: what is not read yet waits in memory. While audio flows, the
+ * hold's lease is renewed, so that a synthesis that takes long is heard to its end and paid.
+ */
+export const streamed = (streaming: Streaming): Delivery<PaymentHold, StreamedSpeech> => ({
+  admit: (utterance) => {
+    const place = streaming.admission.admit(utterance);
+    if (place instanceof SpeechError) return place;
+    return {
+      deliver: async (hold) => ({ delivered: await streamSpeech(hold, place, utterance, streaming) }),
+      release: () => place.release(),
+    };
+  },
+});
+
+async function streamSpeech(
+  hold: PaymentHold,
+  synthesizer: Synthesizer,
+  utterance: Utterance,
+  { deadlines, memory }: Streaming,
+): Promise<StreamedSpeech> {
+  const deadline = deadlines.begin();
+  const endLease = hold.keep?.(() => deadline.abort());
+  const end = () => {
+    deadline.end();
+    endLease?.();
+  };
+  testPoint('speech held');
+  let speech: Speech;
+  try {
+    speech = await synthesizer.synthesize(utterance, deadline.signal);
+  } catch (error) {
+    end();
+    await hold.void();
+    throw error;
+  }
+  const audio = new AudioOutlet(memory);
+  // Fastify destroys the stream when the caller leaves; nobody may be listening when it breaks off later.
+  audio.on('error', () => {});
+  return { mimeType: speech.mimeType, audio, ended: forward(speech.audio, audio, hold, deadline).finally(end) };
+}
+
+async function forward(
+  source: AsyncIterable<Uint8Array>,
+  target: AudioOutlet,
+  hold: PaymentHold,
+  deadline: StreamDeadline,
+): Promise<boolean> {
+  let last: Uint8Array;
+  try {
+    last = await forwardAllButLastByte(source, target, deadline);
+  } catch (error) {
+    await hold.void();
+    target.destroy(error as Error);
+    return false;
+  }
+  testPoint('speech spoken');
+  try {
+    if (await hold.capture()) throw new SpeechError('TTS_UNAVAILABLE', 'The hold was lost.', true);
+    testPoint('speech captured');
+    target.finish(last);
+    return true;
+  } catch (error) {
+    target.destroy(error as Error);
+    return false;
+  }
+}
+
+async function forwardAllButLastByte(
+  source: AsyncIterable<Uint8Array>,
+  target: AudioOutlet,
+  deadline: StreamDeadline,
+): Promise<Uint8Array> {
+  let held: Uint8Array = new Uint8Array();
+  let size = 0;
+  for await (const chunk of source) {
+    if (chunk.length === 0) continue;
+    deadline.heard();
+    size += chunk.length;
+    if (size > MAX_AUDIO_BYTES) throw new SpeechError('TTS_UPSTREAM_ERROR', 'The audio is too large.', false);
+    const last = chunk.length - 1;
+    if (size > 1) target.give(held, chunk.subarray(0, last));
+    held = chunk.subarray(last);
+  }
+  return held;
+}

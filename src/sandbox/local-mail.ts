@@ -1,0 +1,52 @@
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { buffer } from 'node:stream/consumers';
+import { SMTPServer } from 'smtp-server';
+import { ownSubfolder, replaceOwnFile } from '../lib/private-files.ts';
+
+const MAX_MAIL_BYTES = 1_048_576;
+
+export interface MailSink {
+  /** `smtp://` address for whoever sends. */
+  readonly url: string;
+  close(): Promise<void>;
+}
+
+/**
+ * Starts the sandbox's mail server. It takes whatever it is given on 127.0.0.1, delivers nothing, and keeps each mail as a
+ * file in DATA_DIR/mail.
+ * @param onMail is told the file
+ */
+export async function startMailSink(options: { dataDir: string; onMail: (file: string) => void }): Promise<MailSink> {
+  const directory = await ownSubfolder(join(options.dataDir, 'mail'));
+  let count = 0;
+
+  const keep = async (mail: Buffer) => {
+    count += 1;
+    const name = `${new Date().toISOString().replaceAll(':', '-')}-${count}.eml`;
+    const file = join(directory, name);
+    await replaceOwnFile(file, mail);
+    options.onMail(file);
+  };
+
+  const server = new SMTPServer({
+    authOptional: true,
+    disabledCommands: ['AUTH', 'STARTTLS'],
+    disableReverseLookup: true,
+    size: MAX_MAIL_BYTES,
+    onData: (stream, _session, done) => {
+      buffer(stream)
+        .then(keep)
+        .then(() => done(), done);
+    },
+  });
+  server.on('error', () => {});
+  const listening = server.listen(0, '127.0.0.1');
+  await once(listening, 'listening');
+  const { port } = listening.address() as AddressInfo;
+  return {
+    url: `smtp://127.0.0.1:${port}`,
+    close: () => new Promise((resolve) => server.close(() => resolve())),
+  };
+}

@@ -1,0 +1,110 @@
+import { isIP } from 'node:net';
+import { resolve } from 'node:path';
+import { type WorkLimits, workLimits } from '../limits/unpaid-work.ts';
+import type { Catalog } from '../speech/catalog.ts';
+import type { SigningKey } from '../x402/signing-keys.ts';
+import { type AdminConfig, readAdmin } from './admin-settings.ts';
+import { type CardConfig, readCard } from './card-settings.ts';
+import { type EdgeConfig, readEdge } from './edge-settings.ts';
+import { type FeedbackConfig, readFeedback } from './feedback-settings.ts';
+import { type JobsConfig, readJobs } from './jobs-settings.ts';
+import { findMisspelt, type Misspelling } from './misspelt.ts';
+import { type SettingFault, SettingsReader } from './settings-reader.ts';
+import { DEFAULT_SPEECH_TIMEOUT_MS, readCatalog, readSpeech, type SpeechConfig } from './speech-settings.ts';
+import { type QuoteConfig, readQuotes, readSigningKeys, readX402, type X402Config } from './x402-settings.ts';
+
+export interface Config extends EdgeConfig, AdminConfig {
+  readonly host: string;
+  readonly port: number;
+  /** Public origin, without a trailing slash. */
+  readonly baseUrl: string;
+  readonly serviceName: string;
+  readonly databaseUrl: string;
+  readonly dataDir: string;
+  readonly catalog: Catalog;
+  readonly speech: SpeechConfig | undefined;
+  readonly card: CardConfig | undefined;
+  readonly x402: X402Config | undefined;
+  readonly quotes: QuoteConfig | undefined;
+  /** Keys of the signed metadata. */
+  readonly signingKeys: readonly SigningKey[] | undefined;
+  readonly jobs: JobsConfig;
+  readonly feedback: FeedbackConfig | undefined;
+  /** How much upstream work may be done without being paid (R21b); `maxUnsettledMs` is for all direct payers together. */
+  readonly unpaidWork: WorkLimits & { readonly maxUnsettledMs: number };
+  readonly reconcileIntervalMs: number;
+  /** How long a capture is repeated while the database is away; less than a lease outlasts its synthesis. */
+  readonly capturePatienceMs: number;
+  readonly logLevel: string;
+}
+
+export type ConfigResult = ({ readonly config: Config } | { readonly faults: readonly SettingFault[] }) & {
+  /** Variables that look like settings and are none. */
+  readonly misspelt: readonly Misspelling[];
+};
+
+const CAPTURE_PATIENCE_MS = 15_000;
+/** Upstream work that may be lost to failed settlements within an hour (R21b). */
+const MAX_UNSETTLED_MS = 1_800_000;
+const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'];
+
+/** Reads the environment into one validated object, or names every fault at once (R47). */
+export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
+  const reader = new SettingsReader(env);
+  const host = reader.text('HOST') ?? '127.0.0.1';
+  const port = reader.integer('PORT', 1, 65535) ?? 8080;
+  const dataDir = resolve(reader.text('DATA_DIR') ?? './data');
+  const speech = readSpeech(reader);
+  const origin = `http://${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
+  const config: Config = {
+    host,
+    port,
+    baseUrl: reader.origin('BASE_URL', 'https://speech.example') ?? origin,
+    serviceName: readServiceName(reader),
+    databaseUrl: readDatabaseUrl(reader),
+    dataDir,
+    // Without a fault there is one.
+    catalog: readCatalog(reader) as Catalog,
+    speech,
+    card: readCard(reader),
+    x402: readX402(reader),
+    quotes: readQuotes(reader),
+    signingKeys: readSigningKeys(reader),
+    jobs: readJobs(reader, dataDir),
+    feedback: readFeedback(reader),
+    ...readEdge(reader),
+    unpaidWork: { ...workLimits(speech?.timeoutMs ?? DEFAULT_SPEECH_TIMEOUT_MS), maxUnsettledMs: MAX_UNSETTLED_MS },
+    reconcileIntervalMs: reader.integer('RECONCILE_INTERVAL_MS', 100, 86_400_000) ?? 15_000,
+    capturePatienceMs: CAPTURE_PATIENCE_MS,
+    ...readAdmin(reader),
+    logLevel: readLogLevel(reader),
+  };
+  const misspelt = findMisspelt(Object.keys(env), reader.names);
+  return reader.faults.length > 0 ? { faults: reader.faults, misspelt } : { config, misspelt };
+}
+
+function readDatabaseUrl(reader: SettingsReader): string {
+  const url = reader.required('DATABASE_URL', 'Set it to postgres://user:password@host:5432/database.');
+  if (url) reader.url('DATABASE_URL', url, ['postgres:', 'postgresql:'], 'postgres://user:password@host/database');
+  return url;
+}
+
+function readServiceName(reader: SettingsReader): string {
+  const name = reader.text('SERVICE_NAME') ?? 'speechgate';
+  if (!/^[\x20-\x7e]{1,100}$/.test(name) || /["\\]/.test(name)) {
+    const fix = 'Use up to 100 ASCII characters without quotes and backslashes.';
+    reader.fault('SERVICE_NAME', 'is not plain text', fix);
+  }
+  return name;
+}
+
+function readLogLevel(reader: SettingsReader): string {
+  const level = reader.text('LOG_LEVEL') ?? 'info';
+  if (!LOG_LEVELS.includes(level)) reader.fault('LOG_LEVEL', 'is no log level', `Use one of ${LOG_LEVELS.join(', ')}.`);
+  return level;
+}
+
+/** The faults as the text that a start which can't go on prints. */
+export function describeFaults(faults: readonly SettingFault[]): string {
+  return faults.map(({ name, problem, fix }) => `${name} ${problem}. ${fix}`).join('\n');
+}

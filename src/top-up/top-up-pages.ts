@@ -1,0 +1,70 @@
+import { formatCents, formatDollars } from '../lib/money.ts';
+import { html } from '../pages/html.ts';
+import { BACK, renderErrorPage, renderPage } from '../pages/page.ts';
+import type { TopUpCredit } from './credit-top-up.ts';
+
+/** An empty address is that of the page itself. */
+const LOOK_AGAIN = html`<a class="button" href="">Look again</a>`;
+
+export const cardPaymentOffPage = (): string =>
+  renderPage(
+    'Add speech credit',
+    html`<p>Payment by card is not set up here, so no credit can be bought. The operator of this service can change that.</p>
+<a class="button" href="/docs">See how this service is used and paid</a>`,
+  );
+
+/** The page after a purchase: the account's bearer id is all that its owner needs to keep. */
+export function creditedPage(baseUrl: string, credit: TopUpCredit, amountCents: number): string {
+  return renderPage(
+    credit.alreadyCredited ? 'Already credited' : 'Credit added',
+    html`<p>${
+      credit.alreadyCredited
+        ? `This purchase of ${formatCents(amountCents)} was credited before. It is not counted twice.`
+        : `${formatCents(amountCents)} was added.`
+    }</p>
+<dl>
+<dt>Balance</dt>
+<dd class="amount">${formatDollars(credit.balanceMicroUsd)}</dd>
+</dl>
+<label for="account">Your account id</label>
+<input class="id" id="account" value="${credit.accountId}" readonly>
+<p><strong>Keep this id secret and safe:</strong> whoever knows it can spend the balance.</p>
+<p>If you lose it, this page's address shows it again, so keep that secret too. The operator of this service can also
+find it by the receipt that the card processor sent you.</p>
+<p>Send it with a request:</p>
+<pre>curl -o hello.mp3 "${baseUrl}/tts?text=Hello+world" -H "x-credit-account: <code>${credit.accountId}</code>"</pre>
+<a class="button" href="/top-up?account=${credit.accountId}">Add more credit to this account</a>`,
+  );
+}
+
+export const tooManyPage = (retryAfterSeconds: number): string =>
+  renderErrorPage(
+    `Too many purchases were begun from your address. Nothing was charged; try again in ${retryAfterSeconds} ${
+      retryAfterSeconds === 1 ? 'second' : 'seconds'
+    }.`,
+  );
+
+export const unpaidPage = (): string =>
+  renderPage(
+    'Not paid yet',
+    html`<p>The checkout has not been paid, so nothing was credited. If you have just paid, look again in a moment.</p>
+${LOOK_AGAIN}
+<a class="button plain" href="/top-up">Start again</a>`,
+  );
+
+export const foreignSessionPage = (): string =>
+  renderPage(
+    'Unknown purchase',
+    html`<p>This checkout session is unknown, or was not opened by this service. Nothing was credited.</p>
+<a class="button" href="/top-up">Start a purchase</a>`,
+  );
+
+/** @param cause why the purchase could not be looked at, as the page's heading */
+export const notNowPage = (cause: string): string =>
+  renderPage(
+    cause,
+    html`<p>Your purchase could not be checked just now. Nothing is lost: reload this page in a moment and it is credited
+then.</p>
+${LOOK_AGAIN}
+${BACK}`,
+  );
