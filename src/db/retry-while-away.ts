@@ -4,7 +4,7 @@ import { isUnavailable } from './database-errors.ts';
 const RETRY_EVERY_MS = 250;
 
 /** Repeats a statement that is safe to repeat while the database is away, for at most so long. */
-export async function persistently<T>(patienceMs: number, statement: () => Promise<T>): Promise<T> {
+export async function retryWhileAway<T>(patienceMs: number, statement: () => Promise<T>): Promise<T> {
   for (const giveUpAt = performance.now() + patienceMs; ; await sleep(RETRY_EVERY_MS)) {
     try {
       return await statement();

@@ -1,7 +1,7 @@
 import type { FastifyBaseLogger } from 'fastify';
 import type { Database } from '../db/database.ts';
 import { isUnavailable } from '../db/database-errors.ts';
-import { persistently } from '../db/retry-while-away.ts';
+import { retryWhileAway } from '../db/retry-while-away.ts';
 import { captureHold, type Hold, renewHold, voidHold } from '../ledger/hold.ts';
 import { type GivenBack, giveBack } from '../ledger/reversal.ts';
 import type { UnpaidWork } from '../limits/unpaid-work.ts';
@@ -109,7 +109,7 @@ export class BalanceHolds {
     const { unfinished, capturePatienceMs } = this.#parts.keeping;
     let captured: boolean;
     try {
-      captured = await persistently(capturePatienceMs, () => captureHold(this.#parts.db, hold));
+      captured = await retryWhileAway(capturePatienceMs, () => captureHold(this.#parts.db, hold));
     } catch (error) {
       if (isUnavailable(error)) this.#giveBack(hold);
       else await this.#giveBackNow(hold);

@@ -1,6 +1,6 @@
 import { getAddress } from 'viem';
 import type { Database } from '../db/database.ts';
-import { persistently } from '../db/retry-while-away.ts';
+import { retryWhileAway } from '../db/retry-while-away.ts';
 import type { Metrics } from '../observability/metrics.ts';
 import { type Booking, bookSettlement } from './book-settlement.ts';
 import type { Chain, TransferProof } from './chain.ts';
@@ -87,7 +87,7 @@ export class Resolver {
       network: this.#asset.network,
       payer: getAddress(payment.claim.payer),
     });
-    const booking = await persistently(DATABASE_PATIENCE_MS, () =>
+    const booking = await retryWhileAway(DATABASE_PATIENCE_MS, () =>
       bookSettlement(this.#db, payment.id, proof, receipt),
     );
     if (booking?.isNew) this.#metrics?.paymentMoved(payment, 'settled');

@@ -1,6 +1,6 @@
 import type { FastifyBaseLogger } from 'fastify';
 import { isUnavailable } from '../db/database-errors.ts';
-import { persistently } from '../db/retry-while-away.ts';
+import { retryWhileAway } from '../db/retry-while-away.ts';
 import { testPoint } from '../lib/test-point.ts';
 import type { Metrics } from '../observability/metrics.ts';
 import type { Booking } from './book-settlement.ts';
@@ -73,7 +73,7 @@ export class Settlement {
     awaitProof: AwaitProof = (claim, transaction) => this.#chain.awaitProof(claim, transaction, PROOF_PATIENCE_MS),
   ): Promise<SettlementOutcome> {
     testPoint('x402 audio stored');
-    if (!(await this.#persistently(() => this.#reservations.beginSettling(payment)))) return { outcome: 'lost' };
+    if (!(await this.#retryWhileAway(() => this.#reservations.beginSettling(payment)))) return { outcome: 'lost' };
     testPoint('x402 settling');
     try {
       const answer = await this.#facilitator.settle(request);
@@ -99,7 +99,7 @@ export class Settlement {
         return this.#unknown(payment, 'the chain does not show the named transaction in time');
       }
       case 'refused':
-        await this.#persistently(() => this.#outcomes.markRefused(payment, answer.reason));
+        await this.#retryWhileAway(() => this.#outcomes.markRefused(payment, answer.reason));
         this.#metrics.paymentMoved(payment, 'refused');
         return { outcome: 'refused', reason: answer.reason };
       case 'unknown':
@@ -109,12 +109,12 @@ export class Settlement {
 
   async #unknown(payment: Payment, cause: string): Promise<SettlementOutcome> {
     this.#log.warn({ payment: payment.id, cause }, 'a settlement has an unknown end; the chain will tell');
-    await this.#persistently(() => this.#outcomes.markUnknown(payment));
+    await this.#retryWhileAway(() => this.#outcomes.markUnknown(payment));
     this.#metrics.paymentMoved(payment, 'unknown');
     return { outcome: 'unknown' };
   }
 
-  #persistently<T>(statement: () => Promise<T>): Promise<T> {
-    return persistently(DATABASE_PATIENCE_MS, statement);
+  #retryWhileAway<T>(statement: () => Promise<T>): Promise<T> {
+    return retryWhileAway(DATABASE_PATIENCE_MS, statement);
   }
 }
