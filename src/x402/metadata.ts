@@ -1,5 +1,5 @@
 import { sign } from 'node:crypto';
-import { routeOf } from '../contract/routes.ts';
+import { type Route, routeOf } from '../contract/routes.ts';
 import type { SignedServiceMetadata } from '../contract/types.ts';
 import type { Database } from '../db/database.ts';
 import { canonicalize } from '../lib/canonical-json.ts';
@@ -74,7 +74,7 @@ export class ServiceMetadata {
 
   #sign(key: SigningKey, now: Date, validMs: number, firstSeen: ReadonlyMap<string, Date>): SignedServiceMetadata {
     const { baseUrl, serviceName, catalog, asset, payees, keys } = this.#options;
-    const url = (operationId: string) => baseUrl + routeOf(operationId).path;
+    const url = (operationId: string) => baseUrl + templateOf(routeOf(operationId));
     const payload: SignedServiceMetadata['payload'] = {
       schemaVersion: '1',
       service: {
@@ -178,3 +178,6 @@ function decimal(value: bigint, digits: number): string {
   const fraction = text.slice(-digits).replace(/0+$/, '');
   return text.slice(0, -digits) + (fraction && `.${fraction}`);
 }
+
+/** An operation's path as the contract writes it: `/x402/accounts/{address}`. */
+const templateOf = ({ path }: Route): string => path.replaceAll(/:(\w+)/g, '{$1}');
