@@ -1263,23 +1263,6 @@ export interface components {
                 "application/json": components["schemas"]["RateLimitedError"];
             };
         };
-        /** @description Too many requests, or, where speech is paid, too much work for this payer that was not paid lately: then one request at a time, and `details.reason` says so. Nothing is charged. */
-        X402RateLimited: {
-            headers: {
-                "x-trace-id": components["headers"]["TraceId"];
-                "x-x402-charged": components["headers"]["PrepaidCharged"];
-                "Retry-After": components["headers"]["RetryAfter"];
-                "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
-                "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
-                "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
-                "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
-                "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/json": components["schemas"]["RateLimitedError"];
-            };
-        };
         /** @description Something failed inside the service. */
         InternalError: {
             headers: {
@@ -2535,7 +2518,7 @@ export interface operations {
             409: components["responses"]["X402Conflict"];
             413: components["responses"]["TextTooLong"];
             417: components["responses"]["ExpectationFailed"];
-            429: components["responses"]["X402RateLimited"];
+            429: components["responses"]["RateLimited"];
             431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["X402InternalError"];
             502: components["responses"]["X402Failed"];
@@ -2580,7 +2563,7 @@ export interface operations {
             413: components["responses"]["TextTooLong"];
             415: components["responses"]["UnsupportedContentType"];
             417: components["responses"]["ExpectationFailed"];
-            429: components["responses"]["X402RateLimited"];
+            429: components["responses"]["RateLimited"];
             431: components["responses"]["HeadersTooLarge"];
             500: components["responses"]["X402InternalError"];
             502: components["responses"]["X402Failed"];
