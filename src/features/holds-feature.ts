@@ -1,14 +1,14 @@
 import { addDoubtGauge, addHoldGauges } from '../admin/gauges.ts';
 import { UnpaidWork } from '../limits/unpaid-work.ts';
-import type { BalanceHoldsParts } from '../payments/balance-holds.ts';
 import { GivingBack } from '../payments/giving-back.ts';
+import type { HoldKeeperParts } from '../payments/hold-keeper.ts';
 import { UnfinishedHolds } from '../payments/unfinished-holds.ts';
 import { ledgerReconcilers } from '../reconcile/reconcilers.ts';
 import type { Feature, SharedParts } from './feature.ts';
 
 export interface Holds extends Feature {
   /** What the holds of one flow's balances need; the unpaid work is counted for each flow by itself. */
-  parts(): BalanceHoldsParts;
+  parts(): HoldKeeperParts;
 }
 
 /** Holds on balances in the ledger, which card credits and prepaid balances are paid by. */

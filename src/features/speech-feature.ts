@@ -6,7 +6,7 @@ import { AudioMemory } from '../speech/audio-memory.ts';
 import { measuredProvider } from '../speech/measured-provider.ts';
 import { openProvider } from '../speech/open-provider.ts';
 import type { SpeechProvider } from '../speech/provider.ts';
-import { Admission } from '../speech/speech-admission.ts';
+import { SpeechAdmission } from '../speech/speech-admission.ts';
 import type { Feature, SharedParts } from './feature.ts';
 
 /** The provider, and what decides how much is asked of it. */
@@ -29,7 +29,7 @@ export async function openSpeech({ config, metrics, log }: SharedParts): Promise
   const { timeoutMs, streaming } = config.speech;
   const provider = measuredProvider(await openProvider(config.speech), metrics);
   const memory = new AudioMemory(streaming.waitingBytes);
-  const admission = new Admission(provider, memory);
+  const admission = new SpeechAdmission(provider, memory);
   const deadlines = new StreamDeadlines({ silenceMs: timeoutMs, totalMs: streaming.totalMs });
   addWaitingAudioGauge(metrics, memory);
   return {

@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Admission as Terms } from '../contract/routes.ts';
 import { addressKey } from '../limits/address-key.ts';
-import type { FailureLimit } from '../limits/failure-limit.ts';
+import type { AttemptLimit } from '../limits/attempt-limit.ts';
 import type { Bucket, RollingWindow } from '../limits/rolling-window.ts';
 import type { Slot } from '../limits/slot.ts';
 import type { Metrics } from '../observability/metrics.ts';
@@ -46,7 +46,7 @@ export type Proof = () => Promise<boolean> | undefined;
 export interface AdmissionParts {
   readonly limiter: EdgeLimiter;
   readonly windows: Windows;
-  readonly failures: FailureLimit;
+  readonly failures: AttemptLimit;
   readonly metrics: Metrics;
 }
 

@@ -1,16 +1,7 @@
 import type { FastifyBaseLogger } from 'fastify';
+import type { Answer } from '../lib/answer.ts';
 import type { Ticket } from './admission.ts';
 import type { RequestFacts } from './request-record.ts';
-
-/** The answer to a request, on its way to the caller. */
-export interface Answer {
-  /** Its last byte was handed to the connection, or the connection is gone. */
-  isOver(): boolean;
-  /** Calls the listener when it is, where that can be heard; never for an answer that is over already. */
-  onceOver(listener: () => void): void;
-  /** Closes the connection: what has not been sent yet is not sent any more. */
-  breakOff(): void;
-}
 
 /** What an operation may know of the request beyond what the contract declares for it. */
 export interface OperationContext {

@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import type { Answer } from './context.ts';
+import type { Answer } from '../lib/answer.ts';
 
 /**
  * Follows a response. One that waits behind another on its connection is closed a moment after that breaks, so the

@@ -12,7 +12,7 @@ import type { CredentialProofs, OperationResult, Operations } from '../contract/
 import { type Route, routes } from '../contract/routes.ts';
 import type { OpenApiDocument } from '../contract/types.ts';
 import type { RunningWork } from '../lib/running-work.ts';
-import { FailureLimit } from '../limits/failure-limit.ts';
+import { AttemptLimit } from '../limits/attempt-limit.ts';
 import type { Metrics } from '../observability/metrics.ts';
 import { Admission, type AdmissionParts, type Windows } from './admission.ts';
 import { isBare, type StandIn } from './bare-request.ts';
@@ -134,7 +134,7 @@ export async function createServer(
   const parts: AdmissionParts = {
     limiter: await EdgeLimiter.on(app, options.edgeRateLimitMax),
     windows,
-    failures: new FailureLimit(windows.requests),
+    failures: new AttemptLimit(windows.requests),
     metrics,
   };
   app.setErrorHandler(handleError);

@@ -6,7 +6,7 @@ import type { Delivery, Earlier } from '../payments/delivery.ts';
 import type { Replayed } from '../payments/payment-flow.ts';
 import { refused } from '../payments/refusal.ts';
 import type { Utterance } from '../speech/provider.ts';
-import type { Admission } from '../speech/speech-admission.ts';
+import type { SpeechAdmission } from '../speech/speech-admission.ts';
 import { enqueue } from './enqueue.ts';
 import { findJob } from './find-job.ts';
 import { idempotency } from './idempotency.ts';
@@ -24,7 +24,7 @@ export interface JobRequest {
 
 export interface JobQueue {
   readonly db: Database;
-  readonly admission: Admission;
+  readonly admission: SpeechAdmission;
   /** Of the processor's key: an account of the other mode is unknown. */
   readonly livemode: boolean;
 }

@@ -2,13 +2,11 @@ import type { CreateDepositResult } from '../contract/operations.ts';
 import type { OperationContext } from '../http/context.ts';
 import { PRIVATE } from '../http/headers.ts';
 import { failure } from '../http/structured-error.ts';
-import { CARD_HEADERS } from '../payments/card-credits.ts';
 import type { Deposits } from '../payments/deposits.ts';
-import { readPayment } from '../payments/payment-request.ts';
+import { readPaymentHeader } from '../payments/payment-request.ts';
 import { depositResource } from '../x402/challenge.ts';
 import type { Asset } from '../x402/network.ts';
 import type { Payee } from '../x402/payees.ts';
-import { PREPAID } from '../x402/prepaid-terms.ts';
 import { isSignedByPayer } from '../x402/transfer-digest.ts';
 import { refuseForeignHeaders } from './flows.ts';
 import { askForPayment, offersFor, paymentRequired } from './payment-required.ts';
@@ -20,17 +18,22 @@ export interface DepositOptions {
   readonly serviceName: string;
   readonly terms: { readonly asset: Asset; readonly payees: readonly Payee[] };
   readonly deposits: Deposits;
+  /** Of the flows that never pay here, and of all that a payment excludes (R36). */
+  readonly foreignHeaders: { readonly always: readonly string[]; readonly withPayment: readonly string[] };
 }
 
 /** Credits the payer's wallet, or asks for the payment. The amount is within its bounds. */
 export async function makeDeposit(
-  { baseUrl, serviceName, terms, deposits }: DepositOptions,
+  { baseUrl, serviceName, terms, deposits, foreignHeaders }: DepositOptions,
   amountMicroUsd: number,
   context: OperationContext,
 ): Promise<CreateDepositResult> {
   const { flowHeaders: headers, method, url, bytes, traceId } = context;
   const paid = headers['payment-signature'];
-  const foreign = refuseForeignHeaders(headers, [...CARD_HEADERS, ...(paid === undefined ? [] : PREPAID.headers)]);
+  const foreign = refuseForeignHeaders(
+    headers,
+    paid === undefined ? foreignHeaders.always : foreignHeaders.withPayment,
+  );
   if (foreign) return foreign;
   const resource = depositResource(baseUrl, serviceName);
   const offers = offersFor(terms, BigInt(amountMicroUsd));
@@ -45,7 +48,7 @@ export async function makeDeposit(
   }
 
   async function credit(onAdmitted: () => void): Promise<CreateDepositResult> {
-    const shown = readPayment(headers);
+    const shown = readPaymentHeader(headers);
     if ('outcome' in shown) return refusalFailure(shown);
     const { credential: envelope } = shown;
     if (!isSignedByPayer(envelope, terms.asset)) {

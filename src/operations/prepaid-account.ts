@@ -5,9 +5,9 @@ import { failure } from '../http/structured-error.ts';
 import { formatUsd } from '../lib/money.ts';
 import type { PrepaidBalance } from '../payments/prepaid-balance.ts';
 import { signedBalanceRead } from '../x402/prepaid-credential.ts';
+import { limitCredential } from './credential-limit.ts';
 import { refuseForeignHeaders } from './flows.ts';
 import { refusalFailure } from './refusals.ts';
-import { limitCredential } from './x402-speech.ts';
 
 export interface PrepaidAccountParts {
   readonly balances: PrepaidBalance;

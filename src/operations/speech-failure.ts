@@ -1,9 +1,7 @@
 import { failure } from '../http/structured-error.ts';
 import type { SpeechError } from '../speech/provider.ts';
 
-/** What became of the payer's money, where nothing is charged before the speech is there. */
-export const NOT_CHARGED = 'Nothing was charged.';
-/** Likewise, of a payment on the chain. */
+/** What became of a payment in USDC by then. */
 export const NOT_SETTLED = 'Nothing was settled.';
 
 /** The rules of the text that only a provider can tell. */

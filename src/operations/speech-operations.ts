@@ -21,13 +21,13 @@ import type { Refused } from '../payments/refusal.ts';
 import { type SpeechFailed, speak } from '../payments/speak.ts';
 import { type Streaming, streamed } from '../payments/streamed-delivery.ts';
 import type { Catalog } from '../speech/catalog.ts';
-import { type OrderRequest, placeOrder } from '../speech/order.ts';
+import { type OrderRequest, placeOrder, utteranceOf } from '../speech/order.ts';
 import { creditChallenge } from './credit-challenge.ts';
 import { refuseForeignHeaders } from './flows.ts';
 import { type JobLinks, jobBody } from './job-body.ts';
 import { refusalAnswer } from './refusals.ts';
-import { NOT_CHARGED, providerMissing, speechFailure } from './speech-failure.ts';
-import { utteranceOf } from './x402-purchase.ts';
+import { providerMissing, speechFailure } from './speech-failure.ts';
+import {} from './x402-order.ts';
 
 export interface SpeechOptions extends JobLinks {
   readonly db: Database;
@@ -116,7 +116,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
       case 'refused':
         return refusalAnswer(spoken, challenge);
       case 'failed':
-        return cardSpeechFailed(spoken, context);
+        return cardSpeechFailed(cardCredits, spoken, context);
     }
   }
 
@@ -141,7 +141,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
       case 'refused':
         return refusalAnswer(spoken, challenge);
       case 'failed':
-        return cardSpeechFailed(spoken, context);
+        return cardSpeechFailed(cardCredits, spoken, context);
     }
   }
 
@@ -177,10 +177,14 @@ const termsOf = (
   idempotencyKey: headers['idempotency-key'],
 });
 
-function cardSpeechFailed({ error, hold }: SpeechFailed<CardHold>, context: OperationContext) {
+function cardSpeechFailed(
+  { untaken }: CardCredits,
+  { error, hold }: SpeechFailed<CardHold>,
+  context: OperationContext,
+) {
   if (hold) {
     context.note({ chargedMicroUsd: 0n });
     context.log.warn({ err: error }, 'synthesis failed');
   }
-  return speechFailure(error, NOT_CHARGED);
+  return speechFailure(error, untaken);
 }

@@ -5,9 +5,10 @@ import type { Belonging } from '../ledger/belonging.ts';
 import { formatUsd } from '../lib/money.ts';
 import type { BufferedSpeech } from '../payments/buffered-delivery.ts';
 import type { Deposits } from '../payments/deposits.ts';
+import { DIRECT_HEADERS } from '../payments/direct-payment.ts';
 import type { PrepaidBalance } from '../payments/prepaid-balance.ts';
 import type { Catalog } from '../speech/catalog.ts';
-import { type OrderRefusal, type OrderRequest, placeOrder, select, textTooLong } from '../speech/order.ts';
+import { type OrderRefusal, type OrderRequest, placeOrder, select, textTooLong, utteranceOf } from '../speech/order.ts';
 import { priceMicroUsd } from '../speech/price.ts';
 import { speechResource } from '../x402/challenge.ts';
 import type { ServiceMetadata } from '../x402/metadata.ts';
@@ -22,7 +23,7 @@ import { makeDeposit } from './make-deposit.ts';
 import { askForPayment, offersFor, showExample } from './payment-required.ts';
 import { readPrepaidAccount } from './prepaid-account.ts';
 import { NOT_SETTLED, providerMissing, speechFailure } from './speech-failure.ts';
-import { type Purchase, quoteExpired, utteranceOf } from './x402-purchase.ts';
+import { type OfferedOrder, quoteExpired } from './x402-order.ts';
 import { sellX402Speech, type X402Flow } from './x402-speech.ts';
 
 export interface X402Options {
@@ -60,9 +61,8 @@ export interface X402Parts {
 export function x402Operations(options: X402Options): X402Parts {
   const { baseUrl, serviceName, catalog, speech, terms, deposits, prepaid, quotes, metadata } = options;
   const { belonging, flows, foreignHeaders } = options;
-  const otherHeaders = [...foreignHeaders, ...flows.flatMap(({ headers }) => headers)].filter(
-    (name) => !PREPAID.headers.some((own) => own === name),
-  );
+  const allHeaders = [...foreignHeaders, ...flows.flatMap(({ headers }) => headers)];
+  const headersBut = (own: readonly string[]) => allHeaders.filter((name) => !own.includes(name));
   const resources = {
     GET: speechResource(baseUrl, serviceName, 'GET'),
     POST: speechResource(baseUrl, serviceName, 'POST'),
@@ -109,7 +109,7 @@ export function x402Operations(options: X402Options): X402Parts {
   }
 
   /** Nobody is asked to pay for what would not be spoken. The text of a quote may be shown with its payment only. */
-  function refuseText({ order }: Purchase, { admission }: BufferedSpeech) {
+  function refuseText({ order }: OfferedOrder, { admission }: BufferedSpeech) {
     const refusal = order.text === undefined ? undefined : admission.refuse(utteranceOf(order, order.text));
     return refusal && speechFailure(refusal, NOT_SETTLED);
   }
@@ -124,7 +124,7 @@ export function x402Operations(options: X402Options): X402Parts {
     if ('refusal' in placed) return refuseOrder(placed.refusal);
     if (!terms) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
     const { order } = placed;
-    return { order, offers: offersFor(terms, order.priceMicroUsd), hasExpired: false } satisfies Purchase;
+    return { order, offers: offersFor(terms, order.priceMicroUsd), hasExpired: false } satisfies OfferedOrder;
   }
 
   async function quotedPurchase({ quoteToken, ...request }: QuotedRequest & { quoteToken: string }) {
@@ -134,7 +134,7 @@ export function x402Operations(options: X402Options): X402Parts {
     const placed = quote ? placeQuotedOrder({ catalog, ...terms }, quote, request) : { refusal: invalidQuote };
     if ('refusal' in placed) return refuseOrder(placed.refusal);
     const { amountMicroUsd, payTo } = quote as Quote;
-    const purchase: Purchase = {
+    const purchase: OfferedOrder = {
       order: placed.order,
       offers: [makeOffer(terms.asset, amountMicroUsd, payTo)],
       hasExpired: isExpired(quote as Quote, Date.now()),
@@ -150,14 +150,20 @@ export function x402Operations(options: X402Options): X402Parts {
     getPrepaidAccount: async ({ params }, context) => {
       if (!prepaid) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
       if (await isForeign(true)) return foreignDatabase();
-      return readPrepaidAccount({ balances: prepaid, foreignHeaders: otherHeaders }, params.address, context);
+      return readPrepaidAccount(
+        { balances: prepaid, foreignHeaders: headersBut(PREPAID.headers) },
+        params.address,
+        context,
+      );
     },
 
     createDeposit: async ({ headers, body }, context) => {
       if (!terms) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
       if (!deposits) return chainMissing();
       if (await isForeign(headers['payment-signature'] !== undefined)) return foreignDatabase();
-      return makeDeposit({ baseUrl, serviceName, terms, deposits }, body.amountMicroUsd, context);
+      const foreign = { always: foreignHeaders, withPayment: headersBut(DIRECT_HEADERS) };
+      const parts = { baseUrl, serviceName, terms, deposits, foreignHeaders: foreign };
+      return makeDeposit(parts, body.amountMicroUsd, context);
     },
 
     createQuote: async ({ body }, context) => {

@@ -9,18 +9,20 @@ import type { OfferedCharge } from '../payments/direct-payment.ts';
 import type { PaymentFlow, PaymentHold, Receipt, Replayed } from '../payments/payment-flow.ts';
 import type { RefusalCode, Refused } from '../payments/refusal.ts';
 import { type SpeechFailed, speak } from '../payments/speak.ts';
+import { utteranceOf } from '../speech/order.ts';
 import type { Resource } from '../x402/challenge.ts';
+import { limitCredential } from './credential-limit.ts';
 import { depositRequired, paymentRequired } from './payment-required.ts';
 import { refusalAnswer } from './refusals.ts';
-import { NOT_CHARGED, NOT_SETTLED, speechFailure } from './speech-failure.ts';
-import { type Purchase, quoteExpired, textMissing, utteranceOf } from './x402-purchase.ts';
+import { speechFailure } from './speech-failure.ts';
+import { type OfferedOrder, quoteExpired, textMissing } from './x402-order.ts';
 
 /** A flow that pays for speech at the x402 endpoints. */
 export type X402Flow = PaymentFlow<unknown, RefusalCode, PaymentHold, OfferedCharge, Readable>;
 
 export interface X402Sale {
   readonly flow: X402Flow;
-  readonly purchase: Purchase;
+  readonly purchase: OfferedOrder;
   readonly speech: BufferedSpeech;
   readonly resource: Resource;
   readonly baseUrl: string;
@@ -33,7 +35,7 @@ export async function sellX402Speech(sale: X402Sale, context: OperationContext):
   const limited = flow.limitedBy === 'requests' ? await context.admission.take('payment') : undefined;
   if (limited) return limited;
   const shown = flow.credentialOf(context.flowHeaders);
-  if ('outcome' in shown) return refused(sale, shown, context);
+  if ('outcome' in shown) return answerRefused(sale, shown, context);
   const { credential } = shown;
   const { text, priceMicroUsd } = order;
   if (text === undefined) return textMissing();
@@ -50,7 +52,7 @@ export async function sellX402Speech(sale: X402Sale, context: OperationContext):
   if (hasExpired) {
     const earlier = await flow.replay?.(credential, charge);
     if (!earlier) return quoteExpired();
-    return earlier.outcome === 'replayed' ? replayed(earlier, context) : refused(sale, earlier, context);
+    return earlier.outcome === 'replayed' ? replayed(earlier, context) : answerRefused(sale, earlier, context);
   }
   let held: PaymentHold | undefined;
   const onHeld = (hold: PaymentHold) => {
@@ -66,7 +68,7 @@ export async function sellX402Speech(sale: X402Sale, context: OperationContext):
       case 'replayed':
         return replayed(spoken, context);
       case 'refused':
-        return await refused(sale, spoken, context);
+        return await answerRefused(sale, spoken, context);
       case 'failed':
         return failed(sale, spoken, context);
     }
@@ -88,24 +90,22 @@ function replayed({ delivered, receipt }: Replayed<Readable, Receipt | undefined
 }
 
 /** A credential that fails costs its address a slot (R48). */
-async function refused(sale: X402Sale, refusal: Refused, context: OperationContext): Promise<GetX402SpeechResult> {
+async function answerRefused(
+  sale: X402Sale,
+  refusal: Refused,
+  context: OperationContext,
+): Promise<GetX402SpeechResult> {
   const { offers, order } = sale.purchase;
   if (refusal.isUncharged) context.note({ chargedMicroUsd: 0n });
   const limited = await limitCredential(refusal, context);
   if (limited) return limited;
   showReceipt(refusal.receipt, context);
   const explained = (await refusal.explain?.()) ?? refusal;
-  return refusalAnswer(explained, (refused, message) =>
-    refused.balanceMicroUsd === undefined
-      ? paymentRequired(sale.resource, offers[0], refused.reason, message)
-      : depositRequired(sale.baseUrl, order.priceMicroUsd, refused, message),
+  return refusalAnswer(explained, (known, message) =>
+    known.balanceMicroUsd === undefined
+      ? paymentRequired(sale.resource, offers[0], known.reason, message)
+      : depositRequired(sale.baseUrl, order.priceMicroUsd, known, message),
   );
-}
-
-/** Counts what a credential turned out to be: the 429 when its address has shown too many that fail. */
-export async function limitCredential({ credential }: Refused, { admission }: OperationContext) {
-  if (credential === 'verified') admission.credentialVerified();
-  return credential === 'failed' ? admission.credentialFailed() : undefined;
 }
 
 function failed({ flow }: X402Sale, { error, hold }: SpeechFailed<PaymentHold>, context: OperationContext) {
@@ -114,7 +114,7 @@ function failed({ flow }: X402Sale, { error, hold }: SpeechFailed<PaymentHold>, 
     context.log.warn({ err: error }, 'synthesis failed');
     showReceipt(hold.receipt, context);
   }
-  return speechFailure(error, flow.name === 'direct' ? NOT_SETTLED : NOT_CHARGED);
+  return speechFailure(error, flow.untaken);
 }
 
 /** On every answer after authentication, whatever its status. */

@@ -1,6 +1,6 @@
 import type { Hold } from '../ledger/hold.ts';
 import type { WorkEnd } from '../limits/unpaid-work.ts';
-import type { BalanceHolds } from './balance-holds.ts';
+import type { HoldKeeper } from './hold-keeper.ts';
 import type { PaymentHold, Receipt } from './payment-flow.ts';
 import { type Refused, refused } from './refusal.ts';
 
@@ -19,12 +19,12 @@ export interface BalanceHoldParts<R extends Receipt> {
 export class BalanceHold<R extends Receipt> implements PaymentHold<'TTS_UNAVAILABLE'> {
   /** As it was placed. */
   readonly entry: Hold;
-  readonly #holds: BalanceHolds;
+  readonly #holds: HoldKeeper;
   readonly #parts: BalanceHoldParts<R>;
   #balanceMicroUsd: bigint;
   #chargedMicroUsd: bigint;
 
-  constructor(holds: BalanceHolds, entry: Hold, parts: BalanceHoldParts<R>) {
+  constructor(holds: HoldKeeper, entry: Hold, parts: BalanceHoldParts<R>) {
     this.entry = entry;
     this.#holds = holds;
     this.#parts = parts;

@@ -1,14 +1,14 @@
 import { testPoint } from '../lib/test-point.ts';
 import { collectSpeech } from '../speech/collect.ts';
 import { type Place, SpeechError, type Utterance } from '../speech/provider.ts';
-import type { Admission } from '../speech/speech-admission.ts';
+import type { SpeechAdmission } from '../speech/speech-admission.ts';
 import type { Delivery } from './delivery.ts';
 import type { PaymentHold } from './payment-flow.ts';
 import type { RefusalCode } from './refusal.ts';
 
 /** What speaks while a caller waits for the whole. */
 export interface BufferedSpeech {
-  readonly admission: Admission;
+  readonly admission: SpeechAdmission;
   /** Longest synthesis that is collected before it is paid. */
   readonly timeoutMs: number;
 }

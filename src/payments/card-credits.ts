@@ -1,7 +1,7 @@
 import type { Database } from '../db/database.ts';
 import { type HoldResult, placeHold } from '../ledger/hold.ts';
 import type { BalanceHold } from './balance-hold.ts';
-import { BalanceHolds, type BalanceHoldsParts } from './balance-holds.ts';
+import { HoldKeeper, type HoldKeeperParts } from './hold-keeper.ts';
 import type { Authorization, Charge, PaymentFlow } from './payment-flow.ts';
 import { refused } from './refusal.ts';
 
@@ -24,13 +24,14 @@ export class CardCredits implements PaymentFlow<string | undefined, CardCode, Ca
   readonly headers = CARD_HEADERS;
   readonly limitedBy = 'requests';
   readonly isRemote = false;
+  readonly untaken = 'Nothing was charged.';
   /** Of the processor's key: accounts of the other mode are unknown. */
   readonly livemode: boolean;
-  readonly #holds: BalanceHolds;
+  readonly #holds: HoldKeeper;
 
-  constructor(livemode: boolean, parts: BalanceHoldsParts) {
+  constructor(livemode: boolean, parts: HoldKeeperParts) {
     this.livemode = livemode;
-    this.#holds = new BalanceHolds('card', parts);
+    this.#holds = new HoldKeeper('card', parts);
   }
 
   credentialOf(headers: Readonly<Record<string, string | undefined>>) {

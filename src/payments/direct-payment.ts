@@ -14,7 +14,7 @@ import { DirectHold, type DirectReceipt, directReceipt } from './direct-hold.ts'
 import type { DirectWork, DirectWorkEnd } from './direct-work.ts';
 import type { KnownPayment, PaymentIntake, Reserved } from './intake.ts';
 import type { Authorization, Charge, PaymentFlow, Replayed } from './payment-flow.ts';
-import { type PaymentRequest, readPayment } from './payment-request.ts';
+import { type PaymentRequest, readPaymentHeader } from './payment-request.ts';
 import { type Refused, refused } from './refusal.ts';
 
 /** The request headers that show the flow's credential. */
@@ -54,6 +54,7 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, DirectCode, D
   readonly headers = DIRECT_HEADERS;
   readonly limitedBy = 'requests';
   readonly isRemote = true;
+  readonly untaken = 'Nothing was settled.';
   readonly #reservations: Reservations;
   readonly #settlement: Settlement;
   readonly #intake: PaymentIntake;
@@ -78,7 +79,7 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, DirectCode, D
   }
 
   credentialOf(headers: Readonly<Record<string, string | undefined>>) {
-    return readPayment(headers);
+    return readPaymentHeader(headers);
   }
 
   /** The answer to an exact repetition, or to a misuse of its identifier; undefined when the payment is new. */

@@ -196,6 +196,7 @@ export class PaymentIntake {
 
   /** Undefined for an abandoned reservation of the same request, which may be taken over (R26). */
   async #status(known: Payment, hash: Buffer, traceId: string): Promise<PaymentStatus | undefined> {
+    // The identifier is another request's (R22).
     if (!known.requestHash.equals(hash)) return refused('PAYMENT_IDENTIFIER_CONFLICT', 'identifier_of_another_request');
     this.#log.info({ traceId, payment: known.id, first: known.traceId }, 'the payment of an earlier request is shown');
     switch (known.state) {
@@ -255,4 +256,5 @@ export class PaymentIntake {
 }
 
 const VALID = { valid: true } as const;
+/** R22. */
 const AUTHORIZATION_TAKEN = refused('PAYMENT_IDENTIFIER_CONFLICT', 'authorization_of_another_payment');

@@ -1,15 +1,19 @@
 import type { Database } from '../db/database.ts';
 import type { PaidFor } from '../ledger/paid-for.ts';
+import type { Answer } from '../lib/answer.ts';
 import type { Utterance } from '../speech/provider.ts';
-import type { Answer } from './answer.ts';
 import type { RefusalCode, Refused } from './refusal.ts';
 
 /**
- * A way to pay for speech. Each flow is one implementation of this, and `speak` is the one place that uses it:
+ * A way to pay for speech; each flow is one implementation of this. The operation reads the credential, and `speak`
+ * authorizes and ends the hold:
  *
  *     credentialOf  the request's headers -> what the payer shows, or a refusal
  *     authorize     the credential -> a hold, the answer that was paid before, or a refusal
  *     the hold      is ended by exactly one of capture and void
+ *
+ * A hold that is a transfer of the ledger (HoldKeeper) is given back when its process dies, and audited. One that is
+ * none owes a lease, a reconciler and an audit of its own, as direct payments have them.
  */
 export interface PaymentFlow<
   Credential = unknown,
@@ -24,6 +28,8 @@ export interface PaymentFlow<
   readonly headers: readonly string[];
   /** Whether each request takes a slot of its client's window, or each credential that fails (R48). */
   readonly limitedBy: 'requests' | 'failures';
+  /** What the caller of speech that failed is told of his money. */
+  readonly untaken: string;
   /** Its authorization asks others, and takes as long as they do: no place at the provider is kept meanwhile. */
   readonly isRemote: boolean;
   /** Reads the credential from a request's headers. Nothing is asked for yet. */

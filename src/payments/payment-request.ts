@@ -15,7 +15,7 @@ export interface PaymentRequest extends Pick<PaidRequest, 'method' | 'url' | 'by
 }
 
 /** Reads the payment-signature header, or refuses it. */
-export function readPayment(headers: Readonly<Record<string, string | undefined>>) {
+export function readPaymentHeader(headers: Readonly<Record<string, string | undefined>>) {
   try {
     return { credential: decodeEnvelope(String(headers['payment-signature'])) };
   } catch (error) {

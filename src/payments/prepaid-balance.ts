@@ -8,11 +8,11 @@ import {
   signedRequestOf,
 } from '../x402/prepaid-credential.ts';
 import { PREPAID } from '../x402/prepaid-terms.ts';
-import { Replays } from '../x402/replays.ts';
 import type { BalanceHold } from './balance-hold.ts';
-import { BalanceHolds, type BalanceHoldsParts } from './balance-holds.ts';
+import { HoldKeeper, type HoldKeeperParts } from './hold-keeper.ts';
 import type { Authorization, Charge, PaidRequest, PaymentFlow } from './payment-flow.ts';
 import { type Refused, refused } from './refusal.ts';
+import { SpentRequests } from './spent-requests.ts';
 
 type PrepaidCode =
   | 'INVALID_REQUEST'
@@ -35,15 +35,16 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCod
   readonly headers = PREPAID.headers;
   readonly limitedBy = 'failures';
   readonly isRemote = false;
+  readonly untaken = 'Nothing was charged.';
   readonly #db: Database;
   readonly #verifier: PrepaidVerifier;
-  readonly #holds: BalanceHolds;
-  readonly #replays = new Replays();
+  readonly #holds: HoldKeeper;
+  readonly #spent = new SpentRequests();
 
-  constructor(verifier: PrepaidVerifier, parts: BalanceHoldsParts) {
+  constructor(verifier: PrepaidVerifier, parts: HoldKeeperParts) {
     this.#db = parts.db;
     this.#verifier = verifier;
-    this.#holds = new BalanceHolds('prepaid', parts);
+    this.#holds = new HoldKeeper('prepaid', parts);
   }
 
   /** All five headers or none (R30). */
@@ -61,7 +62,7 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCod
 
   /** Of a wallet that has deposited, in time, and for no nonce that is known to be spent. */
   async verifies(credential: PrepaidCredential, request: PaidRequest): Promise<boolean> {
-    if (this.#replays.has(credential, request)) return false;
+    if (this.#spent.has(credential, request)) return false;
     if (!this.#verifier.isSignedByAccount(credential, signedRequestOf(request))) return false;
     return (await readWallet(this.#db, credential.account, credential.expiry)).outcome === 'read';
   }
@@ -70,7 +71,7 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCod
     credential: PrepaidCredential,
     { priceMicroUsd, paidFor, request }: Charge,
   ): Promise<Authorization<PrepaidCode, PrepaidHold>> {
-    if (this.#replays.has(credential, request)) {
+    if (this.#spent.has(credential, request)) {
       // It takes no slot of its address's window, but is counted at the edge; the balance is not known here.
       return refused('PREPAID_NONCE_REPLAYED', 'nonce_spent', { receipt: { 'x-x402-charged': 0n } });
     }
@@ -87,7 +88,7 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCod
     if ('outcome' in result) return result;
     const { placed, hold } = result;
     if (hold || placed.outcome === 'held') return { outcome: 'held', hold: hold as PrepaidHold };
-    if (placed.outcome === 'replayed') this.#replays.add(credential, request);
+    if (placed.outcome === 'replayed') this.#spent.add(credential, request);
     return placed.outcome === 'expiry' ? this.#unauthorized(credential) : refuse(placed, isPermitted);
   }
 

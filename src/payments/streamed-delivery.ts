@@ -9,7 +9,7 @@ import {
   type Synthesizer,
   type Utterance,
 } from '../speech/provider.ts';
-import type { Admission } from '../speech/speech-admission.ts';
+import type { SpeechAdmission } from '../speech/speech-admission.ts';
 import { AudioOutlet } from './audio-outlet.ts';
 import type { Delivery } from './delivery.ts';
 import type { PaymentHold } from './payment-flow.ts';
@@ -24,7 +24,7 @@ export interface StreamedSpeech {
 
 /** What all streams of the process share. */
 export interface Streaming {
-  readonly admission: Admission;
+  readonly admission: SpeechAdmission;
   readonly deadlines: StreamDeadlines;
   readonly memory: AudioMemory;
 }

@@ -9,8 +9,8 @@ import {
   writeCheckpoint,
 } from '../ledger/gateway-process.ts';
 import type { Hold } from '../ledger/hold.ts';
+import type { Answer } from '../lib/answer.ts';
 import { within } from '../lib/within.ts';
-import type { Answer } from './answer.ts';
 
 /** How often a process tells what it has finished: what it delivered since is not known when it dies. */
 const CHECKPOINT_EVERY_MS = 1_000;

@@ -9,7 +9,7 @@ const EVERY_TURNS = 4;
 const BATCH = 100;
 
 /** Deletes the audio of jobs when its retention has passed. Counts jobs. */
-export function expiredAudio(db: Database, store: AudioStore): Reconciler {
+export function expiredJobAudio(db: Database, store: AudioStore): Reconciler {
   return {
     name: 'expired_audio',
     everyTurns: EVERY_TURNS,

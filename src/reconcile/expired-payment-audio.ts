@@ -7,7 +7,7 @@ import type { Reconciler } from './reconciler.ts';
 const MOST = 200;
 
 /** Deletes the audio of payments that have failed, or whose replay window is over. Counts payments. */
-export function paymentAudio(db: Database, store: AudioStore): Reconciler {
+export function expiredPaymentAudio(db: Database, store: AudioStore): Reconciler {
   return {
     name: 'payment_audio',
     async run({ signal, done }) {

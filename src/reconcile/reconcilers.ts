@@ -9,8 +9,8 @@ import { abandonedPayments } from './abandoned-payments.ts';
 import { checkoutSweep } from './checkout-sweep.ts';
 import { doubtfulPayments } from './doubtful-payments.ts';
 import { expiredHolds } from './expired-holds.ts';
-import { expiredAudio } from './expired-job-audio.ts';
-import { paymentAudio } from './expired-payment-audio.ts';
+import { expiredJobAudio } from './expired-job-audio.ts';
+import { expiredPaymentAudio } from './expired-payment-audio.ts';
 import { failedPayments } from './failed-payments.ts';
 import { lostJobs } from './lost-jobs.ts';
 import { lostMail } from './lost-mail.ts';
@@ -24,7 +24,7 @@ export const ledgerReconcilers = (db: Database): Reconciler[] => [expiredHolds(d
 
 export const jobReconcilers = (db: Database, store: AudioStore): Reconciler[] => [
   lostJobs(db),
-  expiredAudio(db, store),
+  expiredJobAudio(db, store),
 ];
 
 /** None while payment by card is off. */
@@ -50,7 +50,7 @@ export const x402Reconcilers = (
   abandonedPayments(reservations, store),
   doubtfulPayments(outcomes, resolver),
   failedPayments(outcomes, resolver),
-  paymentAudio(db, store),
+  expiredPaymentAudio(db, store),
 ];
 
 /**

@@ -1,4 +1,4 @@
-import { leaseSeconds } from '../payments/balance-holds.ts';
+import { leaseSeconds } from '../payments/hold-keeper.ts';
 import { MAX_STREAM_MS } from '../payments/stream-deadlines.ts';
 import { MAX_WAITING_BYTES } from '../speech/audio-memory.ts';
 import { type Catalog, CatalogError, loadCatalog } from '../speech/catalog.ts';

@@ -1,5 +1,6 @@
 import type { Catalog, Model, Voice } from './catalog.ts';
 import { priceMicroUsd } from './price.ts';
+import type { Utterance } from './provider.ts';
 
 export const SPEED = { min: 0.5, max: 2, default: 1 } as const;
 
@@ -110,6 +111,14 @@ export function placeOrder(catalog: Catalog, request: OrderRequest): OrderResult
     },
   };
 }
+
+/** What the provider is asked to speak. */
+export const utteranceOf = ({ model, voice, speed }: Selection, text: string): Utterance => ({
+  text,
+  model: model.upstreamModel,
+  voice: voice.upstreamVoice,
+  speed,
+});
 
 function readSpeed(value: number | string | undefined): number | undefined {
   if (value === undefined) return SPEED.default;

@@ -8,7 +8,7 @@ const RETRY_AFTER_SECONDS = 5;
  * Decides whether speech is taken on that a caller waits for. It is asked before anything is paid, and what it has taken
  * on is not refused later because of others.
  */
-export class Admission {
+export class SpeechAdmission {
   readonly #provider: SpeechProvider;
   readonly #memory: AudioMemory;
 
@@ -20,14 +20,6 @@ export class Admission {
   /** Why this utterance would never be spoken to its end, however long one waits. */
   refuse(utterance: Utterance): SpeechError | undefined {
     return this.#provider.refuse?.(utterance);
-  }
-
-  /** Why this utterance would not be taken on now. Nothing is promised. */
-  check(utterance: Utterance): SpeechError | undefined {
-    const place = this.admit(utterance);
-    if (place instanceof SpeechError) return place;
-    place.release();
-    return undefined;
   }
 
   /** A place for speech that is handed on while it is spoken; it is released when no synthesis follows. */

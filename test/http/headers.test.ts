@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { readFile } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { test } from 'tap';
+import { parse } from 'yaml';
 import { startGateway } from '../support/gateway.ts';
 
 const ON_EVERY_ANSWER = {
@@ -65,4 +67,16 @@ test('every answer has the same headers, whoever writes it', async (t) => {
       assert.deepEqual(Object.fromEntries(headers), { ...ON_EVERY_ANSWER, ...more });
     });
   }
+});
+
+test('pages of other origins may send every request header that the contract declares', async () => {
+  const { paths, components } = parse(await readFile(new URL('../../openapi.yaml', import.meta.url), 'utf8'));
+  const declared = [...JSON.stringify([paths, components.parameters]).matchAll(/"name":"([\w-]+)","in":"header"/g)];
+  const names = new Set(declared.map(([, name]) => (name as string).toLowerCase()));
+  assert.ok(names.size > 5);
+  const allowed = ON_PREFLIGHTS['access-control-allow-headers'].split(', ');
+  assert.deepEqual(
+    [...names].filter((name) => !allowed.includes(name)),
+    [],
+  );
 });

@@ -1,19 +1,19 @@
 import { createHash } from 'node:crypto';
-import { type PrepaidCredential, pathOf, type RawRequest, signedBytes } from './prepaid-credential.ts';
+import { type PrepaidCredential, pathOf, type RawRequest, signedBytes } from '../x402/prepaid-credential.ts';
 
 /** Beyond this many the oldest is forgotten: some megabytes. */
-const MAX_REPLAYS = 10_000;
+const MAX_REQUESTS = 10_000;
 
 /**
  * Signed requests that were answered with 409 because their nonces are spent. A spent nonce stays spent for longer than
  * a signature lives, so that the same request needs neither its signature checked again nor the database.
  */
-export class Replays {
+export class SpentRequests {
   /** Digests of the signed requests by their signatures, the oldest first. */
   readonly #digests = new Map<string, string>();
   readonly #max: number;
 
-  constructor(max = MAX_REPLAYS) {
+  constructor(max = MAX_REQUESTS) {
     this.#max = max;
   }
 

@@ -19,7 +19,7 @@ export interface Attempt {
  * is under way counts as if it had failed, in this process: so at any time those that have failed within the window, and
  * those under way here, are together no more than the window allows.
  */
-export class FailureLimit {
+export class AttemptLimit {
   readonly #window: RollingWindow;
   /** Attempts under way by bucket; there are no others, so the map is as small as what runs. */
   readonly #underWay = new Map<string, number>();

@@ -1,23 +1,15 @@
 import { failure } from '../http/structured-error.ts';
-import type { Utterance } from '../speech/provider.ts';
 import type { Offer } from '../x402/offer.ts';
 import type { QuotedOrder } from '../x402/quoted-order.ts';
 
 /** What an x402 request wants spoken, and what is to be paid for it. */
-export interface Purchase {
+export interface OfferedOrder {
   readonly order: QuotedOrder;
   /** The first one is what a challenge names. */
   readonly offers: readonly [Offer, ...Offer[]];
   /** Its quote has expired: only a repetition of a payment that was made in time is answered. */
   readonly hasExpired: boolean;
 }
-
-export const utteranceOf = ({ model, voice, speed }: QuotedOrder, text: string): Utterance => ({
-  text,
-  model: model.upstreamModel,
-  voice: voice.upstreamVoice,
-  speed,
-});
 
 export const textMissing = () =>
   failure('INVALID_REQUEST', 'text is required with a payment.', { field: 'text', rule: 'required' });

@@ -1,4 +1,4 @@
-/** The answer that a hold pays for, on its way to the caller. */
+/** The answer to a request, on its way to the caller. */
 export interface Answer {
   /** Its last byte was handed to the connection, or the caller has gone. */
   isOver(): boolean;

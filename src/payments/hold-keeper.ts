@@ -4,9 +4,9 @@ import { isUnavailable } from '../db/database-errors.ts';
 import { retryWhileAway } from '../db/retry-while-away.ts';
 import { captureHold, type Hold, renewHold, voidHold } from '../ledger/hold.ts';
 import { type GivenBack, giveBack } from '../ledger/reversal.ts';
+import type { Answer } from '../lib/answer.ts';
 import type { UnpaidWork } from '../limits/unpaid-work.ts';
 import type { Flow, Metrics } from '../observability/metrics.ts';
-import type { Answer } from './answer.ts';
 import { BalanceHold, type ShowBalance } from './balance-hold.ts';
 import type { GivingBack } from './giving-back.ts';
 import { keepLease } from './kept-lease.ts';
@@ -28,7 +28,7 @@ export interface HoldKeeping {
   readonly capturePatienceMs: number;
 }
 
-export interface BalanceHoldsParts {
+export interface HoldKeeperParts {
   readonly db: Database;
   readonly log: FastifyBaseLogger;
   readonly metrics: Metrics;
@@ -39,11 +39,11 @@ export interface BalanceHoldsParts {
 }
 
 /** Places the holds of one flow's balances, and ends them: exactly one of capture and void. */
-export class BalanceHolds {
+export class HoldKeeper {
   readonly #flow: Flow;
-  readonly #parts: BalanceHoldsParts;
+  readonly #parts: HoldKeeperParts;
 
-  constructor(flow: Flow, parts: BalanceHoldsParts) {
+  constructor(flow: Flow, parts: HoldKeeperParts) {
     this.#flow = flow;
     this.#parts = parts;
   }
