@@ -84,20 +84,20 @@ function method({ id, method, path, summary }: Operation): string {
 
 /** Prints the types of requests and results, and remembers which names they need. */
 class Printer {
-  private readonly schemas = new Set<string>();
-  private paths = false;
-  private audio = false;
+  readonly #schemas = new Set<string>();
+  #paths = false;
+  #audio = false;
 
   get hasAudio(): boolean {
-    return this.audio;
+    return this.#audio;
   }
 
   imports(): string {
-    const types = [...this.schemas].sort();
-    if (this.paths) types.push('operations');
+    const types = [...this.#schemas].sort();
+    if (this.#paths) types.push('operations');
     const own =
       types.length === 0 ? '' : `import type {\n${types.map((type) => `  ${type},\n`).join('')}} from './types.ts';\n`;
-    const stream = this.audio ? `import type { Readable } from 'node:stream';\n` : '';
+    const stream = this.#audio ? `import type { Readable } from 'node:stream';\n` : '';
     return `${stream}${own}`;
   }
 
@@ -115,7 +115,7 @@ class Printer {
     if (body !== undefined) {
       const base = `operations['${operation.id}']['requestBody']`;
       const path = (media: Media) => `${body.required ? base : `NonNullable<${base}>`}['content']['${media.type}']`;
-      const types = body.content.map((media) => this.value(media, path(media)));
+      const types = body.content.map((media) => this.#value(media, path(media)));
       const values =
         types.length === 1
           ? types
@@ -128,11 +128,11 @@ class Printer {
   }
 
   results(operation: Operation): string[] {
-    return operation.responses.flatMap((response) => this.responses(operation.id, response));
+    return operation.responses.flatMap((response) => this.#responses(operation.id, response));
   }
 
   /** The results for one status: media types that carry the same type share one. */
-  private responses(id: string, response: Response): string[] {
+  #responses(id: string, response: Response): string[] {
     const headers = response.headers.filter(({ setByEdge }) => !setByEdge);
     const fields = headers.map(({ name, required, schema }) => {
       return `${key(name)}${required ? '' : '?'}: ${scalarType(schema)}`;
@@ -146,7 +146,7 @@ class Printer {
     const byBody = new Map<string, string[]>();
     for (const media of response.content) {
       const path = `operations['${id}']['responses'][${response.status}]['content']['${media.type}']`;
-      const body = this.value(media, path);
+      const body = this.#value(media, path);
       byBody.set(body, [...(byBody.get(body) ?? []), media.type]);
     }
     return [...byBody].map(([body, types]) => {
@@ -155,17 +155,17 @@ class Printer {
     });
   }
 
-  private value(media: Media, path: string): string {
+  #value(media: Media, path: string): string {
     if (media.schema.format === 'binary' || media.type.startsWith('audio/')) {
-      this.audio = true;
+      this.#audio = true;
       return 'AudioBody';
     }
     if (!isJson(media.type) && media.schema.type === 'string') return 'string';
     if (media.name !== undefined) {
-      this.schemas.add(media.name);
+      this.#schemas.add(media.name);
       return media.name;
     }
-    this.paths = true;
+    this.#paths = true;
     return path;
   }
 }

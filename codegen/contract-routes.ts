@@ -97,8 +97,10 @@ export function generateRoutes(contract: Contract): string {
 class SharedResponses {
   readonly #names = new Map<string, string>();
   readonly #of = new Map<Response, Code>();
+  readonly #contract: Contract;
 
-  constructor(private readonly contract: Contract) {
+  constructor(contract: Contract) {
+    this.#contract = contract;
     const serializers = serializerNames(contract);
     for (const { id, responses } of contract.operations) {
       for (const response of responses) {
@@ -117,7 +119,7 @@ class SharedResponses {
   }
 
   ofEveryOperation(): Record<number, Code> {
-    const [first, ...others] = this.contract.operations.map(({ responses }) => this.of(responses));
+    const [first, ...others] = this.#contract.operations.map(({ responses }) => this.of(responses));
     const common = Object.entries(first ?? {}).filter(([status, { text }]) =>
       others.every((responses) => responses[Number(status)]?.text === text),
     );

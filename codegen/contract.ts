@@ -63,32 +63,35 @@ function parseYaml(yaml: string): Record<string, unknown> {
 }
 
 class Reader {
-  constructor(
-    private readonly names: WeakMap<object, string>,
-    private readonly problems: string[],
-  ) {}
+  readonly #names: WeakMap<object, string>;
+  readonly #problems: string[];
+
+  constructor(names: WeakMap<object, string>, problems: string[]) {
+    this.#names = names;
+    this.#problems = problems;
+  }
 
   operations(paths: Raw): Operation[] {
     const found: Operation[] = [];
     for (const [path, item] of Object.entries(paths) as [string, Raw][]) {
       for (const method of METHODS) {
-        if (item[method] !== undefined) found.push(this.operation(path, method, item[method], item.parameters ?? []));
+        if (item[method] !== undefined) found.push(this.#operation(path, method, item[method], item.parameters ?? []));
       }
     }
-    this.unique(found, 'operationId', (operation) => operation.id);
-    this.unique(found, 'x-listed', (operation) => operation.listed);
+    this.#unique(found, 'operationId', (operation) => operation.id);
+    this.#unique(found, 'x-listed', (operation) => operation.listed);
     return found;
   }
 
-  private operation(path: string, method: string, raw: Raw, shared: Raw[]): Operation {
+  #operation(path: string, method: string, raw: Raw, shared: Raw[]): Operation {
     const where = `${method.toUpperCase()} ${path}`;
     const id: string = raw.operationId ?? '';
-    if (!/^[a-z]\w*$/.test(id)) this.problems.push(`${where}: operationId must be a camelCase name`);
+    if (!/^[a-z]\w*$/.test(id)) this.#problems.push(`${where}: operationId must be a camelCase name`);
     const tags: string[] = raw.tags ?? [];
     if (tags.length !== 1 || !/^[a-z][a-z0-9]*(-[a-z0-9]+)*$/.test(tags[0] ?? '')) {
-      this.problems.push(`${where}: exactly one tag is required, in the form top-up`);
+      this.#problems.push(`${where}: exactly one tag is required, in the form top-up`);
     }
-    const parameters = this.parameters(path, where, shared, raw.parameters ?? []);
+    const parameters = this.#parameters(path, where, shared, raw.parameters ?? []);
     const body = raw.requestBody as Raw | undefined;
     const operation: Operation = {
       id,
@@ -101,27 +104,27 @@ class Reader {
         body: {
           required: body.required === true,
           ...(body['x-body-limit'] !== undefined && { limit: body['x-body-limit'] }),
-          content: this.content(body.content, `${where} requestBody`),
+          content: this.#content(body.content, `${where} requestBody`),
         },
       }),
       responses: this.responses(raw.responses ?? {}, where),
       ...(raw['x-listed'] !== undefined && { listed: raw['x-listed'] }),
       noHead: raw['x-no-head'] === true,
-      admission: readAdmission(raw['x-admission'], parameters, where, this.problems),
+      admission: readAdmission(raw['x-admission'], parameters, where, this.#problems),
     };
-    this.checkErrorCodes(operation, where);
+    this.#checkErrorCodes(operation, where);
     return operation;
   }
 
-  private parameters(path: string, where: string, shared: Raw[], own: Raw[]): Parameter[] {
+  #parameters(path: string, where: string, shared: Raw[], own: Raw[]): Parameter[] {
     const same = (a: Raw, b: Raw) => a.in === b.in && a.name === b.name;
     const all = [...shared.filter((parameter) => !own.some((other) => same(parameter, other))), ...own];
     const parameters = all.map((raw): Parameter => {
       const name = raw.in === 'header' ? raw.name.toLowerCase() : raw.name;
       if (!['path', 'query', 'header'].includes(raw.in)) {
-        this.problems.push(`${where}: parameter ${name} is in ${raw.in}; only path, query and header are supported`);
+        this.#problems.push(`${where}: parameter ${name} is in ${raw.in}; only path, query and header are supported`);
       }
-      const schema = this.scalar(raw.schema, `${where}: parameter ${name}`);
+      const schema = this.#scalar(raw.schema, `${where}: parameter ${name}`);
       return {
         name,
         in: raw.in,
@@ -130,11 +133,11 @@ class Reader {
         schema,
       };
     });
-    this.unique(parameters, `${where}: parameter`, (parameter) => `${parameter.in} ${parameter.name}`);
+    this.#unique(parameters, `${where}: parameter`, (parameter) => `${parameter.in} ${parameter.name}`);
     const declared = parameters.filter((parameter) => parameter.in === 'path').map((parameter) => parameter.name);
     const inPath = [...path.matchAll(/\{([^}]+)\}/g)].map((match) => match[1]);
     if (declared.sort().join() !== inPath.sort().join()) {
-      this.problems.push(`${where}: path parameters declared (${declared}) differ from those in the path (${inPath})`);
+      this.#problems.push(`${where}: path parameters declared (${declared}) differ from those in the path (${inPath})`);
     }
     return parameters;
   }
@@ -143,17 +146,17 @@ class Reader {
     return Object.entries(raw).map(([status, response]: [string, Raw]) => {
       const here = `${where} ${status}`;
       if (!/^[1-5]\d\d$/.test(status)) {
-        this.problems.push(`${here}: a status must be a number; neither default nor ranges, which admit everything`);
+        this.#problems.push(`${here}: a status must be a number; neither default nor ranges, which admit everything`);
       }
       const headers = this.headers(response.headers ?? {}, here);
-      const content = this.content(response.content ?? {}, here);
+      const content = this.#content(response.content ?? {}, here);
       const json = content.filter((media) => isJson(media.type));
-      if (json.length > 1) this.problems.push(`${here}: more than one JSON media type`);
+      if (json.length > 1) this.#problems.push(`${here}: more than one JSON media type`);
       return {
         status: Number(status),
         headers,
         content,
-        errorCodes: Number(status) < 400 ? [] : json.flatMap((media) => this.errorCodes(media.schema, here)),
+        errorCodes: Number(status) < 400 ? [] : json.flatMap((media) => this.#errorCodes(media.schema, here)),
       };
     });
   }
@@ -164,54 +167,54 @@ class Reader {
         name: name.toLowerCase(),
         required: header.required === true,
         setByEdge: header['x-set-by'] === 'edge',
-        schema: this.scalar(header.schema, `${where}: header ${name}`),
+        schema: this.#scalar(header.schema, `${where}: header ${name}`),
       };
     });
-    this.unique(headers, `${where}: header`, (header) => header.name);
+    this.#unique(headers, `${where}: header`, (header) => header.name);
     return headers;
   }
 
-  private content(raw: Raw, where: string): Media[] {
+  #content(raw: Raw, where: string): Media[] {
     return Object.entries(raw).map(([type, media]: [string, Raw]) => {
-      if (media.schema === undefined) this.problems.push(`${where} ${type}: schema is missing`);
+      if (media.schema === undefined) this.#problems.push(`${where} ${type}: schema is missing`);
       const schema: Schema = media.schema ?? {};
-      const name = this.names.get(schema);
+      const name = this.#names.get(schema);
       return { type, schema, ...(name !== undefined && { name }) };
     });
   }
 
-  private scalar(schema: Schema | undefined, where: string): Schema {
+  #scalar(schema: Schema | undefined, where: string): Schema {
     if (schema?.type === undefined || !SCALARS.has(schema.type)) {
-      this.problems.push(`${where}: schema must have one of the types ${[...SCALARS].join(', ')}`);
+      this.#problems.push(`${where}: schema must have one of the types ${[...SCALARS].join(', ')}`);
     }
     return schema ?? {};
   }
 
-  private errorCodes(schema: Schema, where: string): string[] {
+  #errorCodes(schema: Schema, where: string): string[] {
     if (!hasMember(schema, 'error')) return [];
     const codes = admitted(schema, ['error', 'code']);
     if (codes === undefined || codes.length === 0) {
-      this.problems.push(`${where}: error.code admits any string; list the codes in an enum`);
+      this.#problems.push(`${where}: error.code admits any string; list the codes in an enum`);
     }
     return codes ?? [];
   }
 
   /** A code that a violation of the request is given must be one that the operation declares. */
-  private checkErrorCodes(operation: Operation, where: string): void {
+  #checkErrorCodes(operation: Operation, where: string): void {
     const declared = new Set(operation.responses.flatMap((response) => response.errorCodes));
     const schemas = [...operation.parameters, ...(operation.body?.content ?? [])].map(({ schema }) => schema);
     for (const code of new Set(schemas.flatMap((schema) => [...codesIn(schema)]))) {
       if (!declared.has(code))
-        this.problems.push(`${where}: x-error-code ${code} is declared in none of its responses`);
+        this.#problems.push(`${where}: x-error-code ${code} is declared in none of its responses`);
     }
   }
 
-  private unique<T>(items: T[], what: string, key: (item: T) => string | number | undefined): void {
+  #unique<T>(items: T[], what: string, key: (item: T) => string | number | undefined): void {
     const seen = new Set<string | number>();
     for (const item of items) {
       const value = key(item);
       if (value === undefined) continue;
-      if (seen.has(value)) this.problems.push(`${what} ${value} is declared twice`);
+      if (seen.has(value)) this.#problems.push(`${what} ${value} is declared twice`);
       seen.add(value);
     }
   }

@@ -1,6 +1,10 @@
 /** A piece of code that is printed as it is. */
 export class Code {
-  constructor(readonly text: string) {}
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
 }
 
 /** A value as a TypeScript literal with single quotes. */

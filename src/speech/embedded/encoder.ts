@@ -20,10 +20,13 @@ export interface Encoding {
  * with the format replaces as much of the silence that flite starts with, so that the duration is that of the samples.
  */
 export class Mp3Encoder {
-  private gain = 1;
-  private samplesToSkip = 0;
+  #gain = 1;
+  #samplesToSkip = 0;
+  readonly #lame: Awaited<ReturnType<typeof createMp3Encoder>>;
 
-  private constructor(private readonly lame: Awaited<ReturnType<typeof createMp3Encoder>>) {}
+  private constructor(lame: Awaited<ReturnType<typeof createMp3Encoder>>) {
+    this.#lame = lame;
+  }
 
   static async create(): Promise<Mp3Encoder> {
     return new Mp3Encoder(await createMp3Encoder());
@@ -31,9 +34,9 @@ export class Mp3Encoder {
 
   /** Starts a new stream and forgets what was left of the last one. */
   start({ sampleRate, kilobitsPerSecond, gain }: Encoding): void {
-    this.gain = gain;
-    this.samplesToSkip = Math.round(DELAY_SECONDS * sampleRate);
-    this.lame.configure({
+    this.#gain = gain;
+    this.#samplesToSkip = Math.round(DELAY_SECONDS * sampleRate);
+    this.#lame.configure({
       channels: 1,
       sampleRate,
       outputSampleRate: OUTPUT_SAMPLE_RATE,
@@ -44,20 +47,20 @@ export class Mp3Encoder {
   /** Adds 16-bit samples; returns the frames that are complete by now, maybe none. */
   encode(samples: Int16Array): Uint8Array<ArrayBuffer> {
     const frames: Uint8Array[] = [];
-    const skipped = Math.min(this.samplesToSkip, samples.length);
-    this.samplesToSkip -= skipped;
+    const skipped = Math.min(this.#samplesToSkip, samples.length);
+    this.#samplesToSkip -= skipped;
     for (let start = skipped; start < samples.length; start += BLOCK_SAMPLES) {
       const block = Float32Array.from(samples.subarray(start, start + BLOCK_SAMPLES), (sample) =>
-        limit((sample / FULL_SCALE) * this.gain),
+        limit((sample / FULL_SCALE) * this.#gain),
       );
-      frames.push(this.lame.encode([block]).slice());
+      frames.push(this.#lame.encode([block]).slice());
     }
     return join(frames);
   }
 
   /** Ends the stream; returns its last frames. */
   finish(): Uint8Array<ArrayBuffer> {
-    return this.lame.finalize().slice();
+    return this.#lame.finalize().slice();
   }
 }
 

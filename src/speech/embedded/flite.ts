@@ -12,13 +12,15 @@ const MEMORY_WORTH_KEEPING = 64 * 1024 * 1024;
  * sees what another left behind, without the cost of a new instance.
  */
 export class Flite {
-  private readonly wasi = new WasiSandbox();
-  private readonly image: Uint8Array;
-  private instance: WebAssembly.Instance | undefined;
+  readonly #wasi = new WasiSandbox();
+  readonly #image: Uint8Array;
+  #instance: WebAssembly.Instance | undefined;
+  readonly #module: WebAssembly.Module;
 
-  constructor(private readonly module: WebAssembly.Module) {
-    this.instance = this.instantiate();
-    this.image = new Uint8Array(memoryOf(this.instance).buffer).slice();
+  constructor(module: WebAssembly.Module) {
+    this.#module = module;
+    this.#instance = this.#instantiate();
+    this.#image = new Uint8Array(memoryOf(this.#instance).buffer).slice();
   }
 
   /**
@@ -26,27 +28,27 @@ export class Flite {
    * samples at FLITE_SAMPLE_RATE, none if there is nothing to speak.
    */
   speak(text: string, recipe: Recipe, stretch: number): Int16Array {
-    this.instance ??= this.instantiate();
-    const instance = this.instance;
+    this.#instance ??= this.#instantiate();
+    const instance = this.#instance;
     const memory = memoryOf(instance);
-    this.restoreImage(memory);
-    this.wasi.prepare(memory, ['flite', ...optionsOf(recipe, stretch), '-o', 'speech.wav', '-t', text]);
+    this.#restoreImage(memory);
+    this.#wasi.prepare(memory, ['flite', ...optionsOf(recipe, stretch), '-o', 'speech.wav', '-t', text]);
 
-    this.instance = undefined;
+    this.#instance = undefined;
     (instance.exports._start as () => void)();
-    if (memory.buffer.byteLength <= MEMORY_WORTH_KEEPING) this.instance = instance;
+    if (memory.buffer.byteLength <= MEMORY_WORTH_KEEPING) this.#instance = instance;
 
-    return samplesOf(this.wasi.takeOutput());
+    return samplesOf(this.#wasi.takeOutput());
   }
 
-  private instantiate(): WebAssembly.Instance {
-    return new WebAssembly.Instance(this.module, { wasi_snapshot_preview1: this.wasi.imports });
+  #instantiate(): WebAssembly.Instance {
+    return new WebAssembly.Instance(this.#module, { wasi_snapshot_preview1: this.#wasi.imports });
   }
 
-  private restoreImage(memory: WebAssembly.Memory): void {
+  #restoreImage(memory: WebAssembly.Memory): void {
     const bytes = new Uint8Array(memory.buffer);
-    bytes.set(this.image);
-    bytes.fill(0, this.image.length);
+    bytes.set(this.#image);
+    bytes.fill(0, this.#image.length);
   }
 }
 

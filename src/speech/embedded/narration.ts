@@ -9,35 +9,36 @@ type Piece = Uint8Array | undefined;
  * and told whether all was spoken.
  */
 export class Narration implements AsyncIterableIterator<Uint8Array> {
-  private ahead: Promise<Piece>;
-  private released = false;
+  #ahead: Promise<Piece>;
+  #released = false;
+  readonly #thread: SpeechThread;
+  readonly #signal: AbortSignal;
+  readonly #release: (isSpoken: boolean) => void;
 
-  constructor(
-    private readonly thread: SpeechThread,
-    utterance: Utterance,
-    private readonly signal: AbortSignal,
-    private readonly release: (isSpoken: boolean) => void,
-  ) {
-    signal.addEventListener('abort', this.end);
-    this.ahead = this.ask(utterance);
-    if (signal.aborted) this.end();
+  constructor(thread: SpeechThread, utterance: Utterance, signal: AbortSignal, release: (isSpoken: boolean) => void) {
+    this.#thread = thread;
+    this.#signal = signal;
+    this.#release = release;
+    signal.addEventListener('abort', this.#end);
+    this.#ahead = this.#ask(utterance);
+    if (signal.aborted) this.#end();
   }
 
   /** Resolves once the first piece is there, which next() will return. */
   async started(): Promise<void> {
-    await this.ahead;
+    await this.#ahead;
   }
 
   async next(): Promise<IteratorResult<Uint8Array, undefined>> {
-    const piece = await this.ahead;
+    const piece = await this.#ahead;
     if (piece === undefined) return { done: true, value: undefined };
-    this.ahead = this.ask();
+    this.#ahead = this.#ask();
     return { done: false, value: piece };
   }
 
   async return(): Promise<IteratorResult<Uint8Array, undefined>> {
-    this.end();
-    this.ahead = Promise.resolve(undefined);
+    this.#end();
+    this.#ahead = Promise.resolve(undefined);
     return { done: true, value: undefined };
   }
 
@@ -45,21 +46,22 @@ export class Narration implements AsyncIterableIterator<Uint8Array> {
     return this;
   }
 
-  private ask(utterance?: Utterance): Promise<Piece> {
+  #ask(utterance?: Utterance): Promise<Piece> {
     // The thread may serve another utterance by now.
-    if (this.released) return handled(Promise.reject(unavailable('The embedded voice did not finish by the deadline')));
-    const piece = this.thread.ask(utterance);
-    piece.then((bytes) => bytes === undefined && this.leave(true), this.end);
+    if (this.#released)
+      return handled(Promise.reject(unavailable('The embedded voice did not finish by the deadline')));
+    const piece = this.#thread.ask(utterance);
+    piece.then((bytes) => bytes === undefined && this.#leave(true), this.#end);
     return piece;
   }
 
-  private readonly end = (): void => this.leave(false);
+  readonly #end = (): void => this.#leave(false);
 
-  private leave(isSpoken: boolean): void {
-    if (this.released) return;
-    this.released = true;
-    this.signal.removeEventListener('abort', this.end);
-    this.release(isSpoken);
+  #leave(isSpoken: boolean): void {
+    if (this.#released) return;
+    this.#released = true;
+    this.#signal.removeEventListener('abort', this.#end);
+    this.#release(isSpoken);
   }
 }
 

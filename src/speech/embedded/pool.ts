@@ -11,18 +11,20 @@ interface Waiter {
 
 /** Hands out a fixed number of threads, first come, first served; who finds too many waiting is refused at once. */
 export class ThreadPool {
-  private readonly threads = new Set<SpeechThread>();
-  private readonly idle: SpeechThread[] = [];
-  private readonly waiting = new Set<Waiter>();
-  private closed = false;
+  readonly #threads = new Set<SpeechThread>();
+  readonly #idle: SpeechThread[] = [];
+  readonly #waiting = new Set<Waiter>();
+  #closed = false;
+  readonly #size: number;
+  readonly #maxWaiting: number;
+  readonly #start: (onExit: () => void) => SpeechThread;
 
   /** `start` makes a thread, and calls what it is given when that has ended. */
-  constructor(
-    private readonly size: number,
-    private readonly maxWaiting: number,
-    private readonly start: (onExit: () => void) => SpeechThread,
-  ) {
-    while (this.threads.size < size) this.idle.push(this.add());
+  constructor(size: number, maxWaiting: number, start: (onExit: () => void) => SpeechThread) {
+    this.#size = size;
+    this.#maxWaiting = maxWaiting;
+    this.#start = start;
+    while (this.#threads.size < size) this.#idle.push(this.#add());
   }
 
   /**
@@ -30,31 +32,31 @@ export class ThreadPool {
    * full and the caller was not promised a thread.
    */
   async acquire(signal: AbortSignal, isPromised = false): Promise<SpeechThread> {
-    if (this.closed) throw unavailable(CLOSING);
+    if (this.#closed) throw unavailable(CLOSING);
     if (signal.aborted) throw unavailable(DEADLINE);
-    const thread = this.idle.pop() ?? (this.threads.size < this.size ? this.add() : undefined);
+    const thread = this.#idle.pop() ?? (this.#threads.size < this.#size ? this.#add() : undefined);
     if (thread !== undefined) return thread;
-    if (!isPromised && this.waiting.size >= this.maxWaiting) throw unavailable(FULL);
-    return this.wait(signal);
+    if (!isPromised && this.#waiting.size >= this.#maxWaiting) throw unavailable(FULL);
+    return this.#wait(signal);
   }
 
   /** Takes a thread back. One that is still busy is stopped, and another started in its place. */
   release(thread: SpeechThread): void {
-    if (thread.free) this.offer(thread);
+    if (thread.free) this.#offer(thread);
     else void thread.stop(DEADLINE);
   }
 
   /** Ends all threads and whatever they are doing. */
   async close(): Promise<void> {
-    this.closed = true;
-    for (const waiter of this.waiting) waiter.refuse(CLOSING);
-    await Promise.all([...this.threads].map((thread) => thread.stop(CLOSING)));
+    this.#closed = true;
+    for (const waiter of this.#waiting) waiter.refuse(CLOSING);
+    await Promise.all([...this.#threads].map((thread) => thread.stop(CLOSING)));
   }
 
-  private wait(signal: AbortSignal): Promise<SpeechThread> {
+  #wait(signal: AbortSignal): Promise<SpeechThread> {
     return new Promise((resolve, reject) => {
       const leave = () => {
-        this.waiting.delete(waiter);
+        this.#waiting.delete(waiter);
         signal.removeEventListener('abort', onAbort);
       };
       const waiter: Waiter = {
@@ -69,26 +71,26 @@ export class ThreadPool {
       };
       const onAbort = () => waiter.refuse(DEADLINE);
       signal.addEventListener('abort', onAbort);
-      this.waiting.add(waiter);
+      this.#waiting.add(waiter);
     });
   }
 
-  private offer(thread: SpeechThread): void {
-    const [first] = this.waiting;
-    if (first === undefined) this.idle.push(thread);
+  #offer(thread: SpeechThread): void {
+    const [first] = this.#waiting;
+    if (first === undefined) this.#idle.push(thread);
     else first.give(thread);
   }
 
-  private add(): SpeechThread {
-    const thread = this.start(() => this.replace(thread));
-    this.threads.add(thread);
+  #add(): SpeechThread {
+    const thread = this.#start(() => this.#replace(thread));
+    this.#threads.add(thread);
     return thread;
   }
 
   // A thread that ended by itself is replaced on demand only, lest a fault at its start repeats for ever.
-  private replace(thread: SpeechThread): void {
-    this.threads.delete(thread);
-    if (this.idle.includes(thread)) this.idle.splice(this.idle.indexOf(thread), 1);
-    if (!this.closed && (thread.stopped || this.waiting.size > 0)) this.offer(this.add());
+  #replace(thread: SpeechThread): void {
+    this.#threads.delete(thread);
+    if (this.#idle.includes(thread)) this.#idle.splice(this.#idle.indexOf(thread), 1);
+    if (!this.#closed && (thread.stopped || this.#waiting.size > 0)) this.#offer(this.#add());
   }
 }

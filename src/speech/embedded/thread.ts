@@ -16,34 +16,34 @@ interface Question {
 
 /** A worker thread that speaks one utterance at a time. */
 export class SpeechThread {
-  private readonly worker: Worker;
-  private question: Question | undefined;
-  private broken = false;
-  private stopping = false;
+  readonly #worker: Worker;
+  #question: Question | undefined;
+  #broken = false;
+  #stopping = false;
 
   /** `onExit` is called once when the thread has ended, by itself or by stop(). */
   constructor(engine: WebAssembly.Module, onExit: () => void) {
-    this.worker = new Worker(workerModule(), {
+    this.#worker = new Worker(workerModule(), {
       workerData: engine,
       execArgv: [],
       resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MEGABYTES },
     });
-    this.worker.on('message', (reply: Reply) => this.answer(reply));
-    this.worker.on('error', () => this.breakOff());
-    this.worker.on('exit', () => {
-      this.breakOff();
+    this.#worker.on('message', (reply: Reply) => this.#answer(reply));
+    this.#worker.on('error', () => this.#breakOff());
+    this.#worker.on('exit', () => {
+      this.#breakOff();
       onExit();
     });
   }
 
   /** True when it waits for an utterance or for the next question. */
   get free(): boolean {
-    return !this.broken && !this.stopping && this.question === undefined;
+    return !this.#broken && !this.#stopping && this.#question === undefined;
   }
 
   /** True once stop() was called, whether or not the thread has ended yet. */
   get stopped(): boolean {
-    return this.stopping;
+    return this.#stopping;
   }
 
   /**
@@ -56,9 +56,9 @@ export class SpeechThread {
       const overrun = setTimeout(() => void this.stop(OVERRUN), PIECE_DEADLINE_MS);
       const settle = () => {
         clearTimeout(overrun);
-        this.question = undefined;
+        this.#question = undefined;
       };
-      this.question = {
+      this.#question = {
         resolve: (piece) => {
           settle();
           resolve(piece);
@@ -68,34 +68,34 @@ export class SpeechThread {
           reject(error);
         },
       };
-      this.worker.postMessage(utterance ?? null);
+      this.#worker.postMessage(utterance ?? null);
     });
   }
 
   /** Ends the thread whatever it does; an open question is rejected with TTS_UNAVAILABLE and this message. */
   async stop(message: string): Promise<void> {
-    this.stopping = true;
-    this.fail(message);
-    await this.worker.terminate();
+    this.#stopping = true;
+    this.#fail(message);
+    await this.#worker.terminate();
   }
 
-  private answer(reply: Reply): void {
+  #answer(reply: Reply): void {
     if (reply === 'failed') {
-      this.question?.reject(
+      this.#question?.reject(
         new SpeechError('TTS_UPSTREAM_ERROR', 'The embedded voice could not speak this text', false),
       );
     } else {
-      this.question?.resolve(reply === 'end' ? undefined : reply);
+      this.#question?.resolve(reply === 'end' ? undefined : reply);
     }
   }
 
-  private breakOff(): void {
-    this.broken = true;
-    this.fail(BROKE_OFF);
+  #breakOff(): void {
+    this.#broken = true;
+    this.#fail(BROKE_OFF);
   }
 
-  private fail(message: string): void {
-    this.question?.reject(unavailable(message));
+  #fail(message: string): void {
+    this.#question?.reject(unavailable(message));
   }
 }
 

@@ -13,47 +13,47 @@ const ALL_RIGHTS = 0xffff_ffff_ffff_ffffn;
  * Numbers are those of WASI snapshot preview 1.
  */
 export class WasiSandbox {
-  private memory = new WebAssembly.Memory({ initial: 0 });
-  private args: Uint8Array[] = [];
-  private output: Uint8Array[] = [];
+  #memory = new WebAssembly.Memory({ initial: 0 });
+  #args: Uint8Array[] = [];
+  #output: Uint8Array[] = [];
 
   readonly imports = {
     args_sizes_get: (count: number, size: number) => {
-      this.writeUint32(count, this.args.length);
-      this.writeUint32(
+      this.#writeUint32(count, this.#args.length);
+      this.#writeUint32(
         size,
-        this.args.reduce((sum, arg) => sum + arg.length, 0),
+        this.#args.reduce((sum, arg) => sum + arg.length, 0),
       );
       return SUCCESS;
     },
     args_get: (pointers: number, strings: number) => {
       let address = strings;
-      for (const [i, arg] of this.args.entries()) {
-        this.writeUint32(pointers + 4 * i, address);
-        this.bytes().set(arg, address);
+      for (const [i, arg] of this.#args.entries()) {
+        this.#writeUint32(pointers + 4 * i, address);
+        this.#bytes().set(arg, address);
         address += arg.length;
       }
       return SUCCESS;
     },
     clock_time_get: (_clock: number, _precision: bigint, time: number) => {
-      this.view().setBigUint64(time, 0n, true);
+      this.#view().setBigUint64(time, 0n, true);
       return SUCCESS;
     },
     fd_prestat_get: (descriptor: number, prestat: number) => {
       if (descriptor !== ROOT_DIRECTORY) return BAD_DESCRIPTOR;
-      this.writeUint32(prestat, 0);
-      this.writeUint32(prestat + 4, 1);
+      this.#writeUint32(prestat, 0);
+      this.#writeUint32(prestat + 4, 1);
       return SUCCESS;
     },
     fd_prestat_dir_name: (_descriptor: number, path: number) => {
-      this.bytes()[path] = '/'.charCodeAt(0);
+      this.#bytes()[path] = '/'.charCodeAt(0);
       return SUCCESS;
     },
     fd_fdstat_get: (descriptor: number, stat: number) => {
-      this.bytes().fill(0, stat, stat + 8);
-      this.bytes()[stat] = descriptor === ROOT_DIRECTORY ? FILE_TYPE_DIRECTORY : FILE_TYPE_REGULAR;
-      this.view().setBigUint64(stat + 8, ALL_RIGHTS, true);
-      this.view().setBigUint64(stat + 16, ALL_RIGHTS, true);
+      this.#bytes().fill(0, stat, stat + 8);
+      this.#bytes()[stat] = descriptor === ROOT_DIRECTORY ? FILE_TYPE_DIRECTORY : FILE_TYPE_REGULAR;
+      this.#view().setBigUint64(stat + 8, ALL_RIGHTS, true);
+      this.#view().setBigUint64(stat + 16, ALL_RIGHTS, true);
       return SUCCESS;
     },
     fd_fdstat_set_flags: () => SUCCESS,
@@ -68,18 +68,18 @@ export class WasiSandbox {
       _descriptorFlags: number,
       descriptor: number,
     ) => {
-      this.writeUint32(descriptor, OUTPUT_FILE);
+      this.#writeUint32(descriptor, OUTPUT_FILE);
       return SUCCESS;
     },
     fd_write: (descriptor: number, vectors: number, count: number, written: number) => {
       let total = 0;
       for (let i = 0; i < count; i++) {
-        const start = this.view().getUint32(vectors + 8 * i, true);
-        const length = this.view().getUint32(vectors + 8 * i + 4, true);
-        if (descriptor === OUTPUT_FILE) this.output.push(this.bytes().slice(start, start + length));
+        const start = this.#view().getUint32(vectors + 8 * i, true);
+        const length = this.#view().getUint32(vectors + 8 * i + 4, true);
+        if (descriptor === OUTPUT_FILE) this.#output.push(this.#bytes().slice(start, start + length));
         total += length;
       }
-      this.writeUint32(written, total);
+      this.#writeUint32(written, total);
       return SUCCESS;
     },
     fd_read: () => BAD_DESCRIPTOR,
@@ -92,28 +92,28 @@ export class WasiSandbox {
 
   /** Gives a program that is about to start its memory and arguments, and an empty file to write. */
   prepare(memory: WebAssembly.Memory, args: readonly string[]): void {
-    this.memory = memory;
-    this.args = args.map((arg) => new TextEncoder().encode(`${arg}\0`));
-    this.output = [];
+    this.#memory = memory;
+    this.#args = args.map((arg) => new TextEncoder().encode(`${arg}\0`));
+    this.#output = [];
   }
 
   /** The bytes of the file that the program has written. */
   takeOutput(): Uint8Array {
-    const file = Buffer.concat(this.output);
-    this.output = [];
+    const file = Buffer.concat(this.#output);
+    this.#output = [];
     return file;
   }
 
   // Memory that grows gets a new buffer, so no view of it may be kept.
-  private bytes(): Uint8Array {
-    return new Uint8Array(this.memory.buffer);
+  #bytes(): Uint8Array {
+    return new Uint8Array(this.#memory.buffer);
   }
 
-  private view(): DataView {
-    return new DataView(this.memory.buffer);
+  #view(): DataView {
+    return new DataView(this.#memory.buffer);
   }
 
-  private writeUint32(address: number, value: number): void {
-    this.view().setUint32(address, value, true);
+  #writeUint32(address: number, value: number): void {
+    this.#view().setUint32(address, value, true);
   }
 }
