@@ -3,7 +3,7 @@ import { isNotSetUp, isUnavailable } from '../db/database-errors.ts';
 import { sendFailure } from './reply.ts';
 import { type ErrorCode, type ErrorDetails, failure } from './structured-error.ts';
 
-/** What Fastify itself refuses, by its error code; the rest of its 4xx is a malformed request. */
+/** What Fastify itself refuses, by its error code (R4); the rest of its 4xx is a malformed request. */
 const FRAMEWORK_FAULTS: Readonly<Record<string, { code: ErrorCode; message: string }>> = {
   FST_ERR_CTP_BODY_TOO_LARGE: { code: 'REQUEST_TOO_LARGE', message: 'The body is larger than this operation takes.' },
   FST_ERR_CTP_INVALID_MEDIA_TYPE: { code: 'UNSUPPORTED_CONTENT_TYPE', message: 'content-type is not valid.' },

@@ -46,6 +46,7 @@ declare module 'fastify' {
 const MAX_HEADER_BYTES = 65_536;
 /** Beyond them Node would leave headers out without a word, X-Forwarded-For among them. */
 const MAX_HEADERS = 200;
+/** The longest body in bytes, where the contract's `x-body-limit` says nothing else (R4). */
 const DEFAULT_BODY_LIMIT = 65_536;
 const HEADERS_TIMEOUT_MS = 20_000;
 const REQUEST_TIMEOUT_MS = 30_000;

@@ -148,7 +148,7 @@ test('an address over the edge limit whose credentials verify is served without 
   assert.equal(await balance(), 0n);
 });
 
-test('a signed request that was answered with 409 is answered so again without the database, and costs a slot', async (t) => {
+test('a signed request that was answered with 409 is answered so again without the database, and counts at the edge', async (t) => {
   const edgeLimit = 20;
   const { gateway, from, sentWhile } = await startCounting(t, edgeLimit);
   const { sign } = await depositor(gateway, 1_000_000n);

@@ -1,0 +1,45 @@
+import { sql } from 'kysely';
+import { chargeInvariants } from '../../src/ledger/audit/charges.ts';
+import { purchaseInvariants } from '../../src/ledger/audit/credited-purchases.ts';
+import { guardInvariants } from '../../src/ledger/audit/guards.ts';
+import { timeInvariants } from '../../src/ledger/audit/times.ts';
+
+export const CARD_TOTAL =
+  "the card accounts' balances are the posted top-ups less the pending and posted charges that are not reversed";
+export const OWN_TRANSFERS = "an account's balance is the sum of its own transfers";
+export const NEGATIVE = 'no balance is negative';
+export const STRAY = 'both accounts of a transfer exist';
+export const SIDES = 'a transfer runs between the accounts that its kind names';
+export const SESSION = 'a checkout session is credited at most once, and only as a credited top-up of that amount';
+export const HOLD = 'a hold has ended, is within its lease, or is owned by a live job';
+export const SETTLEMENT = 'a settled payment has exactly one settlement of its amount, and no other payment has one';
+export const WALLET_TOTAL =
+  "the wallets' balances are their deposits less the pending and posted spends that are not reversed";
+export const REVERSAL =
+  'a reversal gives back one posted charge or spend of a request, whole, once, and with its reason';
+export const PAYER = 'a deposit is credited to the account of its payer';
+export const NONCE = 'a nonce is spent if and only if a wallet was debited for it';
+export const CHAIN = 'a transfer on the chain pays for one payment at most';
+export const GUARDS = 'the triggers and constraints that guard the books are in place';
+export const LEASE = 'a payment under way is within its lease';
+/** Broken and shown by test/ledger/tampering.proof.test.ts. */
+export const OF_BOOKS = new Set(
+  [...purchaseInvariants, ...chargeInvariants, ...timeInvariants, ...guardInvariants].map(({ rule }) => rule),
+);
+export const DENOMINATION = 'payments are of the network and asset that the database belongs to';
+/** Broken and shown by test/jobs/audit.test.ts. */
+export const OF_JOBS = /^(a job's hold is pending while it lives|a job that has ended has no text)/;
+
+export const PAYER_ADDRESS = `0x${'a'.repeat(40)}`;
+export const HASH = `0x${'1'.repeat(64)}`;
+export const OTHER_ADDRESS = `0x${'b'.repeat(40)}`;
+export const payer = sql`(select id from account where address = ${PAYER_ADDRESS})`;
+export const other = sql`(select id from account where address = ${OTHER_ADDRESS})`;
+export const spend = (nonce: string) => sql`kind = 'spend' and reference = ${nonce} and debit_account_id = ${payer}`;
+export const payment = (identifier: string) =>
+  sql`(select id::text from x402_payment where identifier = ${identifier})`;
+
+export const unsettle = (identifier: string) => sql`
+  update x402_payment set state = 'unknown', settled_at = null, transaction_hash = null, log_index = null,
+    receipt = null
+  where identifier = ${identifier}`;

@@ -1,0 +1,168 @@
+import { randomUUID } from 'node:crypto';
+import { type RawBuilder, sql } from 'kysely';
+import { contra } from '../../src/ledger/contra.ts';
+import {
+  CARD_TOTAL,
+  CHAIN,
+  DENOMINATION,
+  GUARDS,
+  HASH,
+  HOLD,
+  LEASE,
+  NEGATIVE,
+  NONCE,
+  OWN_TRANSFERS,
+  other,
+  payer,
+  REVERSAL,
+  SESSION,
+  SETTLEMENT,
+  SIDES,
+  STRAY,
+  spend,
+  unsettle,
+  WALLET_TOTAL,
+} from './audit-rules.ts';
+
+/** What is broken, the statements that break it, and the rules of the audit that then fail. */
+export type Corruption = [string, (cardAccount: string) => RawBuilder<unknown>[], string[]];
+
+/** Of balances, holds and purchases. */
+export const CORRUPTIONS_OF_BALANCES: Corruption[] = [
+  [
+    'money that is made up on a card account',
+    (account) => [sql`update account set balance_micro_usd = balance_micro_usd + 1 where id = ${account}`],
+    [CARD_TOTAL, OWN_TRANSFERS],
+  ],
+  [
+    'money that moves between two card accounts without a transfer',
+    (account) => [
+      sql`
+      with thief as (insert into account (kind, balance_micro_usd) values ('card', 7))
+      update account set balance_micro_usd = balance_micro_usd - 7 where id = ${account}`,
+    ],
+    [OWN_TRANSFERS],
+  ],
+  ['a charge that is lost', () => [sql`delete from transfer where kind = 'charge'`], [CARD_TOTAL, OWN_TRANSFERS]],
+  [
+    'a transfer of nobody',
+    () => [
+      sql`
+      insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, ended_at)
+      values ('charge', 'voided', ${randomUUID()}, ${contra.cardRevenue}, 1, now())`,
+    ],
+    [STRAY],
+  ],
+  [
+    'a top-up without its transfer',
+    () => [sql`delete from transfer where kind = 'top_up'`],
+    [CARD_TOTAL, OWN_TRANSFERS, SESSION],
+  ],
+  [
+    'a spend that is booked as card revenue',
+    () => [sql`update transfer set credit_account_id = ${contra.cardRevenue} where kind = 'spend'`],
+    [SIDES, REVERSAL],
+  ],
+  [
+    'a database that is given to another network',
+    () => [
+      sql`alter table instance disable trigger instance_keeps_network`,
+      sql`update instance set network = 'eip155:1'`,
+    ],
+    [DENOMINATION],
+  ],
+  [
+    'a deposit that is taken from card money',
+    () => [sql`update transfer set debit_account_id = ${contra.cardClearing} where kind = 'deposit'`],
+    [SIDES],
+  ],
+  ['a top-up of another amount', () => [sql`update top_up set amount_cents = amount_cents + 1`], [SESSION]],
+  ['a transfer without its top-up', () => [sql`update top_up set state = 'open', credited_at = null`], [SESSION]],
+  [
+    'a hold whose lease has passed long ago',
+    () => [sql`update transfer set lease_until = now() - interval '1 hour' where kind = 'charge'`],
+    [HOLD],
+  ],
+  ['revenue that is lost', () => [sql`delete from transfer where kind = 'settlement'`], [SETTLEMENT]],
+  [
+    'revenue of another amount than was paid',
+    () => [sql`update transfer set amount_micro_usd = 197 where kind = 'settlement'`],
+    [SETTLEMENT],
+  ],
+  ['revenue of a payment that is not settled', () => [unsettle('speech')], [SETTLEMENT]],
+  ['revenue of no payment', () => [sql`delete from x402_payment where identifier = 'speech'`], [SETTLEMENT]],
+  [
+    'one transfer on the chain for two payments',
+    () => [
+      sql`
+      alter table x402_payment drop constraint x402_payment_network_transaction_hash_log_index_key`,
+      sql`      update x402_payment set transaction_hash = ${HASH}, log_index = 0 where identifier = 'deposit'`,
+    ],
+    [CHAIN, GUARDS],
+  ],
+  [
+    'a payment whose process died long ago',
+    () => [
+      sql`
+      update x402_payment set state = 'settling', lease_until = now() - interval '1 hour' where identifier = 'unknown'`,
+    ],
+    [LEASE],
+  ],
+
+  [
+    'money that is made up in a wallet',
+    () => [sql`update account set balance_micro_usd = balance_micro_usd + 1 where id = ${payer}`],
+    [OWN_TRANSFERS, WALLET_TOTAL],
+  ],
+  [
+    'money that moves between two wallets without a transfer',
+    () => [
+      sql`
+      update account set balance_micro_usd = balance_micro_usd + case id when ${payer} then -7 else 7 end
+      where kind = 'wallet'`,
+    ],
+    [OWN_TRANSFERS],
+  ],
+  [
+    'a wallet that is overdrawn',
+    () => [
+      sql`alter table account drop constraint account_balance_micro_usd_check`,
+      sql`update account set balance_micro_usd = balance_micro_usd - 2000 where id = ${payer}`,
+      sql`insert into prepaid_nonce (account_id, nonce) values (${payer}, 'overdraft')`,
+      sql`
+        insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, ended_at)
+        values ('spend', 'posted', ${payer}, ${contra.prepaidRevenue}, 2000, 'overdraft', now())`,
+    ],
+    [NEGATIVE, GUARDS],
+  ],
+  [
+    'a spend that was given back and posted',
+    () => [sql`update transfer set state = 'posted' where ${spend('voided')}`],
+    [OWN_TRANSFERS, WALLET_TOTAL],
+  ],
+  [
+    'a spend that was taken and voided',
+    () => [sql`update transfer set state = 'voided' where ${spend('posted')}`],
+    [OWN_TRANSFERS, WALLET_TOTAL],
+  ],
+  [
+    'a spend of a dead process that nobody gives back',
+    () => [sql`update transfer set lease_until = now() - interval '1 hour' where ${spend('pending')}`],
+    [HOLD],
+  ],
+  [
+    'a spend that pays another wallet',
+    () => [sql`update transfer set credit_account_id = ${other} where ${spend('posted')}`],
+    [OWN_TRANSFERS, SIDES],
+  ],
+  [
+    'a spend that a card account pays',
+    (account) => [
+      sql`
+      update account set balance_micro_usd = balance_micro_usd + case kind when 'card' then -10 else 10 end
+      where id in (${account}, ${payer})`,
+      sql`      update transfer set debit_account_id = ${account} where ${spend('posted')}`,
+    ],
+    [CARD_TOTAL, SIDES, WALLET_TOTAL, NONCE],
+  ],
+];

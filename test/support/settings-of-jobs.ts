@@ -1,0 +1,35 @@
+import { resolve } from 'node:path';
+import { NO_WHOLE_NUMBER, SECRET, type Settings } from './setting.ts';
+
+/** Of jobs and their audio. */
+export const JOBS_SETTINGS: Settings = {
+  AUDIO_STORE: {
+    read: (config) => config.jobs.audioStore,
+    absent: `file:${resolve('data/audio')}`,
+    accepted: { 'file:audio': 'file:audio', 's3://voices/some/prefix': 's3://voices/some/prefix' },
+    refused: ['audio', 'file:', 's3://', 's3://UPPER', 's3://voices/../other', 'https://voices.example'],
+  },
+  AUDIO_RETENTION_SECONDS: {
+    read: (config) => config.jobs.audioRetentionSeconds,
+    absent: 604_800,
+    accepted: { '1': 1, '315360000': 315_360_000 },
+    refused: ['0', '315360001', ...NO_WHOLE_NUMBER],
+  },
+  JOB_SIGNING_SECRET: {
+    read: (config) => config.jobs.signingSecrets,
+    absent: [],
+    accepted: {
+      [SECRET]: [SECRET],
+      [`${SECRET}, ${'t'.repeat(40)},`]: [SECRET, 't'.repeat(40)],
+      ['ä'.repeat(16)]: ['ä'.repeat(16)],
+      ',': [],
+    },
+    refused: ['s'.repeat(31), `${SECRET},short`, `short,${SECRET}`],
+  },
+  JOB_CONCURRENCY: {
+    read: (config) => config.jobs.concurrency,
+    absent: 2,
+    accepted: { '1': 1, '100': 100 },
+    refused: ['0', '101', ...NO_WHOLE_NUMBER],
+  },
+};

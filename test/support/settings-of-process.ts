@@ -1,0 +1,48 @@
+import { resolve } from 'node:path';
+import { DATABASE_URL, NO_ORIGIN, NO_WHOLE_NUMBER, type Settings } from './setting.ts';
+
+/** Of the process itself. */
+export const PROCESS_SETTINGS: Settings = {
+  DATABASE_URL: {
+    read: (config) => config.databaseUrl,
+    accepted: { [DATABASE_URL]: DATABASE_URL, 'postgresql:///speech': 'postgresql:///speech' },
+    refused: ['', '127.0.0.1:5432', 'mysql://127.0.0.1/speech'],
+  },
+  HOST: { read: (config) => config.host, absent: '127.0.0.1', accepted: { '0.0.0.0': '0.0.0.0' }, refused: [] },
+  PORT: {
+    read: (config) => config.port,
+    absent: 8080,
+    accepted: { '1': 1, '65535': 65_535 },
+    refused: ['0', '65536', ...NO_WHOLE_NUMBER],
+  },
+  BASE_URL: {
+    read: (config) => config.baseUrl,
+    absent: 'http://127.0.0.1:8080',
+    accepted: { 'https://speech.example': 'https://speech.example', 'http://a.example:81/': 'http://a.example:81' },
+    refused: NO_ORIGIN,
+  },
+  SERVICE_NAME: {
+    read: (config) => config.serviceName,
+    absent: 'speechgate',
+    accepted: { 'My voices': 'My voices' },
+    refused: ['a"b', 'a\\b', 'ä', 'a\nb', 'x'.repeat(101)],
+  },
+  DATA_DIR: {
+    read: (config) => config.dataDir,
+    absent: resolve('data'),
+    accepted: { '/var/lib/speech': '/var/lib/speech', elsewhere: resolve('elsewhere') },
+    refused: [],
+  },
+  RECONCILE_INTERVAL_MS: {
+    read: (config) => config.reconcileIntervalMs,
+    absent: 15_000,
+    accepted: { '100': 100, '86400000': 86_400_000 },
+    refused: ['99', '86400001', ...NO_WHOLE_NUMBER],
+  },
+  LOG_LEVEL: {
+    read: (config) => config.logLevel,
+    absent: 'info',
+    accepted: { silent: 'silent', trace: 'trace' },
+    refused: ['verbose', 'INFO'],
+  },
+};

@@ -1,0 +1,96 @@
+import { NO_WHOLE_NUMBER, SECRET, type Settings } from './setting.ts';
+
+const USDC = '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913';
+const FACILITATOR = { X402_FACILITATOR_URL: 'https://facilitator.example' };
+const X402 = { X402_PAY_TO: USDC, ...FACILITATOR };
+
+/** Of payment under x402, quotes and signed metadata. */
+export const X402_SETTINGS: Settings = {
+  X402_PAY_TO: {
+    read: (config) => config.x402?.payees[0]?.address,
+    absent: undefined,
+    accepted: { [USDC]: USDC, [`${USDC.toLowerCase()}:current:2026-01-01`]: USDC },
+    refused: ['alice.eth', `${USDC}:former`, `${USDC},${USDC}`, `${USDC}:next`],
+    beside: FACILITATOR,
+    half: true,
+  },
+  X402_FACILITATOR_URL: {
+    read: (config) => config.x402?.facilitatorUrl,
+    absent: undefined,
+    accepted: { 'https://facilitator.example/x402': 'https://facilitator.example/x402' },
+    refused: ['facilitator.example', 'ftp://facilitator.example'],
+    beside: { X402_PAY_TO: USDC },
+    half: true,
+  },
+  X402_FACILITATOR_AUTH: {
+    read: (config) => config.x402?.facilitatorToken,
+    absent: undefined,
+    accepted: { token: 'token' },
+    refused: [],
+    beside: X402,
+  },
+  X402_RPC_URL: {
+    read: (config) => config.x402?.rpcUrls,
+    absent: undefined,
+    accepted: {
+      'https://node.example/key': ['https://node.example/key'],
+      'https://a.example/, http://b.example/,https://a.example': ['https://a.example/', 'http://b.example/'],
+    },
+    refused: ['node.example', 'ipc:/node', 'https://node.example/,ipc:/node'],
+    beside: X402,
+  },
+  X402_NETWORK: {
+    read: (config) => config.x402?.asset.chainId,
+    absent: 8453,
+    accepted: { 'eip155:84532': 84_532 },
+    refused: ['base', 'eip155:', 'eip155:0', 'solana:1'],
+    beside: X402,
+  },
+  X402_ASSET: {
+    read: (config) => config.x402?.asset.address,
+    absent: USDC,
+    accepted: { [USDC.toLowerCase()]: USDC },
+    refused: ['USDC', '0x1234'],
+    beside: X402,
+  },
+  X402_ASSET_NAME: {
+    read: (config) => config.x402?.asset.name,
+    absent: 'USD Coin',
+    accepted: { USDC: 'USDC' },
+    refused: [],
+    beside: X402,
+  },
+  X402_ASSET_VERSION: {
+    read: (config) => config.x402?.asset.version,
+    absent: '2',
+    accepted: { '1': '1' },
+    refused: [],
+    beside: X402,
+  },
+  X402_PROBE_ANSWER: {
+    read: (config) => config.x402?.probeAnswer,
+    absent: 400,
+    accepted: { '400': 400, '402': 402 },
+    refused: ['200', '0402', 'true'],
+    beside: X402,
+  },
+  QUOTE_SECRET: {
+    read: (config) => config.quotes?.secrets,
+    absent: undefined,
+    accepted: { [SECRET]: [SECRET], [`${SECRET}, ${'t'.repeat(40)}`]: [SECRET, 't'.repeat(40)] },
+    refused: ['short', `${SECRET},short`],
+  },
+  QUOTE_TTL_SECONDS: {
+    read: (config) => config.quotes?.ttlSeconds,
+    absent: 300,
+    accepted: { '1': 1, '86400': 86_400 },
+    refused: ['0', '86401', ...NO_WHOLE_NUMBER],
+    beside: { QUOTE_SECRET: SECRET },
+  },
+  SIGNING_KEYS_FILE: {
+    read: (config) => config.signingKeys,
+    absent: undefined,
+    accepted: {},
+    refused: ['no-such-file.json', 'package.json', 'README.md'],
+  },
+};
