@@ -27,7 +27,6 @@ import { refuseForeignHeaders } from './flows.ts';
 import { type JobLinks, jobBody } from './job-body.ts';
 import { refusalAnswer } from './refusals.ts';
 import { providerMissing, speechFailure } from './speech-failure.ts';
-import {} from './x402-order.ts';
 
 export interface SpeechOptions extends JobLinks {
   readonly db: Database;
