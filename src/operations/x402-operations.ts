@@ -1,24 +1,23 @@
 import type { CredentialProofs, GetX402SpeechResult, X402Operations } from '../contract/operations.ts';
 import type { OperationContext } from '../http/context.ts';
-import { errorBody, failure } from '../http/structured-error.ts';
+import { failure } from '../http/structured-error.ts';
 import type { Belonging } from '../ledger/belonging.ts';
-import { formatUsd } from '../lib/money.ts';
 import type { BufferedSpeech } from '../payments/buffered-delivery.ts';
 import type { Deposits } from '../payments/deposits.ts';
 import { DIRECT_HEADERS } from '../payments/direct-payment.ts';
 import type { PrepaidBalance } from '../payments/prepaid-balance.ts';
 import type { Catalog } from '../speech/catalog.ts';
-import { type OrderRefusal, type OrderRequest, placeOrder, select, textTooLong, utteranceOf } from '../speech/order.ts';
-import { priceMicroUsd } from '../speech/price.ts';
+import { type OrderRefusal, type OrderRequest, placeOrder, utteranceOf } from '../speech/order.ts';
 import { speechResource } from '../x402/challenge.ts';
 import type { ServiceMetadata } from '../x402/metadata.ts';
 import type { Asset } from '../x402/network.ts';
 import { makeOffer } from '../x402/offer.ts';
-import { currentPayee, type Payee } from '../x402/payees.ts';
+import type { Payee } from '../x402/payees.ts';
 import { PREPAID } from '../x402/prepaid-terms.ts';
 import { invalidQuote, placeQuotedOrder, type QuotedRequest, type QuoteRefusal } from '../x402/quoted-order.ts';
 import { isExpired, type Quote, type Quotes } from '../x402/quotes.ts';
 import { chooseFlow, type OfferedFlow, refuseForeignHeaders } from './flows.ts';
+import { issueQuote, selectQuoted } from './issue-quote.ts';
 import { makeDeposit } from './make-deposit.ts';
 import { askForPayment, offersFor, showExample } from './payment-required.ts';
 import { readPrepaidAccount } from './prepaid-account.ts';
@@ -169,42 +168,12 @@ export function x402Operations(options: X402Options): X402Parts {
     createQuote: async ({ body }, context) => {
       const foreign = refuseForeignHeaders(context.flowHeaders, foreignHeaders);
       if (foreign) return foreign;
-      const selected = select(catalog, body);
-      if ('refusal' in selected) {
-        const { code, message, details } = selected.refusal;
-        return { status: 400, body: errorBody(code, message, details) };
-      }
-      const { model, voice, speed } = selected.selection;
-      if (body.textLength > model.maxInputCharacters) {
-        const { code, message, details } = textTooLong('textLength', body.textLength, model);
-        return { status: 400, body: errorBody(code, message, details) };
-      }
+      const selected = selectQuoted(catalog, body);
+      if ('status' in selected) return selected;
       if (!terms) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
       if (!quotes) return quotesMissing();
       if (await isForeign(false)) return foreignDatabase();
-      const { quote, token } = await quotes.issue({
-        textLength: body.textLength,
-        textSha256: body.textSha256.toLowerCase(),
-        model: model.id,
-        voice: voice.id,
-        speed,
-        amountMicroUsd: priceMicroUsd(body.textLength, model.ratePicoUsd),
-        network: terms.asset.network,
-        payTo: currentPayee(terms.payees).address,
-      });
-      const { issuedAt, expiresAt, amountMicroUsd, ...rest } = quote;
-      return {
-        status: 200,
-        body: {
-          ...rest,
-          quoteToken: token,
-          amountMicroUsd,
-          amountUsd: formatUsd(amountMicroUsd),
-          issuedAt: new Date(issuedAt * 1000).toISOString(),
-          expiresAt: new Date(expiresAt * 1000).toISOString(),
-          paymentEndpoint: '/x402/tts',
-        },
-      };
+      return issueQuote({ quotes, terms }, selected.selection, body);
     },
 
     getServiceMetadata: async () => {

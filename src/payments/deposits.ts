@@ -9,8 +9,9 @@ import type { Payment } from '../x402/payment.ts';
 import type { PaymentOutcomes } from '../x402/payment-outcomes.ts';
 import type { Reservations } from '../x402/reservations.ts';
 import type { Settlement } from '../x402/settlement.ts';
-import type { KnownPayment, PaymentIntake, PaymentStatus, Reserved } from './intake.ts';
+import type { PaymentIntake } from './intake.ts';
 import type { PaymentRequest } from './payment-request.ts';
+import type { KnownPayment, PaymentStatus, Reserved } from './payment-status.ts';
 import { type Refused, refused } from './refusal.ts';
 
 type DepositCode =

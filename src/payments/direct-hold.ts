@@ -4,8 +4,9 @@ import type { Payment } from '../x402/payment.ts';
 import { paymentAudioKey } from '../x402/payment-audio.ts';
 import type { Settlement } from '../x402/settlement.ts';
 import type { DirectWorkEnd } from './direct-work.ts';
-import type { PaymentIntake, Reserved } from './intake.ts';
+import type { PaymentIntake } from './intake.ts';
 import type { PaymentHold } from './payment-flow.ts';
+import type { Reserved } from './payment-status.ts';
 import { type Refused, refused } from './refusal.ts';
 
 export interface DirectReceipt extends Record<string, string | boolean> {

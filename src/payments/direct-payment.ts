@@ -12,9 +12,10 @@ import type { Reservations } from '../x402/reservations.ts';
 import type { Settlement } from '../x402/settlement.ts';
 import { DirectHold, type DirectReceipt, directReceipt } from './direct-hold.ts';
 import type { DirectWork, DirectWorkEnd } from './direct-work.ts';
-import type { KnownPayment, PaymentIntake, Reserved } from './intake.ts';
+import type { PaymentIntake } from './intake.ts';
 import type { Authorization, Charge, PaymentFlow, Replayed } from './payment-flow.ts';
 import { type PaymentRequest, readPaymentHeader } from './payment-request.ts';
+import type { KnownPayment, Reserved } from './payment-status.ts';
 import { type Refused, refused } from './refusal.ts';
 
 /** The request headers that show the flow's credential. */

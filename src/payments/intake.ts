@@ -1,6 +1,5 @@
 import type { FastifyBaseLogger } from 'fastify';
 import { isUnavailable } from '../db/database-errors.ts';
-import type { Booking } from '../x402/book-settlement.ts';
 import type { Chain } from '../x402/chain.ts';
 import { type Facilitator, FacilitatorError, type FacilitatorPayment } from '../x402/facilitator.ts';
 import type { Asset } from '../x402/network.ts';
@@ -12,31 +11,9 @@ import { RpcError } from '../x402/rpc.ts';
 import { isSignedByPayer } from '../x402/transfer-digest.ts';
 import { breachOf } from './authorization-terms.ts';
 import { claimOf, type PaymentRequest, requestHash } from './payment-request.ts';
+import type { KnownPayment, PaymentStatus, Reserved } from './payment-status.ts';
 import { type Refused, refused } from './refusal.ts';
 import { isSolvent } from './solvency.ts';
-
-/** What has become of a payment that an earlier request made. */
-export type PaymentStatus =
-  | ({ readonly outcome: 'settled'; readonly isReplayable: boolean } & Booking)
-  /** Only the chain can tell. `transaction` is the one whose depth is waited for. */
-  | { readonly outcome: 'open'; readonly transaction: string | null }
-  | Refused<'PAYMENT_IDENTIFIER_CONFLICT' | 'PAYMENT_REPLAY_PENDING' | 'PAYMENT_REQUIRED'>;
-
-/** A payment that an earlier request made under this identifier. */
-export interface KnownPayment {
-  readonly outcome: 'known';
-  readonly payment: Payment;
-  readonly status: PaymentStatus;
-}
-
-/** A payment that was made by its payer, and whose identifier and authorization are reserved. */
-export interface Reserved {
-  readonly outcome: 'reserved';
-  readonly payment: Payment;
-  readonly verifiable: FacilitatorPayment;
-  /** The facilitator has said yes already. */
-  readonly isVerified: boolean;
-}
 
 export interface IntakeParts {
   readonly reservations: Reservations;

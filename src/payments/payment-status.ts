@@ -1,0 +1,27 @@
+import type { Booking } from '../x402/book-settlement.ts';
+import type { FacilitatorPayment } from '../x402/facilitator.ts';
+import type { Payment } from '../x402/payment.ts';
+import type { Refused } from './refusal.ts';
+
+/** What has become of a payment that an earlier request made. */
+export type PaymentStatus =
+  | ({ readonly outcome: 'settled'; readonly isReplayable: boolean } & Booking)
+  /** Only the chain can tell. `transaction` is the one whose depth is waited for. */
+  | { readonly outcome: 'open'; readonly transaction: string | null }
+  | Refused<'PAYMENT_IDENTIFIER_CONFLICT' | 'PAYMENT_REPLAY_PENDING' | 'PAYMENT_REQUIRED'>;
+
+/** A payment that an earlier request made under this identifier. */
+export interface KnownPayment {
+  readonly outcome: 'known';
+  readonly payment: Payment;
+  readonly status: PaymentStatus;
+}
+
+/** A payment that was made by its payer, and whose identifier and authorization are reserved. */
+export interface Reserved {
+  readonly outcome: 'reserved';
+  readonly payment: Payment;
+  readonly verifiable: FacilitatorPayment;
+  /** The facilitator has said yes already. */
+  readonly isVerified: boolean;
+}
