@@ -19,7 +19,6 @@ import { RollingWindow } from './limits/rolling-window.ts';
 import { Metrics } from './observability/metrics.ts';
 import { catalogOperations } from './operations/catalog-operations.ts';
 import { serviceOperations } from './operations/service-operations.ts';
-import { CARD_HEADERS } from './payments/card-credits.ts';
 import { ReconcilerRunner } from './reconcile/runner.ts';
 import type { Config } from './settings/config.ts';
 
@@ -69,7 +68,6 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
       logger: log,
       longestOperationMs: config.speech?.timeoutMs ?? 0,
       windows: { requests: limits, purchases: card.purchaseLimits },
-      flowHeaders: [...CARD_HEADERS, ...x402.headers],
       ...{ proofs: x402.proofs, standIns: x402.standIns, work, metrics },
     },
   );

@@ -11,7 +11,7 @@ export interface OperationContext {
   readonly method: string;
   /** The client's address: the socket's, or what a trusted proxy says (R39). */
   readonly ip: string;
-  /** The headers of every payment flow, also those that the operation does not declare: flows are not mixed (R36). */
+  /** For the headers of every payment flow, also those that the operation does not declare: flows are not mixed (R36). */
   readonly flowHeaders: Readonly<Record<string, string | undefined>>;
   /** Path and query as they were sent. */
   readonly url: string;

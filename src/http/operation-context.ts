@@ -1,36 +1,80 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Answer } from '../lib/answer.ts';
 import { prefersHtml } from './accept.ts';
+import type { Ticket } from './admission.ts';
 import type { OperationContext } from './context.ts';
+import type { RequestFacts } from './request-record.ts';
 import { ResponseAnswer } from './response-answer.ts';
 import { pathAndQuery } from './target.ts';
 
 const EMPTY = Buffer.alloc(0);
 
-/** What an operation is told of a request. */
-export function contextOf(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  { isBare, flowHeaders }: { isBare: boolean; flowHeaders: readonly string[] },
-): OperationContext {
-  return {
-    traceId: request.id,
-    method: request.method,
-    ip: request.ip,
-    get flowHeaders() {
-      return Object.fromEntries(flowHeaders.map((name) => [name, headerOf(request, name)]));
-    },
-    url: pathAndQuery(request.url),
-    bytes: Buffer.isBuffer(request.body) ? request.body : EMPTY,
-    isBare,
-    prefersHtml: () => prefersHtml(request),
-    log: request.log,
-    answer: new ResponseAnswer(request.raw.socket, reply.raw, () => request.record.brokeOff()),
-    note: (facts) => request.record.note(facts),
-    follow: (work) => request.record.follow(work),
-    setHeader: (name, value) => void reply.header(name, value),
-    admission: request.admission,
-  };
-}
+/** What an operation is told of a request. One is made for each request, so it holds what others have and no more. */
+export class RequestContext implements OperationContext {
+  readonly isBare: boolean;
+  readonly #request: FastifyRequest;
+  readonly #reply: FastifyReply;
+  #answer: Answer | undefined;
 
-/** Node keeps no header but set-cookie as a list. */
-const headerOf = ({ headers }: FastifyRequest, name: string) => headers[name] as string | undefined;
+  constructor(request: FastifyRequest, reply: FastifyReply, isBare: boolean) {
+    this.#request = request;
+    this.#reply = reply;
+    this.isBare = isBare;
+  }
+
+  get traceId(): string {
+    return this.#request.id;
+  }
+
+  get method(): string {
+    return this.#request.method;
+  }
+
+  get ip(): string {
+    return this.#request.ip;
+  }
+
+  /** Node keeps no header but set-cookie as a list. */
+  get flowHeaders(): OperationContext['flowHeaders'] {
+    return this.#request.headers as OperationContext['flowHeaders'];
+  }
+
+  get url(): string {
+    return pathAndQuery(this.#request.url);
+  }
+
+  get bytes(): Buffer {
+    const { body } = this.#request;
+    return Buffer.isBuffer(body) ? body : EMPTY;
+  }
+
+  get log(): OperationContext['log'] {
+    return this.#request.log;
+  }
+
+  get answer(): Answer {
+    const { raw, record } = this.#request;
+    this.#answer ??= new ResponseAnswer(raw.socket, this.#reply.raw, () => record.brokeOff());
+    return this.#answer;
+  }
+
+  get admission(): Ticket {
+    return this.#request.admission;
+  }
+
+  prefersHtml(): boolean {
+    return prefersHtml(this.#request);
+  }
+
+  note(facts: RequestFacts): void {
+    this.#request.record.note(facts);
+  }
+
+  follow<T>(work: Promise<T>): Promise<T> {
+    return this.#request.record.follow(work);
+  }
+
+  setHeader(name: string, value: string): void {
+    this.#reply.header(name, value);
+  }
+}

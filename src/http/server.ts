@@ -24,7 +24,7 @@ import { EdgeLimiter } from './edge-limiter.ts';
 import { handleError } from './error-handler.ts';
 import { EDGE_HEADERS } from './headers.ts';
 import { createNotFoundHandler } from './not-found.ts';
-import { contextOf } from './operation-context.ts';
+import { RequestContext } from './operation-context.ts';
 import type { RateLimited } from './rate-limit.ts';
 import { readRequest } from './read-request.ts';
 import { sendFailure, sendResult } from './reply.ts';
@@ -68,8 +68,6 @@ export interface ServerOptions {
   readonly clientStallMs: number;
   readonly longestOperationMs: number;
   readonly windows: Windows;
-  /** The request headers of every payment flow, in lower case. */
-  readonly flowHeaders: readonly string[];
   readonly proofs: CredentialProofs<OperationContext>;
   /** What a request that says nothing at all is taken for, by operationId; where there is nothing it is refused. */
   readonly standIns: Readonly<Record<string, StandIn>>;
@@ -208,7 +206,7 @@ async function serve(
   operation: Operation,
   request: FastifyRequest,
   reply: FastifyReply,
-  { flowHeaders, proofs, standIns }: ServerOptions,
+  { proofs, standIns }: ServerOptions,
 ) {
   const { admission } = request;
   if (!mayBegin(request.raw, reply.raw)) {
@@ -220,7 +218,7 @@ async function serve(
   const read = bare ? { request: standFor(request, bare) } : readRequest(route, request);
   if ('failure' in read) return sendFailure(route, admission.refuse() ?? read.failure, reply);
   const proof = (proofs as unknown as Record<string, CredentialProof>)[route.operationId];
-  const context = contextOf(request, reply, { isBare: bare !== undefined, flowHeaders });
+  const context = new RequestContext(request, reply, bare !== undefined);
   const refusal = await admission.prove(() => proof?.(read.request, context));
   if (refusal) return sendFailure(route, refusal, reply);
   return sendResult(route, await operation(read.request, context), reply);

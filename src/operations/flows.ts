@@ -30,8 +30,8 @@ export function chooseFlow<Flow>(
   headers: Readonly<Record<string, string | undefined>>,
   foreign: readonly string[],
 ) {
-  const chosen = flows.find((offered) => offered.headers.some((name) => headers[name] !== undefined));
-  const others = flows.filter((offered) => offered !== chosen).flatMap((offered) => offered.headers);
-  const refusal = refuseForeignHeaders(headers, [...foreign, ...others]);
+  const isShown = (name: string) => headers[name] !== undefined;
+  const [chosen, other] = flows.filter((offered) => offered.headers.some(isShown));
+  const refusal = refuseForeignHeaders(headers, foreign) ?? (other && refuseForeignHeaders(headers, other.headers));
   return refusal ? { refusal } : { chosen };
 }
