@@ -1,7 +1,7 @@
 import type { Database } from '../db/database.ts';
 import { findCardAccount } from '../ledger/accounts.ts';
 import { testPoint } from '../lib/test-point.ts';
-import type { CardHold, CardReceipt } from '../payments/card-credits.ts';
+import { type CardHold, type CardReceipt, cardReceipt } from '../payments/card-credits.ts';
 import type { Delivery, Earlier } from '../payments/delivery.ts';
 import type { Replayed } from '../payments/payment-flow.ts';
 import { refused } from '../payments/refusal.ts';
@@ -93,7 +93,7 @@ async function findEarlier(
     .executeTakeFirst();
   if (!row) return undefined;
   if (!row.request_hash?.equals(repeatable.request)) return refused('INVALID_REQUEST', 'idempotency_key_reused');
-  const receipt = { 'x-credit-account': accountId, 'x-credit-balance': account.balanceMicroUsd };
+  const receipt = cardReceipt(accountId, account.balanceMicroUsd);
   return { outcome: 'replayed', delivered: (await findJob(trx, row.id)) as Job, receipt };
 }
 

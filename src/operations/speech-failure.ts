@@ -1,9 +1,6 @@
 import { failure } from '../http/structured-error.ts';
 import type { SpeechError } from '../speech/provider.ts';
 
-/** What became of a payment in USDC by then. */
-export const NOT_SETTLED = 'Nothing was settled.';
-
 /** The rules of the text that only a provider can tell. */
 const TEXT_RULES = { TEXT_TOO_LONG: 'duration', INVALID_REQUEST: 'script' } as const;
 

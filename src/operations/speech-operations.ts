@@ -44,7 +44,6 @@ export interface SpeechOptions extends JobLinks {
 
 /** What a request says beside the order. */
 interface SpeechTerms {
-  readonly accountId: string | undefined;
   readonly asynchronous: boolean;
   /** Of an asynchronous request; so is the key. */
   readonly storeAudio: boolean;
@@ -54,6 +53,7 @@ interface SpeechTerms {
 interface CardSale {
   readonly cardCredits: CardCredits;
   readonly streaming: Streaming;
+  readonly accountId: string | undefined;
   readonly charge: Charge;
   readonly challenge: (refusal: Refused, message: string) => ReturnType<typeof creditChallenge>;
 }
@@ -76,7 +76,8 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
     if (!streaming) return providerMissing();
 
     context.note({ flow: cardCredits.name, characters: order.characters });
-    const limited = await context.admission.take('request', terms.accountId);
+    const { credential: accountId } = cardCredits.credentialOf(context.flowHeaders);
+    const limited = await context.admission.take('request', accountId);
     if (limited) return limited;
     const { priceMicroUsd } = order;
     const charge: Charge = {
@@ -87,15 +88,15 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
     };
     const challenge = (refusal: Refused, message: string) =>
       creditChallenge({ baseUrl, realm: serviceName, priceMicroUsd }, refusal, message);
+    const sale = { cardCredits, streaming, accountId, charge, challenge };
     return isAsynchronous(terms.asynchronous, order.characters)
-      ? answerLater({ cardCredits, streaming, charge, challenge }, terms, context)
-      : answerNow({ cardCredits, streaming, charge, challenge }, terms, context);
+      ? answerLater(sale, terms, context)
+      : answerNow(sale, context);
   }
 
   /** Hands the audio on while it is spoken. */
   async function answerNow(
-    { cardCredits, streaming, charge, challenge }: CardSale,
-    { accountId }: SpeechTerms,
+    { cardCredits, streaming, accountId, charge, challenge }: CardSale,
     context: OperationContext,
   ) {
     const delivery = streamed(streaming);
@@ -121,13 +122,14 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
 
   /** Answers with the job that speaks it. */
   async function answerLater(
-    { cardCredits, streaming, charge, challenge }: CardSale,
+    { cardCredits, streaming, accountId, charge, challenge }: CardSale,
     terms: SpeechTerms,
     context: OperationContext,
   ) {
-    const request = { ...terms, utterance: charge.utterance, traceId: context.traceId };
+    const { utterance } = charge;
+    const request = { ...terms, accountId, utterance, traceId: context.traceId };
     const delivery = queued({ db, admission: streaming.admission, livemode: cardCredits.livemode }, request);
-    const spoken = await speak({ flow: cardCredits, credential: terms.accountId, charge, delivery });
+    const spoken = await speak({ flow: cardCredits, credential: accountId, charge, delivery });
     switch (spoken.outcome) {
       case 'delivered':
         metrics.holdMoved('card', 'placed', charge.priceMicroUsd);
@@ -170,7 +172,6 @@ const termsOf = (
   headers: GetSpeechRequest['headers'],
   storeAudio: boolean,
 ): SpeechTerms => ({
-  accountId: headers['x-credit-account'],
   asynchronous: query.async === 'true',
   storeAudio,
   idempotencyKey: headers['idempotency-key'],

@@ -4,7 +4,7 @@ import { failure } from '../http/structured-error.ts';
 import type { Belonging } from '../ledger/belonging.ts';
 import type { BufferedSpeech } from '../payments/buffered-delivery.ts';
 import type { Deposits } from '../payments/deposits.ts';
-import { DIRECT_HEADERS } from '../payments/direct-payment.ts';
+import { DIRECT_HEADERS, NOT_SETTLED } from '../payments/direct-payment.ts';
 import type { PrepaidBalance } from '../payments/prepaid-balance.ts';
 import type { Catalog } from '../speech/catalog.ts';
 import { type OrderRefusal, type OrderRequest, placeOrder, utteranceOf } from '../speech/order.ts';
@@ -21,7 +21,7 @@ import { issueQuote, selectQuoted } from './issue-quote.ts';
 import { makeDeposit } from './make-deposit.ts';
 import { askForPayment, offersFor, showExample } from './payment-required.ts';
 import { readPrepaidAccount } from './prepaid-account.ts';
-import { NOT_SETTLED, providerMissing, speechFailure } from './speech-failure.ts';
+import { providerMissing, speechFailure } from './speech-failure.ts';
 import { type OfferedOrder, quoteExpired } from './x402-order.ts';
 import { sellX402Speech, type X402Flow } from './x402-speech.ts';
 

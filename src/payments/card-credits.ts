@@ -1,7 +1,7 @@
 import type { Database } from '../db/database.ts';
 import { type HoldResult, placeHold } from '../ledger/hold.ts';
 import type { BalanceHold } from './balance-hold.ts';
-import { HoldKeeper, type HoldKeeperParts } from './hold-keeper.ts';
+import { HoldKeeper, type HoldKeeperParts, NOT_CHARGED } from './hold-keeper.ts';
 import type { Authorization, Charge, PaymentFlow } from './payment-flow.ts';
 import { refused } from './refusal.ts';
 
@@ -21,10 +21,9 @@ export type CardHold = BalanceHold<CardReceipt>;
 /** Pays from a card-credit account, whose bearer id is the whole credential. */
 export class CardCredits implements PaymentFlow<string | undefined, CardCode, CardHold> {
   readonly name = 'card';
-  readonly headers = CARD_HEADERS;
   readonly limitedBy = 'requests';
   readonly isRemote = false;
-  readonly untaken = 'Nothing was charged.';
+  readonly untaken = NOT_CHARGED;
   /** Of the processor's key: accounts of the other mode are unknown. */
   readonly livemode: boolean;
   readonly #holds: HoldKeeper;
@@ -45,10 +44,7 @@ export class CardCredits implements PaymentFlow<string | undefined, CardCode, Ca
     trx?: Database,
   ): Promise<Authorization<CardCode, CardHold>> {
     if (!accountId) return refused('PAYMENT_REQUIRED', 'no_account', { balanceMicroUsd: 0n });
-    const show = (balanceMicroUsd: bigint): CardReceipt => ({
-      'x-credit-account': accountId,
-      'x-credit-balance': balanceMicroUsd,
-    });
+    const show = (balanceMicroUsd: bigint) => cardReceipt(accountId, balanceMicroUsd);
     const terms = { paidFor, livemode: this.livemode };
     if (trx) {
       const placed = await placeHold(trx, accountId, priceMicroUsd, null, terms);
@@ -66,6 +62,12 @@ export class CardCredits implements PaymentFlow<string | undefined, CardCode, Ca
     return result.hold ? { outcome: 'held', hold: result.hold } : refuse(result.placed);
   }
 }
+
+/** @param accountId as the caller wrote it */
+export const cardReceipt = (accountId: string, balanceMicroUsd: bigint): CardReceipt => ({
+  'x-credit-account': accountId,
+  'x-credit-balance': balanceMicroUsd,
+});
 
 const refuse = (placed: HoldResult) =>
   refused('PAYMENT_REQUIRED', placed.outcome, {

@@ -21,6 +21,9 @@ import { type Refused, refused } from './refusal.ts';
 /** The request headers that show the flow's credential. */
 export const DIRECT_HEADERS = ['payment-signature'] as const;
 
+/** What the payer of speech that failed is told, and whoever is refused before a payment. */
+export const NOT_SETTLED = 'Nothing was settled.';
+
 export type DirectCode =
   | 'INVALID_PAYMENT_PAYLOAD'
   | 'PAYMENT_REQUIRED'
@@ -52,10 +55,9 @@ const MIN_SYNTHESIS_MS = 1_000;
  */
 export class DirectPayment implements PaymentFlow<PaymentEnvelope, DirectCode, DirectHold, OfferedCharge, Readable> {
   readonly name = 'direct';
-  readonly headers = DIRECT_HEADERS;
   readonly limitedBy = 'requests';
   readonly isRemote = true;
-  readonly untaken = 'Nothing was settled.';
+  readonly untaken = NOT_SETTLED;
   readonly #reservations: Reservations;
   readonly #settlement: Settlement;
   readonly #intake: PaymentIntake;

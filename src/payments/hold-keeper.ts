@@ -14,6 +14,9 @@ import type { Receipt } from './payment-flow.ts';
 import { type Refused, refused } from './refusal.ts';
 import type { Placed, UnfinishedHolds } from './unfinished-holds.ts';
 
+/** What the payer of speech that failed is told: the hold on his balance was voided. */
+export const NOT_CHARGED = 'Nothing was charged.';
+
 /** How long a hold's lease outlasts the synthesis: long enough for the capture and its last, slow statement. */
 const LEASE_RESERVE_SECONDS = 30;
 

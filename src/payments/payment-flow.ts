@@ -24,8 +24,6 @@ export interface PaymentFlow<
 > {
   /** As the log and the metrics name it. */
   readonly name: string;
-  /** The request headers that show its credential, in lower case. A request carries those of one flow (R36). */
-  readonly headers: readonly string[];
   /** Whether each request takes a slot of its client's window, or each credential that fails (R48). */
   readonly limitedBy: 'requests' | 'failures';
   /** What the caller of speech that failed is told of his money. */

@@ -9,7 +9,7 @@ import {
 } from '../x402/prepaid-credential.ts';
 import { PREPAID } from '../x402/prepaid-terms.ts';
 import type { BalanceHold } from './balance-hold.ts';
-import { HoldKeeper, type HoldKeeperParts } from './hold-keeper.ts';
+import { HoldKeeper, type HoldKeeperParts, NOT_CHARGED } from './hold-keeper.ts';
 import type { Authorization, Charge, PaidRequest, PaymentFlow } from './payment-flow.ts';
 import { type Refused, refused } from './refusal.ts';
 import { SpentRequests } from './spent-requests.ts';
@@ -32,10 +32,9 @@ export type PrepaidHold = BalanceHold<PrepaidReceipt>;
 /** Pays from a wallet's prepaid balance against a signature: nonce and debit are one write (R30 to R34). */
 export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCode, PrepaidHold> {
   readonly name = 'prepaid';
-  readonly headers = PREPAID.headers;
   readonly limitedBy = 'failures';
   readonly isRemote = false;
-  readonly untaken = 'Nothing was charged.';
+  readonly untaken = NOT_CHARGED;
   readonly #db: Database;
   readonly #verifier: PrepaidVerifier;
   readonly #holds: HoldKeeper;
