@@ -5,8 +5,8 @@ import { canonicalQuery } from './canonical-query.ts';
 import type { Hex } from './envelope.ts';
 import type { Asset } from './network.ts';
 import { type Address, type Payee, payablePayees } from './payees.ts';
-import { domainSeparator, requestHash, signingDigest } from './prepaid-digest.ts';
 import { PREPAID, prepaidDomain } from './prepaid-terms.ts';
+import { domainSeparator, signingDigest, structHash } from './prepaid-typed-data.ts';
 
 /** The five headers of a prepaid request, well-formed; whether the signature is the account's is not known yet. */
 export interface PrepaidCredential {
@@ -88,7 +88,7 @@ export class PrepaidVerifier {
 
   /** The verifying contract may be the current payee or one that retires (R30). */
   isSignedByAccount({ account, signature, ...terms }: PrepaidCredential, request: SignedRequest): boolean {
-    const hash = requestHash({ account, ...terms, ...request });
+    const hash = structHash({ account, ...terms, ...request });
     const expected = Buffer.from(account);
     return payablePayees(this.#payees, new Date()).some(({ address }) => {
       const separator = this.#separators.get(address) as Uint8Array;

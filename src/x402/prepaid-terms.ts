@@ -2,7 +2,7 @@ import { SIGNATURE_LIFETIME_SECONDS } from '../ledger/wallets.ts';
 import { CONFIRMATIONS } from './confirmations.ts';
 import type { Asset } from './network.ts';
 import type { Address } from './payees.ts';
-import type { PrepaidDomain } from './prepaid-digest.ts';
+import type { PrepaidDomain } from './prepaid-typed-data.ts';
 
 /** The published facts of prepaid balances (specification, "Prepaid x402" and "Limits"). Amounts in micro-USD. */
 export const PREPAID = {

@@ -9,8 +9,8 @@ import { bookSettlement } from '../../src/x402/book-settlement.ts';
 import { canonicalQuery } from '../../src/x402/canonical-query.ts';
 import { DEFAULT_ASSET } from '../../src/x402/network.ts';
 import { currentPayee } from '../../src/x402/payees.ts';
-import type { PrepaidRequest } from '../../src/x402/prepaid-digest.ts';
-import { PREPAID_TYPES } from '../../src/x402/prepaid-types.ts';
+import type { PrepaidRequest } from '../../src/x402/prepaid-typed-data.ts';
+import { PREPAID_TYPES } from '../../src/x402/prepaid-typed-data.ts';
 import { type Call, type Gateway, type GatewayOptions, startGateway } from './gateway.ts';
 import { type StubUpstream, startStubUpstream } from './stub-upstream.ts';
 

@@ -9,7 +9,23 @@ export interface PrepaidDomain {
   readonly verifyingContract: Address;
 }
 
-/** What a prepaid request signs (specification, "Authentication" 4). */
+/**
+ * What a prepaid request signs (specification, "Authentication" 4), in the form that wallets and EIP-712 libraries take.
+ * The digest that is verified here is made from the same list.
+ */
+export const PREPAID_TYPES = {
+  PrepaidRequest: [
+    { name: 'account', type: 'address' },
+    { name: 'method', type: 'string' },
+    { name: 'path', type: 'string' },
+    { name: 'bodyHash', type: 'bytes32' },
+    { name: 'maxAmountMicroUsd', type: 'uint256' },
+    { name: 'nonce', type: 'string' },
+    { name: 'expiry', type: 'uint256' },
+  ],
+} as const;
+
+/** The values of those fields. */
 export interface PrepaidRequest {
   readonly account: Address;
   readonly method: string;
@@ -28,11 +44,9 @@ const WORD = 32;
 const keccak = (bytes: Uint8Array): Uint8Array => keccak256(bytes, 'bytes');
 const keccakText = (text: string): Uint8Array => keccak(Buffer.from(text));
 
+const FIELDS = PREPAID_TYPES.PrepaidRequest;
 const DOMAIN_TYPE = keccakText('EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)');
-const REQUEST_TYPE = keccakText(
-  'PrepaidRequest(address account,string method,string path,bytes32 bodyHash,uint256 maxAmountMicroUsd,string nonce,' +
-    'uint256 expiry)',
-);
+const REQUEST_TYPE = keccakText(`PrepaidRequest(${FIELDS.map(({ type, name }) => `${type} ${name}`).join(',')})`);
 
 /** The domain's part of every digest; computed once. */
 export const domainSeparator = ({ name, version, chainId, verifyingContract }: PrepaidDomain): Uint8Array =>
@@ -40,20 +54,9 @@ export const domainSeparator = ({ name, version, chainId, verifyingContract }: P
     words(DOMAIN_TYPE, keccakText(name), keccakText(version), uint256(BigInt(chainId)), addressWord(verifyingContract)),
   );
 
-/** The request's part of the digest, whatever the domain. */
-export const requestHash = (request: PrepaidRequest): Uint8Array =>
-  keccak(
-    words(
-      REQUEST_TYPE,
-      addressWord(request.account),
-      keccakText(request.method),
-      keccakText(request.path),
-      request.bodyHash,
-      uint256(request.maxAmountMicroUsd),
-      keccakText(request.nonce),
-      uint256(request.expiry),
-    ),
-  );
+/** The request's part of the digest (hashStruct of EIP-712), whatever the domain. */
+export const structHash = (request: PrepaidRequest): Uint8Array =>
+  keccak(words(REQUEST_TYPE, ...FIELDS.map(({ type, name }) => WORD_OF[type](request[name] as never))));
 
 /** The EIP-712 digest: what the wallet's key signs. */
 export const signingDigest = (separator: Uint8Array, hash: Uint8Array): Uint8Array =>
@@ -67,3 +70,6 @@ function words(...parts: readonly Uint8Array[]): Buffer {
 const uint256 = (value: bigint): Buffer => Buffer.from(value.toString(16).padStart(2 * WORD, '0'), 'hex');
 
 const addressWord = (address: Address): Buffer => Buffer.from(address.slice(2).padStart(2 * WORD, '0'), 'hex');
+
+/** encodeData of EIP-712, for each type that a field may have. */
+const WORD_OF = { address: addressWord, string: keccakText, bytes32: (bytes: Uint8Array) => bytes, uint256 } as const;
