@@ -11,14 +11,14 @@ export interface OperationContext {
   readonly method: string;
   /** The client's address: the socket's, or what a trusted proxy says (R39). */
   readonly ip: string;
-  /** For the headers of every payment flow, also those that the operation does not declare: flows are not mixed (R36). */
-  readonly flowHeaders: Readonly<Record<string, string | undefined>>;
   /** Path and query as they were sent. */
   readonly url: string;
   /** The body as it was sent; empty when there was none. */
   readonly bytes: Buffer;
   /** The request said nothing at all, and what it is taken for was made up by the service. */
   readonly isBare: boolean;
+  /** Whether the request has this header, which the operation need not declare: payment flows are not mixed (R36). */
+  hasHeader(name: string): boolean;
   /** The media types that the caller prefers pages in, rather than JSON (R15). */
   prefersHtml(): boolean;
   readonly log: FastifyBaseLogger;

@@ -34,11 +34,6 @@ export class RequestContext implements OperationContext {
     return this.#request.ip;
   }
 
-  /** Node keeps no header but set-cookie as a list. */
-  get flowHeaders(): OperationContext['flowHeaders'] {
-    return this.#request.headers as OperationContext['flowHeaders'];
-  }
-
   get url(): string {
     return pathAndQuery(this.#request.url);
   }
@@ -60,6 +55,10 @@ export class RequestContext implements OperationContext {
 
   get admission(): Ticket {
     return this.#request.admission;
+  }
+
+  hasHeader(name: string): boolean {
+    return this.#request.headers[name] !== undefined;
   }
 
   prefersHtml(): boolean {

@@ -1,4 +1,4 @@
-import type { CreateDepositResult } from '../contract/operations.ts';
+import type { CreateDepositRequest, CreateDepositResult } from '../contract/operations.ts';
 import type { OperationContext } from '../http/context.ts';
 import { PRIVATE } from '../http/headers.ts';
 import { failure } from '../http/structured-error.ts';
@@ -25,19 +25,16 @@ export interface DepositOptions {
 /** Credits the payer's wallet, or asks for the payment. The amount is within its bounds. */
 export async function makeDeposit(
   { baseUrl, serviceName, terms, deposits, foreignHeaders }: DepositOptions,
-  amountMicroUsd: number,
+  { headers, body }: CreateDepositRequest,
   context: OperationContext,
 ): Promise<CreateDepositResult> {
-  const { flowHeaders: headers, method, url, bytes, traceId } = context;
-  const paid = headers['payment-signature'];
-  const foreign = refuseForeignHeaders(
-    headers,
-    paid === undefined ? foreignHeaders.always : foreignHeaders.withPayment,
-  );
+  const { method, url, bytes, traceId } = context;
+  const isPaid = headers['payment-signature'] !== undefined;
+  const foreign = refuseForeignHeaders(context, isPaid ? foreignHeaders.withPayment : foreignHeaders.always);
   if (foreign) return foreign;
   const resource = depositResource(baseUrl, serviceName);
-  const offers = offersFor(terms, BigInt(amountMicroUsd));
-  if (paid === undefined) return askForPayment(resource, offers[0]);
+  const offers = offersFor(terms, BigInt(body.amountMicroUsd));
+  if (!isPaid) return askForPayment(resource, offers[0]);
 
   const attempt = await context.admission.attempt();
   if ('status' in attempt) return attempt;

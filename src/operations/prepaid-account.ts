@@ -1,4 +1,4 @@
-import type { GetPrepaidAccountResult } from '../contract/operations.ts';
+import type { GetPrepaidAccountRequest, GetPrepaidAccountResult } from '../contract/operations.ts';
 import type { OperationContext } from '../http/context.ts';
 import { PRIVATE } from '../http/headers.ts';
 import { failure } from '../http/structured-error.ts';
@@ -18,12 +18,12 @@ export interface PrepaidAccountParts {
 /** Shows a wallet's balance to who signs for it. */
 export async function readPrepaidAccount(
   { balances, foreignHeaders }: PrepaidAccountParts,
-  address: string,
+  { params: { address }, headers }: GetPrepaidAccountRequest,
   context: OperationContext,
 ): Promise<GetPrepaidAccountResult> {
-  const foreign = refuseForeignHeaders(context.flowHeaders, foreignHeaders);
+  const foreign = refuseForeignHeaders(context, foreignHeaders);
   if (foreign) return foreign;
-  const shown = balances.credentialOf(context.flowHeaders);
+  const shown = balances.credentialOf(headers);
   if ('outcome' in shown) return refusalFailure(shown);
   const { credential } = shown;
   const reading = await balances.read(credential, signedBalanceRead(context), address);

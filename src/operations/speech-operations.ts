@@ -15,7 +15,6 @@ import { queued } from '../jobs/queued-delivery.ts';
 import type { RunningWork } from '../lib/running-work.ts';
 import type { Metrics } from '../observability/metrics.ts';
 import type { CardCredits, CardHold, CardReceipt } from '../payments/card-credits.ts';
-import { paidFor } from '../payments/charged-order.ts';
 import type { Charge } from '../payments/payment-flow.ts';
 import type { Refused } from '../payments/refusal.ts';
 import { type SpeechFailed, speak } from '../payments/speak.ts';
@@ -45,9 +44,9 @@ export interface SpeechOptions extends JobLinks {
 /** What a request says beside the order. */
 interface SpeechTerms {
   readonly asynchronous: boolean;
-  /** Of an asynchronous request; so is the key. */
+  /** Of an asynchronous request; so is the idempotency key. */
   readonly storeAudio: boolean;
-  readonly idempotencyKey: string | undefined;
+  readonly headers: GetSpeechRequest['headers'];
 }
 
 interface CardSale {
@@ -69,27 +68,27 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
       return failure(code, message, details);
     }
     const { order } = placed;
-    const mixed = refuseForeignHeaders(context.flowHeaders, foreignHeaders);
+    const mixed = refuseForeignHeaders(context, foreignHeaders);
     if (mixed) return mixed;
     if (!cardCredits)
       return failure('CONFIG_ERROR', 'Payment by card is not set up here.', { setting: 'STRIPE_SECRET_KEY' });
     if (!streaming) return providerMissing();
 
-    context.note({ flow: cardCredits.name, characters: order.characters });
-    const { credential: accountId } = cardCredits.credentialOf(context.flowHeaders);
+    const { characters, ratePicoUsd, priceMicroUsd } = order;
+    context.note({ flow: cardCredits.name, characters });
+    const { credential: accountId } = cardCredits.credentialOf(terms.headers);
     const limited = await context.admission.take('request', accountId);
     if (limited) return limited;
-    const { priceMicroUsd } = order;
     const charge: Charge = {
       utterance: utteranceOf(order, order.text),
       priceMicroUsd,
-      paidFor: paidFor(order, context.traceId),
+      paidFor: { characters, ratePicoUsd, traceId: context.traceId },
       request: context,
     };
     const challenge = (refusal: Refused, message: string) =>
       creditChallenge({ baseUrl, realm: serviceName, priceMicroUsd }, refusal, message);
     const sale = { cardCredits, streaming, accountId, charge, challenge };
-    return isAsynchronous(terms.asynchronous, order.characters)
+    return isAsynchronous(terms.asynchronous, characters)
       ? answerLater(sale, terms, context)
       : answerNow(sale, context);
   }
@@ -123,11 +122,12 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
   /** Answers with the job that speaks it. */
   async function answerLater(
     { cardCredits, streaming, accountId, charge, challenge }: CardSale,
-    terms: SpeechTerms,
+    { storeAudio, headers }: SpeechTerms,
     context: OperationContext,
   ) {
     const { utterance } = charge;
-    const request = { ...terms, accountId, utterance, traceId: context.traceId };
+    const idempotencyKey = headers['idempotency-key'];
+    const request = { accountId, utterance, storeAudio, idempotencyKey, traceId: context.traceId };
     const delivery = queued({ db, admission: streaming.admission, livemode: cardCredits.livemode }, request);
     const spoken = await speak({ flow: cardCredits, credential: accountId, charge, delivery });
     switch (spoken.outcome) {
@@ -174,7 +174,7 @@ const termsOf = (
 ): SpeechTerms => ({
   asynchronous: query.async === 'true',
   storeAudio,
-  idempotencyKey: headers['idempotency-key'],
+  headers,
 });
 
 function cardSpeechFailed(

@@ -1,4 +1,9 @@
-import type { CredentialProofs, GetX402SpeechResult, X402Operations } from '../contract/operations.ts';
+import type {
+  CredentialProofs,
+  GetX402SpeechRequest,
+  GetX402SpeechResult,
+  X402Operations,
+} from '../contract/operations.ts';
 import type { OperationContext } from '../http/context.ts';
 import { failure } from '../http/structured-error.ts';
 import type { Belonging } from '../ledger/belonging.ts';
@@ -47,7 +52,13 @@ export interface X402Options {
   readonly metadata: ServiceMetadata | undefined;
 }
 
-type SpeechRequest = OrderRequest | (QuotedRequest & { quoteToken: string });
+/** A request for speech, with the headers that the contract declares for it. */
+interface SpeechRequest {
+  readonly asked: OrderRequest | QuotedOrderRequest;
+  readonly headers: GetX402SpeechRequest['headers'];
+}
+
+type QuotedOrderRequest = QuotedRequest & { readonly quoteToken: string };
 
 const OFF = 'Payment in USDC is not set up here.';
 
@@ -67,44 +78,39 @@ export function x402Operations(options: X402Options): X402Parts {
     POST: speechResource(baseUrl, serviceName, 'POST'),
   };
 
-  async function speak(
+  async function answerSpeech(
     method: 'GET' | 'POST',
     request: SpeechRequest,
     context: OperationContext,
   ): Promise<GetX402SpeechResult> {
     const read = await readSpeechRequest(request, context);
     if ('status' in read) return read;
-    const { purchase, chosen, speech } = read;
+    const { offered, payment, speech } = read;
     const resource = resources[method];
-    if (chosen) {
-      const { flow } = chosen;
-      return flow ? sellX402Speech({ flow, purchase, speech, resource, baseUrl }, context) : chainMissing();
-    }
-    if (!deposits) return chainMissing();
-    if (purchase.hasExpired) return quoteExpired();
-    return refuseText(purchase, speech) ?? (context.isBare ? showExample : askForPayment)(resource, purchase.offers[0]);
+    if (payment) return sellX402Speech({ ...payment, offered, speech, resource, baseUrl }, context);
+    if (offered.hasExpired) return quoteExpired();
+    return refuseText(offered, speech) ?? (context.isBare ? showExample : askForPayment)(resource, offered.offers[0]);
   }
 
-  /** All that is known of a request before its payment is looked at. */
-  async function readSpeechRequest(request: SpeechRequest, { flowHeaders }: OperationContext) {
-    const purchase = 'quoteToken' in request ? await quotedPurchase(request) : plainPurchase(request);
-    if ('status' in purchase) return purchase;
-    const { chosen, refusal } = chooseFlow(flows, flowHeaders, foreignHeaders);
+  /** All that is known of a request before its payment is looked at. Nothing is written to find out. */
+  async function readSpeechRequest({ asked, headers }: SpeechRequest, context: OperationContext) {
+    const offered = 'quoteToken' in asked ? await offerQuoted(asked) : offer(asked);
+    if ('status' in offered) return offered;
+    const { chosen, refusal } = chooseFlow(flows, context, foreignHeaders);
     if (refusal) return refusal;
     if (!speech) return providerMissing();
     if (await isForeign(chosen !== undefined)) return foreignDatabase();
-    return { purchase, chosen, speech };
+    if (!chosen) return deposits ? { offered, speech, payment: undefined } : chainMissing();
+    const { flow } = chosen;
+    return flow ? { offered, speech, payment: { flow, shown: flow.credentialOf(headers) } } : chainMissing();
   }
 
-  /** Whether a request could be paid by whoever signed it. Nothing is written to find out. */
+  /** Whether a request could be paid by whoever signed it. */
   async function hasVerifiedCredential(request: SpeechRequest, context: OperationContext): Promise<boolean> {
     const read = await readSpeechRequest(request, context);
-    const flow = 'status' in read ? undefined : read.chosen?.flow;
-    if ('status' in read || !flow?.verifies || read.purchase.hasExpired || read.purchase.order.text === undefined) {
-      return false;
-    }
-    const shown = flow.credentialOf(context.flowHeaders);
-    return 'credential' in shown && flow.verifies(shown.credential, context);
+    if ('status' in read || read.offered.hasExpired || read.offered.order.text === undefined) return false;
+    const { flow, shown } = read.payment ?? {};
+    return flow?.verifies && shown && 'credential' in shown ? flow.verifies(shown.credential, context) : false;
   }
 
   /** Nobody is asked to pay for what would not be spoken. The text of a quote may be shown with its payment only. */
@@ -118,7 +124,7 @@ export function x402Operations(options: X402Options): X402Parts {
     return (movesMoney && !belonging.isKnown ? await belonging.check() : belonging.mismatch) !== undefined;
   }
 
-  function plainPurchase(request: OrderRequest) {
+  function offer(request: OrderRequest) {
     const placed = placeOrder(catalog, request);
     if ('refusal' in placed) return refuseOrder(placed.refusal);
     if (!terms) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
@@ -126,47 +132,43 @@ export function x402Operations(options: X402Options): X402Parts {
     return { order, offers: offersFor(terms, order.priceMicroUsd), hasExpired: false } satisfies OfferedOrder;
   }
 
-  async function quotedPurchase({ quoteToken, ...request }: QuotedRequest & { quoteToken: string }) {
+  async function offerQuoted({ quoteToken, ...request }: QuotedOrderRequest) {
     if (!terms) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
     if (!quotes) return quotesMissing();
     const quote = await quotes.read(quoteToken);
     const placed = quote ? placeQuotedOrder({ catalog, ...terms }, quote, request) : { refusal: invalidQuote };
     if ('refusal' in placed) return refuseOrder(placed.refusal);
     const { amountMicroUsd, payTo } = quote as Quote;
-    const purchase: OfferedOrder = {
+    const offered: OfferedOrder = {
       order: placed.order,
       offers: [makeOffer(terms.asset, amountMicroUsd, payTo)],
       hasExpired: isExpired(quote as Quote, Date.now()),
     };
-    return purchase;
+    return offered;
   }
 
   const operations: X402Operations<OperationContext> = {
-    createX402Speech: ({ body }, context) => speak('POST', body, context),
+    createX402Speech: ({ body, headers }, context) => answerSpeech('POST', { asked: body, headers }, context),
 
-    getX402Speech: ({ query }, context) => speak('GET', query, context),
+    getX402Speech: ({ query, headers }, context) => answerSpeech('GET', { asked: query, headers }, context),
 
-    getPrepaidAccount: async ({ params }, context) => {
+    getPrepaidAccount: async (request, context) => {
       if (!prepaid) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
       if (await isForeign(true)) return foreignDatabase();
-      return readPrepaidAccount(
-        { balances: prepaid, foreignHeaders: headersBut(PREPAID.headers) },
-        params.address,
-        context,
-      );
+      return readPrepaidAccount({ balances: prepaid, foreignHeaders: headersBut(PREPAID.headers) }, request, context);
     },
 
-    createDeposit: async ({ headers, body }, context) => {
+    createDeposit: async (request, context) => {
       if (!terms) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
       if (!deposits) return chainMissing();
-      if (await isForeign(headers['payment-signature'] !== undefined)) return foreignDatabase();
+      if (await isForeign(request.headers['payment-signature'] !== undefined)) return foreignDatabase();
       const foreign = { always: foreignHeaders, withPayment: headersBut(DIRECT_HEADERS) };
       const parts = { baseUrl, serviceName, terms, deposits, foreignHeaders: foreign };
-      return makeDeposit(parts, body.amountMicroUsd, context);
+      return makeDeposit(parts, request, context);
     },
 
     createQuote: async ({ body }, context) => {
-      const foreign = refuseForeignHeaders(context.flowHeaders, foreignHeaders);
+      const foreign = refuseForeignHeaders(context, foreignHeaders);
       if (foreign) return foreign;
       const selected = selectQuoted(catalog, body);
       if ('status' in selected) return selected;
@@ -191,8 +193,8 @@ export function x402Operations(options: X402Options): X402Parts {
   return {
     operations,
     proofs: {
-      createX402Speech: ({ body }, context) => hasVerifiedCredential(body, context),
-      getX402Speech: ({ query }, context) => hasVerifiedCredential(query, context),
+      createX402Speech: ({ body, headers }, context) => hasVerifiedCredential({ asked: body, headers }, context),
+      getX402Speech: ({ query, headers }, context) => hasVerifiedCredential({ asked: query, headers }, context),
     },
   };
 }

@@ -2,7 +2,7 @@ import { failure } from '../http/structured-error.ts';
 import type { Offer } from '../x402/offer.ts';
 import type { QuotedOrder } from '../x402/quoted-order.ts';
 
-/** What an x402 request wants spoken, and what is to be paid for it. */
+/** An order at the x402 endpoints, and what is to be paid for it. */
 export interface OfferedOrder {
   readonly order: QuotedOrder;
   /** The first one is what a challenge names. */

@@ -4,7 +4,6 @@ import { isUnavailable } from '../db/database-errors.ts';
 import type { OperationContext } from '../http/context.ts';
 import { PRIVATE } from '../http/headers.ts';
 import { type BufferedSpeech, buffered } from '../payments/buffered-delivery.ts';
-import { paidFor } from '../payments/charged-order.ts';
 import type { OfferedCharge } from '../payments/direct-payment.ts';
 import type { PaymentFlow, PaymentHold, Receipt, Replayed } from '../payments/payment-flow.ts';
 import type { RefusalCode, Refused } from '../payments/refusal.ts';
@@ -22,7 +21,9 @@ export type X402Flow = PaymentFlow<unknown, RefusalCode, PaymentHold, OfferedCha
 
 export interface X402Sale {
   readonly flow: X402Flow;
-  readonly purchase: OfferedOrder;
+  /** The flow's credential, or why the request's headers show none. */
+  readonly shown: ReturnType<X402Flow['credentialOf']>;
+  readonly offered: OfferedOrder;
   readonly speech: BufferedSpeech;
   readonly resource: Resource;
   readonly baseUrl: string;
@@ -30,25 +31,24 @@ export interface X402Sale {
 
 /** Speaks what is paid by one of the flows under x402, and answers with the whole audio. */
 export async function sellX402Speech(sale: X402Sale, context: OperationContext): Promise<GetX402SpeechResult> {
-  const { flow, speech, resource } = sale;
-  const { order, offers, hasExpired } = sale.purchase;
+  const { flow, shown, speech, resource } = sale;
+  const { order, offers, hasExpired } = sale.offered;
   const limited = flow.limitedBy === 'requests' ? await context.admission.take('payment') : undefined;
   if (limited) return limited;
-  const shown = flow.credentialOf(context.flowHeaders);
   if ('outcome' in shown) return answerRefused(sale, shown, context);
   const { credential } = shown;
-  const { text, priceMicroUsd } = order;
+  const { text, characters, ratePicoUsd, priceMicroUsd } = order;
   if (text === undefined) return textMissing();
 
   const charge: OfferedCharge = {
     utterance: utteranceOf(order, text),
     priceMicroUsd,
-    paidFor: paidFor({ ...order, text }, context.traceId),
+    paidFor: { characters, ratePicoUsd, traceId: context.traceId },
     request: context,
     offers,
     resource,
   };
-  context.note({ flow: flow.name, characters: text.length });
+  context.note({ flow: flow.name, characters });
   if (hasExpired) {
     const earlier = await flow.replay?.(credential, charge);
     if (!earlier) return quoteExpired();
@@ -95,7 +95,7 @@ async function answerRefused(
   refusal: Refused,
   context: OperationContext,
 ): Promise<GetX402SpeechResult> {
-  const { offers, order } = sale.purchase;
+  const { offers, order } = sale.offered;
   if (refusal.isUncharged) context.note({ chargedMicroUsd: 0n });
   const limited = await limitCredential(refusal, context);
   if (limited) return limited;

@@ -5,14 +5,13 @@ import type { Utterance } from './provider.ts';
 export const SPEED = { min: 0.5, max: 2, default: 1 } as const;
 
 /** A text that is to be spoken: validated and priced, with nothing touched yet. */
-export interface Order {
+export interface Order extends Selection {
   /** Trimmed (R2). */
   readonly text: string;
   /** UTF-16 code units of the trimmed text (R1). */
   readonly characters: number;
-  readonly model: Model;
-  readonly voice: Voice;
-  readonly speed: number;
+  /** In 10^-12 USD per character: what the price was made of. */
+  readonly ratePicoUsd: bigint;
   readonly priceMicroUsd: bigint;
 }
 
@@ -101,15 +100,11 @@ export function placeOrder(catalog: Catalog, request: OrderRequest): OrderResult
   if ('refusal' in selected) return selected;
   const { model } = selected.selection;
   const text = request.text.trim();
-  if (text.length > model.maxInputCharacters) return { refusal: textTooLong('text', text.length, model) };
-  return {
-    order: {
-      ...selected.selection,
-      text,
-      characters: text.length,
-      priceMicroUsd: priceMicroUsd(text.length, model.ratePicoUsd),
-    },
-  };
+  const characters = text.length;
+  if (characters > model.maxInputCharacters) return { refusal: textTooLong('text', characters, model) };
+  const { ratePicoUsd } = model;
+  const price = priceMicroUsd(characters, ratePicoUsd);
+  return { order: { ...selected.selection, text, characters, ratePicoUsd, priceMicroUsd: price } };
 }
 
 /** What the provider is asked to speak. */

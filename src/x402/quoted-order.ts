@@ -1,5 +1,6 @@
 import type { Catalog } from '../speech/catalog.ts';
-import { findModel, type OrderRefusal, type Selection, textTooLong } from '../speech/order.ts';
+import { findModel, type Order, type OrderRefusal, textTooLong } from '../speech/order.ts';
+import { priceMicroUsd } from '../speech/price.ts';
 import type { Asset } from './network.ts';
 import { type Payee, payablePayees } from './payees.ts';
 import { type Quote, textSha256 } from './quotes.ts';
@@ -18,10 +19,11 @@ export interface QuoteRefusal {
 }
 
 /** What a quote was made for, at the price it was made for (R29). */
-export interface QuotedOrder extends Selection {
+export interface QuotedOrder extends Omit<Order, 'text' | 'ratePicoUsd'> {
   /** Trimmed; undefined when only the challenge is asked for. */
   readonly text: string | undefined;
-  readonly priceMicroUsd: bigint;
+  /** In 10^-12 USD per character; null when the quoted price is of a rate that the catalog has no longer. */
+  readonly ratePicoUsd: bigint | null;
 }
 
 export const invalidQuote: QuoteRefusal = {
@@ -54,7 +56,10 @@ export function placeQuotedOrder(
     const isQuoted = text.length === quote.textLength && textSha256(text) === quote.textSha256;
     if (!isQuoted) return { refusal: mismatch('text') };
   }
-  return { order: { model, voice, speed: quote.speed, text, priceMicroUsd: quote.amountMicroUsd } };
+  const { speed, textLength: characters, amountMicroUsd } = quote;
+  const isAtThisRate = priceMicroUsd(characters, model.ratePicoUsd) === amountMicroUsd;
+  const ratePicoUsd = isAtThisRate ? model.ratePicoUsd : null;
+  return { order: { model, voice, speed, text, characters, ratePicoUsd, priceMicroUsd: amountMicroUsd } };
 }
 
 const mismatch = (field: string): QuoteRefusal => ({
