@@ -599,7 +599,7 @@ export interface GetX402SpeechRequest {
     'payment-signature'?: string;
     /** EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
     'x-x402-account'?: string;
-    /** Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit, for ever. */
+    /** Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit; kept for 24 hours at least. */
     'x-x402-nonce'?: string;
     /** Unix seconds at which the signature expires, at most 120 from now. */
     'x-x402-expiry'?: string;
@@ -642,7 +642,7 @@ export interface CreateX402SpeechRequest {
     'payment-signature'?: string;
     /** EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
     'x-x402-account'?: string;
-    /** Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit, for ever. */
+    /** Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit; kept for 24 hours at least. */
     'x-x402-nonce'?: string;
     /** Unix seconds at which the signature expires, at most 120 from now. */
     'x-x402-expiry'?: string;
@@ -728,7 +728,7 @@ export interface GetPrepaidAccountRequest {
   headers: {
     /** EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
     'x-x402-account'?: string;
-    /** Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit, for ever. */
+    /** Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit; kept for 24 hours at least. */
     'x-x402-nonce'?: string;
     /** Unix seconds at which the signature expires, at most 120 from now. */
     'x-x402-expiry'?: string;

@@ -1435,7 +1435,7 @@ export interface components {
         PaymentSignature: string;
         /** @description EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
         PrepaidAccount: string;
-        /** @description Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit, for ever. */
+        /** @description Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit; kept for 24 hours at least. */
         PrepaidNonce: string;
         /** @description Unix seconds at which the signature expires, at most 120 from now. */
         PrepaidExpiry: string;
@@ -2499,7 +2499,7 @@ export interface operations {
                 "payment-signature"?: components["parameters"]["PaymentSignature"];
                 /** @description EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
                 "x-x402-account"?: components["parameters"]["PrepaidAccount"];
-                /** @description Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit, for ever. */
+                /** @description Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit; kept for 24 hours at least. */
                 "x-x402-nonce"?: components["parameters"]["PrepaidNonce"];
                 /** @description Unix seconds at which the signature expires, at most 120 from now. */
                 "x-x402-expiry"?: components["parameters"]["PrepaidExpiry"];
@@ -2532,7 +2532,7 @@ export interface operations {
                 "payment-signature"?: components["parameters"]["PaymentSignature"];
                 /** @description EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
                 "x-x402-account"?: components["parameters"]["PrepaidAccount"];
-                /** @description Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit, for ever. */
+                /** @description Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit; kept for 24 hours at least. */
                 "x-x402-nonce"?: components["parameters"]["PrepaidNonce"];
                 /** @description Unix seconds at which the signature expires, at most 120 from now. */
                 "x-x402-expiry"?: components["parameters"]["PrepaidExpiry"];
@@ -2649,7 +2649,7 @@ export interface operations {
             header?: {
                 /** @description EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
                 "x-x402-account"?: components["parameters"]["PrepaidAccount"];
-                /** @description Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit, for ever. */
+                /** @description Unique for each request, 1 to 128 visible ASCII characters. Spent by the debit; kept for 24 hours at least. */
                 "x-x402-nonce"?: components["parameters"]["PrepaidNonce"];
                 /** @description Unix seconds at which the signature expires, at most 120 from now. */
                 "x-x402-expiry"?: components["parameters"]["PrepaidExpiry"];

@@ -15,13 +15,13 @@ export interface Holds extends Feature {
 export function openHolds({ config, db, log, metrics }: SharedParts): Holds {
   const unfinished = new UnfinishedHolds(db, log);
   const givingBack = new GivingBack(db, log);
-  const keeping = { unfinished, givingBack, capturePatienceMs: config.capturePatienceMs };
   addHoldGauges(metrics, db);
   addDoubtGauge(metrics, givingBack);
   return {
     reconcilers: ledgerReconcilers(db),
     parts: () => ({
-      ...{ db, log, metrics, keeping },
+      ...{ db, log, metrics, unfinished, givingBack },
+      capturePatienceMs: config.capturePatienceMs,
       leaseSeconds: config.speech?.streaming.leaseSeconds ?? 0,
       work: new UnpaidWork(config.unpaidWork),
     }),

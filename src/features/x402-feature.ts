@@ -23,6 +23,7 @@ import { PrepaidVerifier } from '../x402/prepaid-credential.ts';
 import { PREPAID } from '../x402/prepaid-terms.ts';
 import { Quotes } from '../x402/quotes.ts';
 import { Settlement } from '../x402/settlement.ts';
+import { currentKey } from '../x402/signing-keys.ts';
 import type { Feature, SharedParts } from './feature.ts';
 import type { Holds } from './holds-feature.ts';
 import type { Speech } from './speech-feature.ts';
@@ -51,8 +52,7 @@ export function openX402(
     { headers: PREPAID.headers, flow: prepaid },
   ];
   const headers = flows.flatMap((offered): readonly string[] => offered.headers);
-  const currentKey = x402 && signingKeys?.find(({ status }) => status === 'current');
-  const stopWatchingKey = currentKey && watchKeyExpiry(currentKey, log);
+  const stopWatchingKey = x402 && signingKeys && watchKeyExpiry(currentKey(signingKeys), log);
   warnOfOff(shared);
   const { operations, proofs } = x402Operations({
     ...{ baseUrl, serviceName, catalog, belonging, flows, prepaid },

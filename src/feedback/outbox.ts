@@ -11,14 +11,15 @@ export interface MailTaskPayload {
 /** An entry that was taken so long ago, while nobody holds the record's lock, is one of a process that is gone. */
 const ABANDONED_AFTER_SECONDS = 30;
 const BATCH = 1000;
+/** Of one mail. graphile_worker waits between them, from 3 seconds at first to 6 hours at last: some days in all. */
+const MAX_ATTEMPTS = 25;
 
 /** Has a worker mail the feedback, as part of the caller's transaction. */
 export async function enqueueMail(db: Database, feedbackId: string): Promise<void> {
   await sql`
     select graphile_worker.add_job(
-      ${MAIL_TASK}, json_build_object('feedbackId', ${feedbackId}::uuid), job_key => ${entryKey(feedbackId)})`.execute(
-    db,
-  );
+      ${MAIL_TASK}, json_build_object('feedbackId', ${feedbackId}::uuid), job_key => ${entryKey(feedbackId)},
+      max_attempts => ${MAX_ATTEMPTS})`.execute(db);
 }
 
 /**
@@ -34,7 +35,8 @@ export async function requeueLostMail(db: Database): Promise<number> {
         and (entry.id is null or entry.locked_at < now() - make_interval(secs => ${ABANDONED_AFTER_SECONDS}))
       limit ${BATCH} for update of feedback skip locked
     )
-    select graphile_worker.add_job(${MAIL_TASK}, json_build_object('feedbackId', id), job_key => entry_key)
+    select graphile_worker.add_job(${MAIL_TASK}, json_build_object('feedbackId', id), job_key => entry_key,
+      max_attempts => ${MAX_ATTEMPTS})
     from lost`.execute(db);
   return rows.length;
 }

@@ -6,7 +6,7 @@ import type { Bucket, RollingWindow } from '../limits/rolling-window.ts';
 import type { Slot } from '../limits/slot.ts';
 import type { Metrics } from '../observability/metrics.ts';
 import type { EdgeLimiter, Trial } from './edge-limiter.ts';
-import { type RateLimited, rateLimited, rateLimitHeaders } from './rate-limit.ts';
+import { type RateLimited, rateLimited, rateLimitHeaders } from './rate-limit-answer.ts';
 
 /** The persistent limits that operations count in (R39). */
 export interface Windows {

@@ -6,7 +6,7 @@ import { pageContentSecurityPolicy, renderErrorPage } from '../pages/page.ts';
 import { prefersHtml } from './accept.ts';
 import { payloadOf } from './fixed-body.ts';
 import { HTML_TYPE, JSON_TYPE } from './media-types.ts';
-import type { RateLimited } from './rate-limit.ts';
+import type { RateLimited } from './rate-limit-answer.ts';
 import type { ErrorCode, Failure } from './structured-error.ts';
 
 /** Sends what an operation returned, in the media type that the contract declares for its status. */

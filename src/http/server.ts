@@ -25,7 +25,7 @@ import { handleError } from './error-handler.ts';
 import { EDGE_HEADERS } from './headers.ts';
 import { createNotFoundHandler } from './not-found.ts';
 import { RequestContext } from './operation-context.ts';
-import type { RateLimited } from './rate-limit.ts';
+import type { RateLimited } from './rate-limit-answer.ts';
 import { readRequest } from './read-request.ts';
 import { sendFailure, sendResult } from './reply.ts';
 import { hasEmptyParameter, refuseHead } from './request-head.ts';

@@ -9,9 +9,10 @@ import { type Entry, insertTransfer } from './transfer.ts';
 /**
  * A pending transfer: its amount has left the user's balance, and exactly one of capture and void ends it.
  *
- *     (none) -- placeHold --> pending -- captureHold --> posted
- *                             pending -- voidHold, or the lease passes --> voided
+ *     (none) -- place --> pending -- captureHold --> posted
+ *                         pending -- voidHold, or the lease passes --> voided
  *
+ * On a card account placeCardHold places it, on a wallet placeWalletHold (wallets.ts), which spends the nonce with it.
  * renewHold keeps the lease of a hold from passing whose speech is still being heard.
  *
  * The fence names the hold's present owner. Whoever takes a hold over raises it, and the former owner's capture or void
@@ -51,7 +52,7 @@ export interface HoldTerms {
  * @param leaseSeconds how long the hold stands when nobody ends or renews it, by the database's clock; it must
  *   outlast the deadline of a synthesis that isn't renewed. Null for a hold that is owned by a job and has no lease.
  */
-export async function placeHold(
+export async function placeCardHold(
   db: Database,
   accountId: string,
   amountMicroUsd: bigint,
@@ -90,7 +91,7 @@ export async function placeHold(
   const { balanceMicroUsd } = account;
   if (balanceMicroUsd < amountMicroUsd) return { outcome: 'insufficient_funds', balanceMicroUsd };
   // Money has come in between the two statements.
-  return placeHold(db, accountId, amountMicroUsd, leaseSeconds, terms);
+  return placeCardHold(db, accountId, amountMicroUsd, leaseSeconds, terms);
 }
 
 /**

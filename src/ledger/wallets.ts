@@ -41,7 +41,7 @@ export type SpendResult =
  * @param paidFor what the amount is the price of; the service always tells it
  * @param processId of the process that delivers what the hold pays for
  */
-export async function placeSpend(
+export async function placeWalletHold(
   db: Database,
   spend: Spend,
   leaseSeconds: number,

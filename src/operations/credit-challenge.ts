@@ -4,10 +4,9 @@ import { canonicalize } from '../lib/canonical-json.ts';
 import { MICRO_USD_PER_CENT } from '../lib/money.ts';
 import type { Refused } from '../payments/refusal.ts';
 import { MIN_TOP_UP_CENTS } from '../top-up/amount.ts';
+import { BALANCE_TOO_SMALL } from './refusals.ts';
 
 const CHALLENGE_LIFETIME_MS = 30 * 60 * 1000;
-
-const TOO_LITTLE = "The account's balance is too small for this request. Add credit at topUpUrl.";
 
 /**
  * The 402 of the card flow: body, `WWW-Authenticate: Payment` challenge (HTTP Payment authentication scheme,
@@ -39,7 +38,7 @@ export function creditChallenge(
     },
     error: {
       code: 'PAYMENT_REQUIRED',
-      message: reason === 'insufficient_funds' ? TOO_LITTLE : message,
+      message: reason === 'insufficient_funds' ? BALANCE_TOO_SMALL.card : message,
       details: {
         reason,
         priceMicroUsd: Number(priceMicroUsd),

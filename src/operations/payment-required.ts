@@ -5,6 +5,7 @@ import { encodeHeader, makeChallenge, type Resource } from '../x402/challenge.ts
 import type { Asset } from '../x402/network.ts';
 import { makeOffer, type Offer } from '../x402/offer.ts';
 import { currentPayee, type Payee, payablePayees } from '../x402/payees.ts';
+import { BALANCE_TOO_SMALL } from './refusals.ts';
 
 /** The 402 that holds the challenge, in PAYMENT-REQUIRED and in its details (R27). */
 export function paymentRequired(resource: Resource, offer: Offer, error: string, message: string) {
@@ -46,7 +47,7 @@ export function offersFor(
 
 /** The 402 of a balance that is too small for the price (R32). No challenge: flows are not mixed. */
 export const depositRequired = (baseUrl: string, priceMicroUsd: bigint, refusal: Refused, message: string) => ({
-  ...failure('PAYMENT_REQUIRED', refusal.reason === 'insufficient_funds' ? TOO_LITTLE : message, {
+  ...failure('PAYMENT_REQUIRED', refusal.reason === 'insufficient_funds' ? BALANCE_TOO_SMALL.prepaid : message, {
     reason: refusal.reason,
     priceMicroUsd: Number(priceMicroUsd),
     balanceMicroUsd: Number(refusal.balanceMicroUsd ?? 0n),
@@ -54,5 +55,3 @@ export const depositRequired = (baseUrl: string, priceMicroUsd: bigint, refusal:
   }),
   headers: { 'cache-control': 'no-store' as const },
 });
-
-const TOO_LITTLE = 'The prepaid balance is smaller than the price. Deposit more.';

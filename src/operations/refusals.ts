@@ -19,12 +19,17 @@ const MESSAGES: Readonly<Record<RefusalCode, string>> = {
     'Whether this payment was settled is not known yet. Repeat the identical request later; make no new payment ' +
     "without the user's approval.",
   PREPAID_NONCE_REPLAYED: 'This nonce was spent before. Sign the request with a new one.',
-  RATE_LIMITED: 'A settlement of this payer failed lately: one request at a time. Repeat it once the other has ended.',
+  RATE_LIMITED: 'Too much is asked at once. Nothing was taken; repeat it once other requests have ended.',
   PAYMENT_ERROR: 'The payment could not be verified now. Nothing was settled; repeat the identical request.',
   REPLAY_CACHE_UNAVAILABLE: 'The audio can not be stored or read now. Nothing was settled by this request; repeat it.',
-  TTS_UNAVAILABLE:
-    'Too much speech was lost to settlements that failed. Nothing was settled; repeat the request later.',
+  TTS_UNAVAILABLE: 'The text can not be spoken now. Nothing was taken; repeat the request later.',
 };
+
+/** What is told of a balance that is smaller than the price. */
+export const BALANCE_TOO_SMALL = {
+  card: "The account's balance is too small for this request. Add credit at topUpUrl.",
+  prepaid: 'The prepaid balance is smaller than the price. Deposit more.',
+} as const;
 
 interface Telling {
   readonly message: string;
@@ -64,6 +69,12 @@ const REASONS: Readonly<Record<string, Telling>> = {
   },
   replay_window_over: {
     message: `This payment was used, and its replay window of ${REPLAY_WINDOW_SECONDS} seconds is over.`,
+  },
+  one_at_a_time_after_failure: {
+    message: 'A settlement of this payer failed lately: one request at a time. Repeat it once the other has ended.',
+  },
+  too_many_unsettled: {
+    message: 'Too much speech was lost to settlements that failed. Nothing was settled; repeat the request later.',
   },
   not_confirmed_yet: {
     message: 'The transfer is not confirmed yet. It is credited without you; repeat the request to see it.',

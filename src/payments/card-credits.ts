@@ -1,5 +1,5 @@
 import type { Database } from '../db/database.ts';
-import { type HoldResult, placeHold } from '../ledger/hold.ts';
+import { type HoldResult, placeCardHold } from '../ledger/hold.ts';
 import type { BalanceHold } from './balance-hold.ts';
 import { HoldKeeper, type HoldKeeperParts, NOT_CHARGED } from './hold-keeper.ts';
 import type { Authorization, Charge, PaymentFlow } from './payment-flow.ts';
@@ -47,7 +47,7 @@ export class CardCredits implements PaymentFlow<string | undefined, CardCode, Ca
     const show = (balanceMicroUsd: bigint) => cardReceipt(accountId, balanceMicroUsd);
     const terms = { paidFor, livemode: this.livemode };
     if (trx) {
-      const placed = await placeHold(trx, accountId, priceMicroUsd, null, terms);
+      const placed = await placeCardHold(trx, accountId, priceMicroUsd, null, terms);
       return placed.outcome === 'held'
         ? { outcome: 'held', hold: this.#holds.ofJob(placed.hold, show) }
         : refuse(placed);
@@ -55,7 +55,8 @@ export class CardCredits implements PaymentFlow<string | undefined, CardCode, Ca
     const result = await this.#holds.place(
       accountId.toLowerCase(),
       request.answer,
-      (db, leaseSeconds, processId) => placeHold(db, accountId, priceMicroUsd, leaseSeconds, { ...terms, processId }),
+      (db, leaseSeconds, processId) =>
+        placeCardHold(db, accountId, priceMicroUsd, leaseSeconds, { ...terms, processId }),
       show,
     );
     if ('outcome' in result) return result;

@@ -23,14 +23,6 @@ const LEASE_RESERVE_SECONDS = 30;
 /** How long a hold's lease must be, so that it outlasts a synthesis of at most so long and its capture. */
 export const leaseSeconds = (synthesisTimeoutMs: number): number => synthesisTimeoutMs / 1000 + LEASE_RESERVE_SECONDS;
 
-/** What the holds of all balances share. */
-export interface HoldKeeping {
-  readonly unfinished: UnfinishedHolds;
-  readonly givingBack: GivingBack;
-  /** How long a capture is repeated while the database is away; the lease of a hold is longer. */
-  readonly capturePatienceMs: number;
-}
-
 export interface HoldKeeperParts {
   readonly db: Database;
   readonly log: FastifyBaseLogger;
@@ -38,7 +30,10 @@ export interface HoldKeeperParts {
   /** How long a hold stands when nobody ends or renews it. */
   readonly leaseSeconds: number;
   readonly work: UnpaidWork;
-  readonly keeping: HoldKeeping;
+  readonly unfinished: UnfinishedHolds;
+  readonly givingBack: GivingBack;
+  /** How long a capture is repeated while the database is away; the lease of a hold is longer. */
+  readonly capturePatienceMs: number;
 }
 
 /** Places the holds of one flow's balances, and ends them: exactly one of capture and void. */
@@ -62,13 +57,13 @@ export class HoldKeeper {
     statement: (db: Database, leaseSeconds: number, processId: number) => Promise<P>,
     show: ShowBalance<R>,
   ): Promise<{ readonly placed: P; readonly hold: BalanceHold<R> | undefined } | Refused<'RATE_LIMITED'>> {
-    const { db, work, keeping, leaseSeconds, metrics } = this.#parts;
+    const { db, work, unfinished, leaseSeconds, metrics } = this.#parts;
     const endWork = work.begin(payer);
     if (typeof endWork === 'string') return refused('RATE_LIMITED', endWork);
     const lease = { askedAt: performance.now(), seconds: leaseSeconds };
     let hold: BalanceHold<R> | undefined;
     try {
-      const placed = await keeping.unfinished.follow(
+      const placed = await unfinished.follow(
         answer,
         (processId) => statement(db, leaseSeconds, processId),
         (entry) => this.#giveBack(entry),
@@ -109,7 +104,7 @@ export class HoldKeeper {
    * throws: the hold is void, or is given back once the database tells what became of it.
    */
   async capture(hold: Hold): Promise<boolean> {
-    const { unfinished, capturePatienceMs } = this.#parts.keeping;
+    const { unfinished, capturePatienceMs } = this.#parts;
     let captured: boolean;
     try {
       captured = await retryWhileAway(capturePatienceMs, () => captureHold(this.#parts.db, hold));
@@ -142,13 +137,13 @@ export class HoldKeeper {
       this.#parts.log.warn({ err: error }, 'a hold could not be voided now; it ends with its lease');
       return undefined;
     } finally {
-      this.#parts.keeping.unfinished.ended(hold.id);
+      this.#parts.unfinished.ended(hold.id);
     }
   }
 
   /** Goes on until the hold is void or reversed, whatever became of its capture. Nothing may have been delivered. */
   #giveBack(hold: Hold): void {
-    this.#parts.keeping.givingBack.add(hold, (outcome) => this.#givenBack(hold, outcome));
+    this.#parts.givingBack.add(hold, (outcome) => this.#givenBack(hold, outcome));
   }
 
   async #giveBackNow(hold: Hold): Promise<void> {
@@ -162,6 +157,6 @@ export class HoldKeeper {
 
   #givenBack(hold: Hold, outcome: GivenBack): void {
     if (outcome !== 'ended') this.#parts.metrics.holdMoved(this.#flow, outcome, hold.amountMicroUsd);
-    this.#parts.keeping.unfinished.ended(hold.id);
+    this.#parts.unfinished.ended(hold.id);
   }
 }

@@ -1,5 +1,5 @@
 import type { Database } from '../db/database.ts';
-import { isInTime, placeSpend, readWallet, type SpendResult, type WalletReading } from '../ledger/wallets.ts';
+import { isInTime, placeWalletHold, readWallet, type SpendResult, type WalletReading } from '../ledger/wallets.ts';
 import {
   type PrepaidCredential,
   type PrepaidVerifier,
@@ -81,7 +81,7 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCod
     const result = await this.#holds.place(
       address,
       request.answer,
-      (db, leaseSeconds, processId) => placeSpend(db, spend, leaseSeconds, paidFor, processId),
+      (db, leaseSeconds, processId) => placeWalletHold(db, spend, leaseSeconds, paidFor, processId),
       receiptOf,
     );
     if ('outcome' in result) return result;

@@ -25,7 +25,7 @@ export class SpentRequests {
     if (this.#digests.size > this.#max && oldest !== undefined) this.#digests.delete(oldest);
   }
 
-  /** Whether it is exactly this request, with exactly this credential, and its signature has not expired since. */
+  /** Whether it is exactly this request, with exactly this credential, and its signature has not expired since (R34). */
   has(credential: PrepaidCredential, request: RawRequest): boolean {
     const key = keyOf(credential);
     const known = this.#digests.get(key);

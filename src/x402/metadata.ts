@@ -10,7 +10,7 @@ import { ASSET_DECIMALS, ASSET_SYMBOL, type Asset } from './network.ts';
 import type { Payee } from './payees.ts';
 import { REPLAY_WINDOW_SECONDS } from './payment.ts';
 import { PREPAID, prepaidDomainName } from './prepaid-terms.ts';
-import { publicKeyJwk, type SigningKey } from './signing-keys.ts';
+import { currentKey, publicKeyJwk, type SigningKey } from './signing-keys.ts';
 
 /** How long signed metadata is valid, unless its key ends before. */
 const VALIDITY_MS = 600_000;
@@ -47,7 +47,7 @@ export class ServiceMetadata {
    * Undefined once the time of the key that signs is over.
    */
   async read(now = new Date()): Promise<{ document: SignedServiceMetadata; maxAgeSeconds: number } | undefined> {
-    const key = this.#options.keys.find(({ status }) => status === 'current') as SigningKey;
+    const key = currentKey(this.#options.keys);
     const leftMs = key.validUntil ? key.validUntil.getTime() - now.getTime() : Number.POSITIVE_INFINITY;
     if (leftMs <= 0) return undefined;
     if (!this.#signed || !isFresh(this.#signed, now)) {

@@ -10,7 +10,7 @@ export interface PrepaidDomain {
 }
 
 /**
- * What a prepaid request signs (specification, "Authentication" 4), in the form that wallets and EIP-712 libraries take.
+ * What a prepaid request signs (specification, "Authentication" 4; R30), in the form that wallets and EIP-712 libraries take.
  * The digest that is verified here is made from the same list.
  */
 export const PREPAID_TYPES = {

@@ -19,7 +19,11 @@ export type Resolution =
 /** How long a step of a settlement is tried while the database is away. */
 export const DATABASE_PATIENCE_MS = 20_000;
 
-/** Records what the chain tells about payments (R23, R25, R44). Its methods throw RpcError when it tells nothing. */
+/**
+ * Records what the chain (chain.ts) tells about payments (R23, R25, R44), for whoever is in doubt: the payment's own
+ * request and its repetitions (payments/intake.ts), later the reconcilers (reconcile/doubtful-payments.ts and
+ * reconcile/failed-payments.ts). Its methods throw RpcError when the chain tells nothing.
+ */
 export class Resolver {
   readonly #db: Database;
   readonly #outcomes: PaymentOutcomes;

@@ -86,6 +86,10 @@ export const publicKeyJwk = ({ keyId, publicJwk }: SigningKey) => ({
   kid: keyId,
 });
 
+/** The key that signs. */
+export const currentKey = (keys: readonly SigningKey[]): SigningKey =>
+  keys.find(({ status }) => status === 'current') as SigningKey;
+
 /** The fingerprint of the public key: its SHA-256 thumbprint of RFC 7638, in base64url. */
 export const fingerprint = (key: SigningKey): Promise<string> => calculateJwkThumbprint(publicKeyJwk(key));
 

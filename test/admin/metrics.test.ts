@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'tap';
-import { placeHold } from '../../src/ledger/hold.ts';
+import { placeCardHold } from '../../src/ledger/hold.ts';
 import { Metrics } from '../../src/observability/metrics.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
 import { cutChunked, openAiError, startStubUpstream } from '../support/stub-upstream.ts';
@@ -103,7 +103,7 @@ test('an upstream that breaks off is told from one that ends', async (t) => {
 test('a pending hold and its age are read from the database when they are scraped', async (t) => {
   const gateway = await startGateway(t);
   const account = await gateway.fund(500);
-  const held = await placeHold(gateway.db, account, 100n, 60);
+  const held = await placeCardHold(gateway.db, account, 100n, 60);
   assert.equal(held.outcome, 'held');
   await unguarded(gateway.db, (db) =>
     db

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { sql } from 'kysely';
 import { test } from 'tap';
-import { placeHold } from '../../src/ledger/hold.ts';
+import { placeCardHold } from '../../src/ledger/hold.ts';
 import { withLease } from '../../src/reconcile/lease.ts';
 import { faults, startFaultyCheckout } from '../support/faulty-checkout.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
@@ -23,7 +23,7 @@ test('npm run reconcile runs every reconciler once and tells what each did', asy
   const card = { STRIPE_SECRET_KEY: checkout.secretKey, STRIPE_API_BASE: checkout.apiBase };
   const gateway = await startGateway(t, card);
   const account = await gateway.fund(500);
-  for (let holds = 0; holds < 2; holds++) await placeHold(gateway.db, account, 1n, 60);
+  for (let holds = 0; holds < 2; holds++) await placeCardHold(gateway.db, account, 1n, 60);
   await gateway.db.updateTable('transfer').set({ lease_until: sql`now()` }).where('state', '=', 'pending').execute();
   await openAndPay(gateway, checkout.pay);
   const env = { ...card, DATABASE_URL: gateway.databaseUrl };

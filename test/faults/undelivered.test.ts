@@ -6,7 +6,7 @@ import { sql } from 'kysely';
 import pg from 'pg';
 import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
-import { captureHold, placeHold } from '../../src/ledger/hold.ts';
+import { captureHold, placeCardHold } from '../../src/ledger/hold.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
 import { depositor, HELLO, moneyOf, startPrepaidGateway, TTS } from '../support/prepaid.ts';
 import { runTurn } from '../support/reconcile.ts';
@@ -137,7 +137,7 @@ test('a silent process is suspected first, and dead only if it stays silent; one
     return id;
   };
   const charge = async (processId: number | null) => {
-    const held = await placeHold(gateway.db, account, 1n, 60, { processId });
+    const held = await placeCardHold(gateway.db, account, 1n, 60, { processId });
     assert.ok(held.outcome === 'held' && (await captureHold(gateway.db, held.hold)));
   };
   const living = await add('5 seconds', null);

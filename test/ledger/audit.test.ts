@@ -4,9 +4,9 @@ import { sql } from 'kysely';
 import { test } from 'tap';
 import { type Database, openDatabase } from '../../src/db/database.ts';
 import { audit, invariants } from '../../src/ledger/audit.ts';
-import { captureHold, placeHold, voidHold } from '../../src/ledger/hold.ts';
+import { captureHold, placeCardHold, voidHold } from '../../src/ledger/hold.ts';
 import { reverseCharge } from '../../src/ledger/reversal.ts';
-import { placeSpend, pruneNonces } from '../../src/ledger/wallets.ts';
+import { placeWalletHold, pruneNonces } from '../../src/ledger/wallets.ts';
 import { creditTopUp } from '../../src/top-up/credit-top-up.ts';
 import { bookSettlement } from '../../src/x402/book-settlement.ts';
 import { HASH, OF_BOOKS, OF_JOBS, OTHER_ADDRESS, PAYER_ADDRESS } from '../support/audit-rules.ts';
@@ -54,7 +54,7 @@ async function addSpends(db: Database): Promise<void> {
   const expiry = BigInt(Math.floor(Date.now() / 1000) + 60);
   const place = async (nonce: string, amountMicroUsd: bigint) => {
     const terms = { address: PAYER_ADDRESS, nonce, expiry, amountMicroUsd, isPermitted: true };
-    const result = await placeSpend(db, terms, 60);
+    const result = await placeWalletHold(db, terms, 60);
     assert.ok(result.outcome === 'held');
     return result.hold;
   };
@@ -81,7 +81,7 @@ test('the audit holds on a sound ledger, and each rule can fail', async (t) => {
   });
   await addPayments(db);
   await addSpends(db);
-  assert.equal((await placeHold(db, accountId, 100n, 60)).outcome, 'held');
+  assert.equal((await placeCardHold(db, accountId, 100n, 60)).outcome, 'held');
   assert.deepEqual(await audit(db), []);
 
   const broken = new Set<string>();

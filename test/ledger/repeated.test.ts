@@ -4,7 +4,7 @@ import { type Test, test } from 'tap';
 import { type Database, openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { captureHold } from '../../src/ledger/hold.ts';
-import { findWallet, placeSpend } from '../../src/ledger/wallets.ts';
+import { findWallet, placeWalletHold } from '../../src/ledger/wallets.ts';
 import { bookSettlement } from '../../src/x402/book-settlement.ts';
 import { testDatabase } from '../support/database.ts';
 import { addDepositPayment, bookDeposit } from '../support/prepaid.ts';
@@ -31,7 +31,7 @@ async function twice<T>(t: Test, url: string, rows: RawBuilder<unknown>, stateme
 async function held(db: Database) {
   const expiry = BigInt(Math.floor(Date.now() / 1000) + 60);
   const terms = { address: PAYER, nonce: 'one', expiry, amountMicroUsd: 198n, isPermitted: true };
-  const result = await placeSpend(db, terms, 60);
+  const result = await placeWalletHold(db, terms, 60);
   assert.ok(result.outcome === 'held');
   return result.hold;
 }

@@ -4,7 +4,7 @@ import { sql } from 'kysely';
 import { type Test, test } from 'tap';
 import { type Database, openDatabase } from '../../src/db/database.ts';
 import { contra } from '../../src/ledger/contra.ts';
-import { captureHold, placeHold } from '../../src/ledger/hold.ts';
+import { captureHold, placeCardHold } from '../../src/ledger/hold.ts';
 import { newestSealable, parseSeal, sealUpTo } from '../../src/ledger/seal.ts';
 import { creditTopUp } from '../../src/top-up/credit-top-up.ts';
 import { testDatabase } from '../support/database.ts';
@@ -25,7 +25,7 @@ async function start(t: Test): Promise<{ db: Database; accountId: string }> {
 }
 
 async function hold(db: Database, accountId: string) {
-  const held = await placeHold(db, accountId, 100n, 60);
+  const held = await placeCardHold(db, accountId, 100n, 60);
   assert.ok(held.outcome === 'held');
   return held.hold;
 }

@@ -4,8 +4,8 @@ import { sql } from 'kysely';
 import { type Test, test } from 'tap';
 import { type Database, openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
-import { placeHold } from '../../src/ledger/hold.ts';
-import { placeSpend } from '../../src/ledger/wallets.ts';
+import { placeCardHold } from '../../src/ledger/hold.ts';
+import { placeWalletHold } from '../../src/ledger/wallets.ts';
 import { creditTopUp } from '../../src/top-up/credit-top-up.ts';
 import { testDatabase } from '../support/database.ts';
 import { bookDeposit } from '../support/prepaid.ts';
@@ -34,10 +34,14 @@ const FLOWS: [
     (db) => bookDeposit(db, PAYER, 10_000n),
     (db, amountMicroUsd) => {
       const expiry = BigInt(Math.floor(Date.now() / 1000) + 60);
-      return placeSpend(db, { address: PAYER, nonce: 'one', expiry, amountMicroUsd, isPermitted: true }, 60);
+      return placeWalletHold(db, { address: PAYER, nonce: 'one', expiry, amountMicroUsd, isPermitted: true }, 60);
     },
   ],
-  ['card account', (db) => topUp(db, randomUUID()), (db, amountMicroUsd) => placeHold(db, CARD, amountMicroUsd, 60)],
+  [
+    'card account',
+    (db) => topUp(db, randomUUID()),
+    (db, amountMicroUsd) => placeCardHold(db, CARD, amountMicroUsd, 60),
+  ],
 ];
 
 for (const [name, credit, debit] of FLOWS) {

@@ -6,7 +6,7 @@ import { test } from 'tap';
 import { openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { captureHold, voidExpiredHolds, voidHold } from '../../src/ledger/hold.ts';
-import { findWallet, placeSpend } from '../../src/ledger/wallets.ts';
+import { findWallet, placeWalletHold } from '../../src/ledger/wallets.ts';
 import { testDatabase } from '../support/database.ts';
 import { bookDeposit } from '../support/prepaid.ts';
 
@@ -39,7 +39,7 @@ test('leases that end while their owners capture and void: each hold ends once, 
       const run = async ({ nonce, amount, isPermitted, leaseMs, startMs, pauseMs, end }: (typeof spends)[number]) => {
         await sleep(startMs);
         const terms = { address, nonce: String(nonce), expiry, amountMicroUsd: amount, isPermitted };
-        const result = await placeSpend(db, terms, leaseMs / 1000);
+        const result = await placeWalletHold(db, terms, leaseMs / 1000);
         if (result.outcome !== 'held') return { nonce, outcome: result.outcome };
         const { hold } = result;
         assert.ok(isPermitted && hold.balanceMicroUsd >= 0n);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
-import { captureHold, type Hold, placeHold, voidExpiredHolds } from '../../src/ledger/hold.ts';
+import { captureHold, type Hold, placeCardHold, voidExpiredHolds } from '../../src/ledger/hold.ts';
 import type { TurnResult } from '../../src/reconcile/reconciler.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
 import { unguarded } from '../support/unguarded.ts';
@@ -11,7 +11,7 @@ import { until } from '../support/until.ts';
 const AMOUNT = 1000n;
 
 async function hold(gateway: Gateway, account: string, leaseSeconds: number | null = 60): Promise<Hold> {
-  const result = await placeHold(gateway.db, account, AMOUNT, leaseSeconds);
+  const result = await placeCardHold(gateway.db, account, AMOUNT, leaseSeconds);
   assert.ok(result.outcome === 'held');
   return result.hold;
 }
