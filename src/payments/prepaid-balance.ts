@@ -88,7 +88,7 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCod
     const { placed, hold } = result;
     if (hold || placed.outcome === 'held') return { outcome: 'held', hold: hold as PrepaidHold };
     if (placed.outcome === 'replayed') this.#spent.add(credential, request);
-    return placed.outcome === 'expiry' ? this.#unauthorized(credential) : refuse(placed, isPermitted);
+    return placed.outcome === 'expiry' ? EXPIRY_REFUSED : refuse(placed, isPermitted);
   }
 
   /** Another address's credential is refused before anything is read; no nonce is consumed (R31). */
@@ -100,7 +100,7 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCod
     const isOwn = credential.account === address.toLowerCase();
     if (!isOwn || !this.#verifier.isSignedByAccount(credential, request)) return this.#unauthorized(credential);
     const reading = await readWallet(this.#db, credential.account, credential.expiry);
-    return reading.outcome === 'expiry' ? this.#unauthorized(credential) : reading;
+    return reading.outcome === 'expiry' ? EXPIRY_REFUSED : reading;
   }
 
   /** An expiry out of range is told first, whoever signed it (R30). */
@@ -108,10 +108,12 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCod
     const unauthorized = refused('UNAUTHORIZED', 'signature', { credential: 'failed' });
     return {
       ...unauthorized,
-      explain: async () => ((await isInTime(this.#db, expiry)) ? unauthorized : refused('INVALID_REQUEST', 'expiry')),
+      explain: async () => ((await isInTime(this.#db, expiry)) ? unauthorized : EXPIRY_REFUSED),
     };
   }
 }
+
+const EXPIRY_REFUSED = refused('INVALID_REQUEST', 'expiry', { credential: 'failed' });
 
 const receiptOf = (balanceMicroUsd: bigint, chargedMicroUsd: bigint): PrepaidReceipt => ({
   'x-x402-balance': balanceMicroUsd,

@@ -1,13 +1,14 @@
 import {
+  concat,
   createPublicClient,
   custom,
   type Log,
   numberToHex,
   type PublicClient,
   pad,
-  parseAbi,
   type RpcTransactionReceipt,
   toEventSelector,
+  toFunctionSelector,
 } from 'viem';
 import { newestConfirmed } from './confirmations.ts';
 import type { Hex } from './envelope.ts';
@@ -41,10 +42,8 @@ export type ChainFinding =
   | { readonly outcome: 'unused' }
   | { readonly outcome: 'open' };
 
-const ABI = parseAbi([
-  'function balanceOf(address account) view returns (uint256)',
-  'function authorizationState(address authorizer, bytes32 nonce) view returns (bool)',
-]);
+const BALANCE_OF = toFunctionSelector('balanceOf(address)');
+const AUTHORIZATION_STATE = toFunctionSelector('authorizationState(address,bytes32)');
 const AUTHORIZATION_USED = toEventSelector('AuthorizationUsed(address,bytes32)');
 const AUTHORIZATION_CANCELED = toEventSelector('AuthorizationCanceled(address,bytes32)');
 const TRANSFER = toEventSelector('Transfer(address,address,uint256)');
@@ -93,9 +92,7 @@ export class ChainNode {
 
   /** The asset's balance of the address, in atomic units. */
   balanceOf(address: Address): Promise<bigint> {
-    return this.#ask((client) =>
-      client.readContract({ address: this.#asset.address, abi: ABI, functionName: 'balanceOf', args: [address] }),
-    );
+    return this.#view([BALANCE_OF, pad(address)], 'latest');
   }
 
   /**
@@ -184,10 +181,17 @@ export class ChainNode {
     );
   }
 
-  #isUsed({ payer, nonce }: TransferClaim, blockNumber: bigint): Promise<boolean> {
-    const { address } = this.#asset;
-    const call = { address, abi: ABI, functionName: 'authorizationState', args: [payer, nonce], blockNumber } as const;
-    return this.#ask((client) => client.readContract(call));
+  async #isUsed({ payer, nonce }: TransferClaim, block: bigint): Promise<boolean> {
+    return (await this.#view([AUTHORIZATION_STATE, pad(payer), nonce], numberToHex(block))) !== 0n;
+  }
+
+  /**
+   * Calls a function of the asset that returns one word, with arguments of a word each. viem's readContract costs ten
+   * times the CPU, and every payment asks for a balance.
+   */
+  async #view(call: readonly Hex[], block: Hex | 'latest'): Promise<bigint> {
+    const request = { to: this.#asset.address, data: concat(call) };
+    return BigInt(await this.#ask((client) => client.request({ method: 'eth_call', params: [request, block] })));
   }
 
   async #ask<T>(question: (client: PublicClient) => Promise<T>): Promise<T> {

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { sql } from 'kysely';
 import { test } from 'tap';
 import { type Hex, hexToBytes, numberToHex, toHex } from 'viem';
 import { PREPAID } from '../../src/x402/prepaid-terms.ts';
@@ -15,6 +16,7 @@ import {
   withCredential,
   withHeaders,
 } from '../support/prepaid.ts';
+import { lockRows } from '../support/row-lock.ts';
 
 const QUOTED = { textLength: 1, textSha256: 'a'.repeat(64) };
 const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
@@ -135,6 +137,30 @@ test("R30, R34: the expiry is judged by the database's clock: 1 to 125 seconds a
   assert.equal((await gateway.call(TTS, junk)).status, 400, 'the expiry is told before the signature');
   const path = `/x402/accounts/${rich.wallet.address}`;
   assert.equal((await gateway.call(path, await rich.sign(path, {}, { expiry: now }))).status, 400);
+});
+
+test('R30: an expiry that was too far ahead is told so, though it has come near while the refusal was counted', async (t) => {
+  const { url: databaseUrl } = await testDatabase(t);
+  const clock = await controlDatabaseClock(databaseUrl);
+  t.teardown(() => clock.close());
+  const gateway = await startPrepaidGateway(t, {}, { databaseUrl });
+  const { wallet, sign } = await depositor(gateway, 100_000n);
+  const now = BigInt(Date.parse('2030-01-01T00:00:00Z') / 1000);
+  assert.equal((await gateway.call(TTS, await sign(TTS, HELLO, { expiry: now }))).status, 400, 'the window is begun');
+  const calls: [string, Call][] = [
+    [TTS, HELLO],
+    [`/x402/accounts/${wallet.address}`, {}],
+  ];
+  for (const [seconds, [path, call]] of calls.entries()) {
+    const early = await sign(path, call, { expiry: now + 126n + BigInt(seconds) });
+    const window = await lockRows(t, databaseUrl, sql`select from rate_window for update`);
+    const answer = gateway.call(path, early);
+    await window.untilWaiting(1);
+    await clock.advance('1 second');
+    await window.release();
+    const reply = await answer;
+    assert.deepEqual([reply.status, reply.json.error.details.field], [400, 'x-x402-expiry'], path);
+  }
 });
 
 test('R30: signatures may name the current payee or one that retires, and no other', async (t) => {
