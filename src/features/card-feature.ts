@@ -1,5 +1,5 @@
 import type { CreditsOperations, SpeechOperations, TopUpOperations } from '../contract/operations.ts';
-import type { OperationContext } from '../http/context.ts';
+import type { OperationContext } from '../http/operation-context.ts';
 import { RollingWindow } from '../limits/rolling-window.ts';
 import { creditsOperations } from '../operations/credits-operations.ts';
 import { speechOperations } from '../operations/speech-operations.ts';

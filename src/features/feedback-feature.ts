@@ -1,7 +1,7 @@
 import type { FeedbackOperations } from '../contract/operations.ts';
 import { createChallengeSigner } from '../feedback/challenge-token.ts';
 import { MailWorker } from '../feedback/mail-worker.ts';
-import type { OperationContext } from '../http/context.ts';
+import type { OperationContext } from '../http/operation-context.ts';
 import { feedbackOperations } from '../operations/feedback-operations.ts';
 import { feedbackReconcilers } from '../reconcile/reconcilers.ts';
 import type { Feature, SharedParts } from './feature.ts';

@@ -3,7 +3,7 @@ import type { AudioStore } from '../audio/audio-store.ts';
 import { createLinkSigner, type LinkSigner } from '../audio/link-token.ts';
 import { openAudioStore } from '../audio/open-store.ts';
 import type { JobsOperations } from '../contract/operations.ts';
-import type { OperationContext } from '../http/context.ts';
+import type { OperationContext } from '../http/operation-context.ts';
 import { JobWorker } from '../jobs/job-worker.ts';
 import { jobsOperations } from '../operations/jobs-operations.ts';
 import { jobReconcilers } from '../reconcile/reconcilers.ts';

@@ -1,79 +1,34 @@
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyBaseLogger } from 'fastify';
 import type { Answer } from '../lib/answer.ts';
-import { prefersHtml } from './accept.ts';
 import type { Ticket } from './admission.ts';
-import type { OperationContext } from './context.ts';
 import type { RequestFacts } from './request-record.ts';
-import { ResponseAnswer } from './response-answer.ts';
-import { pathAndQuery } from './target.ts';
 
-const EMPTY = Buffer.alloc(0);
-
-/** What an operation is told of a request. One is made for each request, so it holds what others have and no more. */
-export class RequestContext implements OperationContext {
+/** What an operation may know of the request beyond what the contract declares for it. */
+export interface OperationContext {
+  /** UUID of this request, also sent as `x-trace-id`. */
+  readonly traceId: string;
+  /** As it was sent: HEAD, where the operation serves it in the place of GET. */
+  readonly method: string;
+  /** The client's address: the socket's, or what a trusted proxy says (R39). */
+  readonly ip: string;
+  /** Path and query as they were sent. */
+  readonly url: string;
+  /** The body as it was sent; empty when there was none. */
+  readonly bytes: Buffer;
+  /** The request said nothing at all, and what it is taken for was made up by the service. */
   readonly isBare: boolean;
-  readonly #request: FastifyRequest;
-  readonly #reply: FastifyReply;
-  #answer: Answer | undefined;
-
-  constructor(request: FastifyRequest, reply: FastifyReply, isBare: boolean) {
-    this.#request = request;
-    this.#reply = reply;
-    this.isBare = isBare;
-  }
-
-  get traceId(): string {
-    return this.#request.id;
-  }
-
-  get method(): string {
-    return this.#request.method;
-  }
-
-  get ip(): string {
-    return this.#request.ip;
-  }
-
-  get url(): string {
-    return pathAndQuery(this.#request.url);
-  }
-
-  get bytes(): Buffer {
-    const { body } = this.#request;
-    return Buffer.isBuffer(body) ? body : EMPTY;
-  }
-
-  get log(): OperationContext['log'] {
-    return this.#request.log;
-  }
-
-  get answer(): Answer {
-    const { raw, record } = this.#request;
-    this.#answer ??= new ResponseAnswer(raw.socket, this.#reply.raw, () => record.brokeOff());
-    return this.#answer;
-  }
-
-  get admission(): Ticket {
-    return this.#request.admission;
-  }
-
-  hasHeader(name: string): boolean {
-    return this.#request.headers[name] !== undefined;
-  }
-
-  prefersHtml(): boolean {
-    return prefersHtml(this.#request);
-  }
-
-  note(facts: RequestFacts): void {
-    this.#request.record.note(facts);
-  }
-
-  follow<T>(work: Promise<T>): Promise<T> {
-    return this.#request.record.follow(work);
-  }
-
-  setHeader(name: string, value: string): void {
-    this.#reply.header(name, value);
-  }
+  /** Whether the request has this header, which the operation need not declare: payment flows are not mixed (R36). */
+  hasHeader(name: string): boolean;
+  /** The media types that the caller prefers pages in, rather than JSON (R15). */
+  prefersHtml(): boolean;
+  readonly log: FastifyBaseLogger;
+  readonly answer: Answer;
+  /** Adds to what the request's line in the log tells. */
+  note(facts: RequestFacts): void;
+  /** Work of the request that may outlive its answer: its line in the log waits for it. */
+  follow<T>(work: Promise<T>): Promise<T>;
+  /** Adds a header to the response whatever its status, for headers that the contract marks `x-set-by: edge`. */
+  setHeader(name: string, value: string): void;
+  /** What the operation asks of the limits. */
+  readonly admission: Ticket;
 }

@@ -1,5 +1,5 @@
 import type { CatalogOperations } from '../contract/operations.ts';
-import type { OperationContext } from '../http/context.ts';
+import type { OperationContext } from '../http/operation-context.ts';
 import { failure } from '../http/structured-error.ts';
 import type { Catalog, Model } from '../speech/catalog.ts';
 import { findModel, SPEED, unknownModel } from '../speech/order.ts';

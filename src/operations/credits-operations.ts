@@ -1,7 +1,7 @@
 import type { CreditsOperations } from '../contract/operations.ts';
 import type { Database } from '../db/database.ts';
-import type { OperationContext } from '../http/context.ts';
 import { PRIVATE } from '../http/headers.ts';
+import type { OperationContext } from '../http/operation-context.ts';
 import { failure } from '../http/structured-error.ts';
 import { findCardAccount } from '../ledger/accounts.ts';
 import { creditAccountBody } from './credit-account.ts';

@@ -6,7 +6,7 @@ import { issueChallenge } from '../feedback/feedback-challenge.ts';
 import { MAX_PER_DAY, type RecordOptions } from '../feedback/record.ts';
 import { type ServiceIdentity, signingMessage } from '../feedback/signing-message.ts';
 import { submitFeedback } from '../feedback/submit.ts';
-import type { OperationContext } from '../http/context.ts';
+import type { OperationContext } from '../http/operation-context.ts';
 import { failure } from '../http/structured-error.ts';
 
 export interface FeedbackOptions extends ServiceIdentity {

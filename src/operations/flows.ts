@@ -1,4 +1,4 @@
-import type { OperationContext } from '../http/context.ts';
+import type { OperationContext } from '../http/operation-context.ts';
 import { failure } from '../http/structured-error.ts';
 
 /** A flow as the parts list names it; its headers are known also while it is off. */

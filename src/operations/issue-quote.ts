@@ -3,7 +3,7 @@ import type { QuoteRequest } from '../contract/types.ts';
 import { errorBody } from '../http/structured-error.ts';
 import { formatUsd } from '../lib/money.ts';
 import type { Catalog } from '../speech/catalog.ts';
-import { type OrderRefusal, type Selection, select, textTooLong } from '../speech/order.ts';
+import { type OrderRefusal, refuseTooLong, type Selection, select } from '../speech/order.ts';
 import { priceMicroUsd } from '../speech/price.ts';
 import type { Asset } from '../x402/network.ts';
 import { currentPayee, type Payee } from '../x402/payees.ts';
@@ -13,10 +13,8 @@ import type { Quotes } from '../x402/quotes.ts';
 export function selectQuoted(catalog: Catalog, body: QuoteRequest) {
   const selected = select(catalog, body);
   if ('refusal' in selected) return refuse(selected.refusal);
-  const { model } = selected.selection;
-  return body.textLength > model.maxInputCharacters
-    ? refuse(textTooLong('textLength', body.textLength, model))
-    : selected;
+  const tooLong = refuseTooLong('textLength', body.textLength, selected.selection.model);
+  return tooLong ? refuse(tooLong) : selected;
 }
 
 const refuse = <Code extends OrderRefusal['code']>({ code, message, details }: OrderRefusal & { code: Code }) => ({

@@ -1,6 +1,6 @@
 import type { CreateDepositRequest, CreateDepositResult } from '../contract/operations.ts';
-import type { OperationContext } from '../http/context.ts';
 import { PRIVATE } from '../http/headers.ts';
+import type { OperationContext } from '../http/operation-context.ts';
 import { failure } from '../http/structured-error.ts';
 import type { Deposits } from '../payments/deposits.ts';
 import { readPaymentHeader } from '../payments/payment-request.ts';

@@ -1,6 +1,6 @@
 import type { GetPrepaidAccountRequest, GetPrepaidAccountResult } from '../contract/operations.ts';
-import type { OperationContext } from '../http/context.ts';
 import { PRIVATE } from '../http/headers.ts';
+import type { OperationContext } from '../http/operation-context.ts';
 import { failure } from '../http/structured-error.ts';
 import { formatUsd } from '../lib/money.ts';
 import type { PrepaidBalance } from '../payments/prepaid-balance.ts';

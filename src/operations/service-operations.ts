@@ -1,8 +1,8 @@
 import type { ServiceOperations } from '../contract/operations.ts';
 import { routes } from '../contract/routes.ts';
 import type { OpenApiDocument } from '../contract/types.ts';
-import type { OperationContext } from '../http/context.ts';
 import { fixedBody } from '../http/fixed-body.ts';
+import type { OperationContext } from '../http/operation-context.ts';
 import { guide } from './guide.ts';
 
 export interface ServiceOptions {

@@ -6,8 +6,8 @@ import type {
   SpeechOperations,
 } from '../contract/operations.ts';
 import type { Database } from '../db/database.ts';
-import type { OperationContext } from '../http/context.ts';
 import { PRIVATE } from '../http/headers.ts';
+import type { OperationContext } from '../http/operation-context.ts';
 import { failure } from '../http/structured-error.ts';
 import { isAsynchronous } from '../jobs/asynchronous.ts';
 import type { Job } from '../jobs/job.ts';

@@ -1,8 +1,8 @@
 import type { TopUpOperations } from '../contract/operations.ts';
 import type { Database } from '../db/database.ts';
 import { isDatabaseFault } from '../db/database-errors.ts';
-import type { OperationContext } from '../http/context.ts';
 import { PRIVATE } from '../http/headers.ts';
+import type { OperationContext } from '../http/operation-context.ts';
 import { failure } from '../http/structured-error.ts';
 import { findCardAccount } from '../ledger/accounts.ts';
 import { pageContentSecurityPolicy, renderErrorPage } from '../pages/page.ts';

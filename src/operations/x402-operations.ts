@@ -4,7 +4,7 @@ import type {
   GetX402SpeechResult,
   X402Operations,
 } from '../contract/operations.ts';
-import type { OperationContext } from '../http/context.ts';
+import type { OperationContext } from '../http/operation-context.ts';
 import { failure } from '../http/structured-error.ts';
 import type { Belonging } from '../ledger/belonging.ts';
 import type { BufferedSpeech } from '../payments/buffered-delivery.ts';

@@ -1,8 +1,8 @@
 import type { Readable } from 'node:stream';
 import type { GetX402SpeechResult } from '../contract/operations.ts';
 import { isUnavailable } from '../db/database-errors.ts';
-import type { OperationContext } from '../http/context.ts';
 import { PRIVATE } from '../http/headers.ts';
+import type { OperationContext } from '../http/operation-context.ts';
 import { type BufferedSpeech, buffered } from '../payments/buffered-delivery.ts';
 import type { OfferedCharge } from '../payments/direct-payment.ts';
 import type { PaymentFlow, PaymentHold, Receipt, Replayed } from '../payments/payment-flow.ts';

@@ -12,7 +12,7 @@ import type { BalanceHold } from './balance-hold.ts';
 import { HoldKeeper, type HoldKeeperParts, NOT_CHARGED } from './hold-keeper.ts';
 import type { Authorization, Charge, PaidRequest, PaymentFlow } from './payment-flow.ts';
 import { type Refused, refused } from './refusal.ts';
-import { SpentRequests } from './spent-requests.ts';
+import { RefusedReplays } from './refused-replays.ts';
 
 type PrepaidCode =
   | 'INVALID_REQUEST'
@@ -38,7 +38,7 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCod
   readonly #db: Database;
   readonly #verifier: PrepaidVerifier;
   readonly #holds: HoldKeeper;
-  readonly #spent = new SpentRequests();
+  readonly #refusedReplays = new RefusedReplays();
 
   constructor(verifier: PrepaidVerifier, parts: HoldKeeperParts) {
     this.#db = parts.db;
@@ -61,7 +61,7 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCod
 
   /** Of a wallet that has deposited, in time, and for no nonce that is known to be spent. */
   async verifies(credential: PrepaidCredential, request: PaidRequest): Promise<boolean> {
-    if (this.#spent.has(credential, request)) return false;
+    if (this.#refusedReplays.has(credential, request)) return false;
     if (!this.#verifier.isSignedByAccount(credential, signedRequestOf(request))) return false;
     return (await readWallet(this.#db, credential.account, credential.expiry)).outcome === 'read';
   }
@@ -70,7 +70,7 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCod
     credential: PrepaidCredential,
     { priceMicroUsd, paidFor, request }: Charge,
   ): Promise<Authorization<PrepaidCode, PrepaidHold>> {
-    if (this.#spent.has(credential, request)) {
+    if (this.#refusedReplays.has(credential, request)) {
       // It takes no slot of its address's window, but is counted at the edge; the balance is not known here.
       return refused('PREPAID_NONCE_REPLAYED', 'nonce_spent', { receipt: { 'x-x402-charged': 0n } });
     }
@@ -87,7 +87,7 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCod
     if ('outcome' in result) return result;
     const { placed, hold } = result;
     if (hold || placed.outcome === 'held') return { outcome: 'held', hold: hold as PrepaidHold };
-    if (placed.outcome === 'replayed') this.#spent.add(credential, request);
+    if (placed.outcome === 'replayed') this.#refusedReplays.add(credential, request);
     return placed.outcome === 'expiry' ? EXPIRY_REFUSED : refuse(placed, isPermitted);
   }
 

@@ -83,16 +83,19 @@ export function select(
   return { selection: { model, voice, speed } };
 }
 
-/** The refusal of a text that is over the model's cap (R4). */
-export const textTooLong = (
-  field: string,
+/** Refuses a text that is over the model's cap (R4). @param field that tells its length */
+export function refuseTooLong(
+  field: 'text' | 'textLength',
   characters: number,
-  model: Model,
-): OrderRefusal & { code: 'TEXT_TOO_LONG' } => ({
-  code: 'TEXT_TOO_LONG',
-  message: `text has ${characters} characters; ${model.id} takes up to ${model.maxInputCharacters}. Split it.`,
-  details: { field, rule: 'maxLength', maximum: model.maxInputCharacters, characters },
-});
+  { id, maxInputCharacters: maximum }: Model,
+): (OrderRefusal & { code: 'TEXT_TOO_LONG' }) | undefined {
+  if (characters <= maximum) return undefined;
+  return {
+    code: 'TEXT_TOO_LONG',
+    message: `text has ${characters} characters; ${id} takes up to ${maximum}. Split it.`,
+    details: { field, rule: 'maxLength', maximum, characters },
+  };
+}
 
 /** Validates what the contract can't (model, voice, speed, the model's cap, in this order, R7) and prices it. */
 export function placeOrder(catalog: Catalog, request: OrderRequest): OrderResult {
@@ -101,7 +104,8 @@ export function placeOrder(catalog: Catalog, request: OrderRequest): OrderResult
   const { model } = selected.selection;
   const text = request.text.trim();
   const characters = text.length;
-  if (characters > model.maxInputCharacters) return { refusal: textTooLong('text', characters, model) };
+  const refusal = refuseTooLong('text', characters, model);
+  if (refusal) return { refusal };
   const { ratePicoUsd } = model;
   const price = priceMicroUsd(characters, ratePicoUsd);
   return { order: { ...selected.selection, text, characters, ratePicoUsd, priceMicroUsd: price } };

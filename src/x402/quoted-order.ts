@@ -1,5 +1,5 @@
 import type { Catalog } from '../speech/catalog.ts';
-import { findModel, type Order, type OrderRefusal, textTooLong } from '../speech/order.ts';
+import { findModel, type Order, type OrderRefusal, refuseTooLong } from '../speech/order.ts';
 import { priceMicroUsd } from '../speech/price.ts';
 import type { Asset } from './network.ts';
 import { type Payee, payablePayees } from './payees.ts';
@@ -52,7 +52,8 @@ export function placeQuotedOrder(
   }
   const text = request.text?.trim();
   if (text !== undefined) {
-    if (text.length > model.maxInputCharacters) return { refusal: textTooLong('text', text.length, model) };
+    const refusal = refuseTooLong('text', text.length, model);
+    if (refusal) return { refusal };
     const isQuoted = text.length === quote.textLength && textSha256(text) === quote.textSha256;
     if (!isQuoted) return { refusal: mismatch('text') };
   }

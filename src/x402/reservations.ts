@@ -46,12 +46,14 @@ export class Reservations {
     this.#asset = asset;
   }
 
+  /** Whether a repetition is the same request, payments/intake.ts judges. */
   async find(identifier: string): Promise<Payment | undefined> {
     return this.#one(sql`select ${PAYMENT_COLUMNS} from x402_payment where identifier = ${identifier}`);
   }
 
   /**
-   * Reserves identifier and authorization, for ever should a settle be sent. Undefined when one of them is taken.
+   * Reserves identifier and authorization, for ever should a settle be sent. Undefined when one of them is taken: by what,
+   * and what that means, payments/intake.ts finds out.
    * Payments of one payer are numbered in the order in which they become visible, which `exposure` relies on.
    */
   async reserve(reservation: Reservation): Promise<Payment | undefined> {

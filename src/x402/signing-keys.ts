@@ -86,7 +86,7 @@ export const publicKeyJwk = ({ keyId, publicJwk }: SigningKey) => ({
   kid: keyId,
 });
 
-/** The key that signs. */
+/** The key that signs, until its time is over (metadata.ts). */
 export const currentKey = (keys: readonly SigningKey[]): SigningKey =>
   keys.find(({ status }) => status === 'current') as SigningKey;
 

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { mock } from 'node:test';
 import { type Test, test } from 'tap';
-import { watchKeyExpiry } from '../../src/x402/key-expiry.ts';
+import { watchKeyExpiry } from '../../src/x402/key-expiry-alarm.ts';
 import { ServiceMetadata } from '../../src/x402/metadata.ts';
 import { rotateKeys, type StoredKeys } from '../../src/x402/signing-keys.ts';
 import { BASE_URL, startGateway } from '../support/gateway.ts';

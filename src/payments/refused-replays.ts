@@ -8,7 +8,7 @@ const MAX_REQUESTS = 10_000;
  * Signed requests that were answered with 409 because their nonces are spent. A spent nonce stays spent for longer than
  * a signature lives, so that the same request needs neither its signature checked again nor the database.
  */
-export class SpentRequests {
+export class RefusedReplays {
   /** Digests of the signed requests by their signatures, the oldest first. */
   readonly #digests = new Map<string, string>();
   readonly #max: number;
