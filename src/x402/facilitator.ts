@@ -60,6 +60,7 @@ export class Facilitator {
       keepAliveMaxTimeout: KEEP_ALIVE_MS,
       headersTimeout: 0,
       bodyTimeout: 0,
+      maxResponseSize: MAX_ANSWER_BYTES,
     });
     this.#path = base.pathname.replace(/\/+$/, '');
     this.#headers = { 'content-type': 'application/json', ...(token && { authorization: `Bearer ${token}` }) };
@@ -132,29 +133,22 @@ export class Facilitator {
         body: JSON.stringify(payload),
         signal,
       });
-      return { status: statusCode, body: await readObject(body) };
+      return { status: statusCode, body: readObject(await body.text()) };
     } catch (error) {
-      if (error instanceof FacilitatorError) throw error;
       throw new FacilitatorError(
         signal.aborted
           ? `The facilitator did not answer ${action} within ${timeoutMs} ms.`
-          : `The facilitator could not be reached for ${action}.`,
+          : `The facilitator gave no answer to ${action} that can be read.`,
         { cause: error },
       );
     }
   }
 }
 
-async function readObject(body: AsyncIterable<Buffer>): Promise<Record<string, unknown>> {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  for await (const chunk of body) {
-    size += chunk.length;
-    if (size > MAX_ANSWER_BYTES) throw new FacilitatorError("The facilitator's answer is too large.");
-    chunks.push(chunk);
-  }
+/** Of what is no object, an empty one. */
+function readObject(text: string): Record<string, unknown> {
   try {
-    const value = JSON.parse(Buffer.concat(chunks).toString());
+    const value = JSON.parse(text);
     return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : {};
   } catch {
     return {};

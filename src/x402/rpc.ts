@@ -34,7 +34,12 @@ export class Rpc {
 
   constructor(url: string) {
     const { origin, pathname, search, username, password } = new URL(url);
-    this.#pool = new Pool(origin, { connections: 64, connectTimeout: TIMEOUT_MS, keepAliveTimeout: 4_000 });
+    this.#pool = new Pool(origin, {
+      connections: 64,
+      connectTimeout: TIMEOUT_MS,
+      keepAliveTimeout: 4_000,
+      maxResponseSize: MAX_ANSWER_BYTES,
+    });
     this.#path = pathname + search;
     const credentials = Buffer.from(`${decodeURIComponent(username)}:${decodeURIComponent(password)}`);
     this.#headers = {
@@ -54,7 +59,7 @@ export class Rpc {
         body: JSON.stringify({ jsonrpc: '2.0', id: ++this.#id, method, params }),
         signal: AbortSignal.timeout(TIMEOUT_MS),
       });
-      const text = await readText(body);
+      const text = await body.text();
       if (statusCode !== 200) throw new RpcError(`The chain's node answered ${method} with status ${statusCode}.`);
       answer = JSON.parse(text);
     } catch (error) {
@@ -76,15 +81,4 @@ export class Rpc {
   async close(): Promise<void> {
     await this.#pool.close();
   }
-}
-
-async function readText(body: AsyncIterable<Buffer>): Promise<string> {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  for await (const chunk of body) {
-    size += chunk.length;
-    if (size > MAX_ANSWER_BYTES) throw new RpcError("The answer of the chain's node is too large.");
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString();
 }
