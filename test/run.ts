@@ -5,7 +5,7 @@
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { join, relative, resolve } from 'node:path';
@@ -32,6 +32,11 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => in
 process.exitCode = await main();
 
 async function main(): Promise<number> {
+  const missing = positionals.find((path) => !existsSync(path));
+  if (missing !== undefined) {
+    console.error(`${missing} is no file or folder.`);
+    return 2;
+  }
   const files = (positionals.length > 0 ? positionals : [join(PROJECT, 'test')]).map(filesAt);
   const server = await testServer();
   try {
