@@ -58,6 +58,13 @@ module.exports = {
       to: {},
     },
     {
+      name: 'only-src-in-production',
+      comment: 'What runs imports neither the compiler of the contract nor tests.',
+      severity: 'error',
+      from: { path: '^src/' },
+      to: { path: '^(codegen|test)/' },
+    },
+    {
       name: 'no-cycles',
       severity: 'error',
       from: {},

@@ -49,7 +49,7 @@ export async function recordFeedback(
 ): Promise<RecordResult> {
   return db.transaction().execute(async (trx): Promise<RecordResult> => {
     await sql`select pg_advisory_xact_lock(${SUBMISSION_LOCK})`.execute(trx);
-    const { at, replayed, expired, wait, wait_of_all } = await standing(trx, challenge, maxPerHour);
+    const { at, replayed, expired, wait, wait_of_all } = await readLimits(trx, challenge, maxPerHour);
     if (replayed) return { outcome: 'replayed' };
     if (expired) return { outcome: 'expired' };
     if (wait !== null) return { outcome: 'too_many', of: 'wallet', retryAfterSeconds: wait };
@@ -75,7 +75,8 @@ export async function recordFeedback(
   });
 }
 
-interface Standing {
+/** What a submission is held against. */
+interface SubmissionLimits {
   /** The database's time with its microseconds, as text. */
   readonly at: string;
   readonly replayed: boolean;
@@ -86,8 +87,12 @@ interface Standing {
   readonly wait_of_all: number | null;
 }
 
-async function standing(db: Database, { wallet, nonce, expiresAt }: Challenge, maxPerHour: number): Promise<Standing> {
-  const { rows } = await sql<Standing>`
+async function readLimits(
+  db: Database,
+  { wallet, nonce, expiresAt }: Challenge,
+  maxPerHour: number,
+): Promise<SubmissionLimits> {
+  const { rows } = await sql<SubmissionLimits>`
     with clock as materialized (select clock_timestamp() as at)
     select at::text as at,
            exists (select from feedback where nonce = ${nonce}::uuid) as replayed,
@@ -99,5 +104,5 @@ async function standing(db: Database, { wallet, nonce, expiresAt }: Challenge, m
             where received_at > at - interval '1 hour'
             order by received_at desc offset ${maxPerHour - 1} limit 1) as wait_of_all
     from clock`.execute(db);
-  return rows[0] as Standing;
+  return rows[0] as SubmissionLimits;
 }

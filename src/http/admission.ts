@@ -121,7 +121,7 @@ export class Admission implements Ticket {
     limiter.remember(this.#request.ip, 'verified');
     if (this.#terms?.edge !== 'unless-verified' || !this.#isCounted) return;
     this.#isCounted = false;
-    limiter.giveBack(this.#request.ip);
+    limiter.uncount(this.#request.ip);
   }
 
   async attempt(): Promise<Attempt | RateLimited> {

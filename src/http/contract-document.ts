@@ -1,21 +1,24 @@
-import { readFileSync } from 'node:fs';
-import swagger, { type StaticDocumentSpec } from '@fastify/swagger';
-import type { FastifyInstance } from 'fastify';
-import { parse } from 'yaml';
+import { fileURLToPath } from 'node:url';
+import swagger from '@fastify/swagger';
+import Fastify from 'fastify';
 import type { OpenApiDocument } from '../contract/types.ts';
 
-const CONTRACT = new URL('../../openapi.yaml', import.meta.url);
+const CONTRACT = fileURLToPath(new URL('../../openapi.yaml', import.meta.url));
 
-/** Once in a process: it takes longer than the rest of a start. */
-let contract: StaticDocumentSpec['document'] | undefined;
+/** Read once in a process, on a server that never listens: it takes longer than the rest of a start. */
+let contract: Promise<OpenApiDocument> | undefined;
 
 /**
- * Reads the contract at the start, `servers` naming this deployment; `server.swagger()` is the same document from then on.
+ * The contract as openapi.yaml has it, `servers` naming this deployment.
  * @throws if openapi.yaml is missing or no YAML.
  */
-export async function readContractDocument(server: FastifyInstance, baseUrl: string): Promise<OpenApiDocument> {
-  contract ??= parse(readFileSync(CONTRACT, 'utf8')) as StaticDocumentSpec['document'];
-  const document = { ...contract, servers: [{ url: baseUrl }] };
-  await server.register(swagger, { mode: 'static', specification: { document } });
+export async function contractDocument(baseUrl: string): Promise<OpenApiDocument> {
+  contract ??= readContract();
+  return { ...(await contract), servers: [{ url: baseUrl }] };
+}
+
+async function readContract(): Promise<OpenApiDocument> {
+  const server = Fastify();
+  await server.register(swagger, { mode: 'static', specification: { path: CONTRACT, baseDir: '' } });
   return server.swagger() as OpenApiDocument;
 }

@@ -55,7 +55,7 @@ export class EdgeLimiter {
   }
 
   /** Takes back the count of a request. */
-  giveBack(address: string): void {
+  uncount(address: string): void {
     const minute = this.#minuteOf(address);
     if (minute && minute.taken > 0) minute.taken -= 1;
   }

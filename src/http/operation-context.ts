@@ -19,7 +19,7 @@ export interface OperationContext {
   readonly isBare: boolean;
   /** Whether the request has this header, which the operation need not declare: payment flows are not mixed (R36). */
   hasHeader(name: string): boolean;
-  /** The media types that the caller prefers pages in, rather than JSON (R15). */
+  /** Whether the caller would rather have a page than JSON (R15). */
   prefersHtml(): boolean;
   readonly log: FastifyBaseLogger;
   readonly answer: Answer;

@@ -18,7 +18,7 @@ import { Admission, type AdmissionParts, type Windows } from './admission.ts';
 import { isBare, type StandIn } from './bare-request.ts';
 import { answerClientError, answerConnect, answerExpectations, mayBegin } from './client-errors.ts';
 import { Connections } from './connections.ts';
-import { readContractDocument } from './contract-document.ts';
+import { contractDocument } from './contract-document.ts';
 import { EdgeLimiter } from './edge-limiter.ts';
 import { handleError } from './error-handler.ts';
 import { EDGE_HEADERS } from './headers.ts';
@@ -141,7 +141,7 @@ export async function createServer(
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
 
-  const operations = operationsOf(await readContractDocument(app, options.baseUrl));
+  const operations = operationsOf(await contractDocument(options.baseUrl));
   addHooks(app, parts, options);
   connections.start();
   app.addHook('preClose', async () => connections.stop());

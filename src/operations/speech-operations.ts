@@ -14,10 +14,10 @@ import type { Job } from '../jobs/job.ts';
 import { queued } from '../jobs/queued-delivery.ts';
 import type { RunningWork } from '../lib/running-work.ts';
 import type { Metrics } from '../observability/metrics.ts';
-import type { CardCredits, CardHold, CardReceipt } from '../payments/card-credits.ts';
+import type { CardCredits, CardReceipt } from '../payments/card-credits.ts';
 import type { Charge } from '../payments/payment-flow.ts';
 import type { Refused } from '../payments/refusal.ts';
-import { type SpeechFailed, speak } from '../payments/speak.ts';
+import { speak } from '../payments/speak.ts';
 import { type Streaming, streamed } from '../payments/streamed-delivery.ts';
 import type { Catalog } from '../speech/catalog.ts';
 import { type OrderRequest, placeOrder, utteranceOf } from '../speech/order.ts';
@@ -25,7 +25,7 @@ import { creditChallenge } from './credit-challenge.ts';
 import { refuseForeignHeaders } from './flows.ts';
 import { type JobLinks, jobBody } from './job-body.ts';
 import { refusalAnswer } from './refusals.ts';
-import { providerMissing, speechFailure } from './speech-failure.ts';
+import { providerMissing, speechFailed } from './speech-failure.ts';
 
 export interface SpeechOptions extends JobLinks {
   readonly db: Database;
@@ -115,7 +115,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
       case 'refused':
         return refusalAnswer(spoken, challenge);
       case 'failed':
-        return cardSpeechFailed(cardCredits, spoken, context);
+        return speechFailed(cardCredits, spoken, context);
     }
   }
 
@@ -132,7 +132,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
     const spoken = await speak({ flow: cardCredits, credential: accountId, charge, delivery });
     switch (spoken.outcome) {
       case 'delivered':
-        metrics.holdMoved('card', 'placed', charge.priceMicroUsd);
+        metrics.holdMoved(cardCredits.name, 'placed', charge.priceMicroUsd);
         return accepted(spoken.delivered, spoken.hold.receipt);
       case 'replayed': {
         const job = spoken.delivered;
@@ -142,7 +142,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
       case 'refused':
         return refusalAnswer(spoken, challenge);
       case 'failed':
-        return cardSpeechFailed(cardCredits, spoken, context);
+        return speechFailed(cardCredits, spoken, context);
     }
   }
 
@@ -176,15 +176,3 @@ const termsOf = (
   storeAudio,
   headers,
 });
-
-function cardSpeechFailed(
-  { untaken }: CardCredits,
-  { error, hold }: SpeechFailed<CardHold>,
-  context: OperationContext,
-) {
-  if (hold) {
-    context.note({ chargedMicroUsd: 0n });
-    context.log.warn({ err: error }, 'synthesis failed');
-  }
-  return speechFailure(error, untaken);
-}

@@ -24,7 +24,6 @@ export interface TopUpOptions {
         readonly purchases: Purchases;
         readonly checkoutOrigin: string;
         readonly maxCents: number;
-        /** Counts the purchases that are begun, by address. */
       }
     | undefined;
   /** That accounts are shown of; undefined for those of either mode. */

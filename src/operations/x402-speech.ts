@@ -7,13 +7,13 @@ import { type BufferedSpeech, buffered } from '../payments/buffered-delivery.ts'
 import type { OfferedCharge } from '../payments/direct-payment.ts';
 import type { PaymentFlow, PaymentHold, Receipt, Replayed } from '../payments/payment-flow.ts';
 import type { RefusalCode, Refused } from '../payments/refusal.ts';
-import { type SpeechFailed, speak } from '../payments/speak.ts';
+import { speak } from '../payments/speak.ts';
 import { utteranceOf } from '../speech/order.ts';
 import type { Resource } from '../x402/challenge.ts';
 import { limitCredential } from './credential-limit.ts';
 import { depositRequired, paymentRequired } from './payment-required.ts';
 import { refusalAnswer } from './refusals.ts';
-import { speechFailure } from './speech-failure.ts';
+import { speechFailed } from './speech-failure.ts';
 import { type OfferedOrder, quoteExpired, textMissing } from './x402-order.ts';
 
 /** A flow that pays for speech at the x402 endpoints. */
@@ -33,7 +33,7 @@ export interface X402Sale {
 export async function sellX402Speech(sale: X402Sale, context: OperationContext): Promise<GetX402SpeechResult> {
   const { flow, shown, speech, resource } = sale;
   const { order, offers, hasExpired } = sale.offered;
-  const limited = flow.limitedBy === 'requests' ? await context.admission.take('payment') : undefined;
+  const limited = flow.verifies ? undefined : await context.admission.take('payment');
   if (limited) return limited;
   if ('outcome' in shown) return answerRefused(sale, shown, context);
   const { credential } = shown;
@@ -57,7 +57,7 @@ export async function sellX402Speech(sale: X402Sale, context: OperationContext):
   let held: PaymentHold | undefined;
   const onHeld = (hold: PaymentHold) => {
     held = hold;
-    if (flow.limitedBy === 'failures') context.admission.credentialVerified();
+    if (flow.verifies) context.admission.credentialVerified();
   };
   try {
     const spoken = await speak({ flow, credential, charge, delivery: buffered(speech), onHeld });
@@ -70,7 +70,8 @@ export async function sellX402Speech(sale: X402Sale, context: OperationContext):
       case 'refused':
         return await answerRefused(sale, spoken, context);
       case 'failed':
-        return failed(sale, spoken, context);
+        showReceipt(spoken.hold?.receipt, context);
+        return speechFailed(flow, spoken, context);
     }
   } catch (error) {
     if (held && !isUnavailable(error)) showReceipt(held.receipt, context);
@@ -106,15 +107,6 @@ async function answerRefused(
       ? paymentRequired(sale.resource, offers[0], known.reason, message)
       : depositRequired(sale.baseUrl, order.priceMicroUsd, known, message),
   );
-}
-
-function failed({ flow }: X402Sale, { error, hold }: SpeechFailed<PaymentHold>, context: OperationContext) {
-  if (hold) {
-    context.note({ chargedMicroUsd: 0n });
-    context.log.warn({ err: error }, 'synthesis failed');
-    showReceipt(hold.receipt, context);
-  }
-  return speechFailure(error, flow.untaken);
 }
 
 /** On every answer after authentication, whatever its status. */

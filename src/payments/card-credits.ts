@@ -21,7 +21,6 @@ export type CardHold = BalanceHold<CardReceipt>;
 /** Pays from a card-credit account, whose bearer id is the whole credential. */
 export class CardCredits implements PaymentFlow<string | undefined, CardCode, CardHold> {
   readonly name = 'card';
-  readonly limitedBy = 'requests';
   readonly isRemote = false;
   readonly untaken = NOT_CHARGED;
   /** Of the processor's key: accounts of the other mode are unknown. */

@@ -55,7 +55,6 @@ const MIN_SYNTHESIS_MS = 1_000;
  */
 export class DirectPayment implements PaymentFlow<PaymentEnvelope, DirectCode, DirectHold, OfferedCharge, Readable> {
   readonly name = 'direct';
-  readonly limitedBy = 'requests';
   readonly isRemote = true;
   readonly untaken = NOT_SETTLED;
   readonly #reservations: Reservations;

@@ -24,8 +24,6 @@ export interface PaymentFlow<
 > {
   /** As the log and the metrics name it. */
   readonly name: string;
-  /** Whether each request takes a slot of its client's window, or each credential that fails (R48). */
-  readonly limitedBy: 'requests' | 'failures';
   /** What the caller of speech that failed is told of his money. */
   readonly untaken: string;
   /** Its authorization asks others, and takes as long as they do: no place at the provider is kept meanwhile. */
@@ -36,7 +34,8 @@ export interface PaymentFlow<
   ): { readonly credential: Credential } | Refused<Code>;
   /**
    * Whether the credential is good for the request, as far as it can be told without holding anything: `authorize` judges
-   * again. Undefined where each request is limited, so that nobody need know before.
+   * again. With it, each credential that fails takes a slot of its client's window; without, each request does (R48), and
+   * nobody need know before.
    */
   verifies?(credential: Credential, request: PaidRequest): Promise<boolean>;
   /**

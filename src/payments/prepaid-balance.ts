@@ -32,7 +32,6 @@ export type PrepaidHold = BalanceHold<PrepaidReceipt>;
 /** Pays from a wallet's prepaid balance against a signature: nonce and debit are one write (R30 to R34). */
 export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCode, PrepaidHold> {
   readonly name = 'prepaid';
-  readonly limitedBy = 'failures';
   readonly isRemote = false;
   readonly untaken = NOT_CHARGED;
   readonly #db: Database;

@@ -27,10 +27,12 @@ const OWNERS: Readonly<Record<string, string>> = {
 /** What compares the tables with each other. It only reads. */
 const AUDITS = ['src/ledger/audit/', 'src/audit/'];
 
-const KYSELY_CALL = /^(selectFrom|insertInto|updateTable|deleteFrom|mergeInto|\w*[jJ]oin|table|ref|raw|id|query)$/;
+const KYSELY_CALL =
+  /^(selectFrom|insertInto|updateTable|deleteFrom|mergeInto|from|using|\w*[jJ]oin(Lateral)?|\w*[aA]pply|table|ref|raw|id|query)$/;
 const SQL_TAGS = /^(sql|fragment|statement)$/;
-const INSERT_TRANSFER = /insert\s+into\s+transfer\b|insertInto\('transfer'/g;
-const WRITES = /\b(insert\s+into|update|delete\s+from|truncate|merge\s+into)\s+"?(\w+)/g;
+const INSERT_TRANSFER = /insert\s+into\s+(\w+\.)?"?transfer\b|insertInto\(['"`](\w+\.)?transfer\b/gi;
+const WRITES =
+  /\b(?:insert\s+into|update|delete\s+from|truncate(?:\s+table)?|merge\s+into)\s+(?:only\s+)?(?:"?\w+"?\.)?"?(\w+)/g;
 
 const NAMES = new RegExp(`\\b(${Object.keys(OWNERS).join('|')})\\b`);
 
@@ -52,7 +54,7 @@ function usesIn(file: string, source: string): Use[] {
   const visit = (node: ts.Node): void => {
     if (ts.isTaggedTemplateExpression(node) && SQL_TAGS.test(node.tag.getText())) {
       const text = textOf(node.template).toLowerCase();
-      const written = [...text.matchAll(WRITES)].map(([, , table]) => table);
+      const written = [...text.matchAll(WRITES)].map(([, table]) => table);
       add(text, (table) => written.includes(table));
     } else if (ts.isCallExpression(node)) {
       const called = ts.isPropertyAccessExpression(node.expression) ? node.expression.name.text : '';
@@ -69,6 +71,8 @@ function usesIn(file: string, source: string): Use[] {
 
 const textsIn = (argument: ts.Expression): string[] => {
   if (ts.isArrayLiteralExpression(argument)) return argument.elements.flatMap(textsIn);
+  if (ts.isConditionalExpression(argument)) return [argument.whenTrue, argument.whenFalse].flatMap(textsIn);
+  if (ts.isParenthesizedExpression(argument) || ts.isAsExpression(argument)) return textsIn(argument.expression);
   if (ts.isStringLiteral(argument)) return [argument.text];
   return ts.isTemplateLiteral(argument) ? [textOf(argument)] : [];
 };
@@ -123,6 +127,10 @@ const NAMINGS = [
   ['as the name of a class of the database', "sql`select 'account'::regclass`"],
   ['in a call of the query builder', "db.selectFrom('account as payer').select('id')"],
   ['in a join of the query builder', "query.innerJoin('account', 'account.id', 'x.id')"],
+  ['in a lateral join of the query builder', "query.crossJoinLateral('account')"],
+  ['beside an update of the query builder', "db.updateTable('x').from('account')"],
+  ['beside a delete of the query builder', "db.deleteFrom('x').using(['account'])"],
+  ['where one of two is chosen', "db.selectFrom((isX ? 'x' : 'account') as 'x')"],
   ['as a raw name', "sql.table('account')"],
 ] as const;
 
@@ -138,4 +146,15 @@ test('a write is told from a read, and a kind from a table', async () => {
     { table: 'worker', file: 'src/x.ts', isWrite: false },
   ]);
   assert.ok(usesIn('src/x.ts', "db.deleteFrom('worker')").every(({ isWrite }) => isWrite));
+  for (const text of [
+    'update only worker set x = 1',
+    'INSERT INTO public.worker values (1)',
+    'truncate table "worker"',
+  ]) {
+    assert.deepEqual(
+      usesIn('src/x.ts', `sql\`${text}\``).map(({ isWrite }) => isWrite),
+      [true],
+      text,
+    );
+  }
 });

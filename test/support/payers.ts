@@ -1,6 +1,8 @@
 import type { Test } from 'tap';
+import { type ErrorCode, statusOf } from '../../src/http/structured-error.ts';
 import { testChain, wallet } from './chain.ts';
 import { type Call, type Gateway, type GatewayOptions, startGateway } from './gateway.ts';
+import { untilJob } from './jobs.ts';
 import { depositor, startPrepaidGateway, TTS } from './prepaid.ts';
 import { type StubUpstream, startStubUpstream } from './stub-upstream.ts';
 import { challengeOf, sign, startX402Gateway, withPayment } from './x402.ts';
@@ -13,6 +15,12 @@ export const PRICE = 1998n;
 const BUDGET = 10_000n;
 const { chain, skip } = await testChain();
 
+/** What came of a request: of a job, how it ended. */
+export interface Spoken {
+  readonly status: number;
+  readonly mimeType: string | null;
+}
+
 /** Somebody who pays for speech by one of the flows, and has a cent. */
 export interface Payer {
   readonly gateway: Gateway;
@@ -20,6 +28,8 @@ export interface Payer {
   readonly path: string;
   /** The request with a payment of its own. */
   pay(): Promise<Call>;
+  /** Sends such a request, and waits until it is spoken or refused. */
+  ask(call: Call): Promise<Spoken>;
   /** What this payer has paid by now, in micro-USD. */
   paid(): Promise<bigint>;
 }
@@ -27,25 +37,49 @@ export interface Payer {
 type Adjust = GatewayOptions['adjust'];
 type Start = (t: Test, env?: Record<string, string>, adjust?: Adjust) => Promise<Payer>;
 
+const atOnce = (gateway: Gateway, path: string) => async (call: Call) => {
+  const { status, headers } = await gateway.call(path, call);
+  return { status, mimeType: headers.get('content-type') };
+};
+
 const only = (adjust: Adjust) => (adjust ? { adjust } : {});
 
-const card: Start = async (t, env, adjust) => {
+async function startCard(t: Test, env: Record<string, string> | undefined, options: GatewayOptions) {
   const upstream = await startStubUpstream();
   t.teardown(() => upstream.close());
-  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, ...env }, only(adjust));
+  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, ...env }, options);
   const account = await gateway.fund(Number(BUDGET / 10_000n));
   return {
-    ...{ gateway, upstream, path: '/tts' },
+    ...{ gateway, upstream },
     pay: async () => ({ ...SPEECH, headers: { 'x-credit-account': account } }),
     paid: async () => BUDGET - (await gateway.balance(account)),
   };
+}
+
+const card: Start = async (t, env, adjust) => {
+  const payer = await startCard(t, env, only(adjust));
+  return { ...payer, path: '/tts', ask: atOnce(payer.gateway, '/tts') };
+};
+
+const job: Start = async (t, env, adjust) => {
+  const path = '/tts?async=true';
+  const payer = await startCard(t, env, { ...only(adjust), worker: true });
+  const { gateway } = payer;
+  const ask = async (call: Call) => {
+    const accepted = await gateway.call(path, call);
+    if (accepted.status !== 202) return { status: accepted.status, mimeType: null };
+    const { json } = await untilJob(gateway, accepted.json.jobId, 'completed', 'failed');
+    if (json.status === 'completed') return { status: 200, mimeType: json.result.mimeType };
+    return { status: statusOf[json.error.code as ErrorCode], mimeType: null };
+  };
+  return { ...payer, path, ask };
 };
 
 const prepaid: Start = async (t, env, adjust) => {
   const gateway = await startPrepaidGateway(t, env, only(adjust));
   const { sign, balance } = await depositor(gateway, BUDGET);
   return {
-    ...{ gateway, upstream: gateway.upstream, path: TTS },
+    ...{ gateway, upstream: gateway.upstream, path: TTS, ask: atOnce(gateway, TTS) },
     pay: () => sign(TTS, SPEECH),
     paid: async () => BUDGET - (await balance()),
   };
@@ -55,15 +89,16 @@ const direct: Start = async (t, env, adjust) => {
   const gateway = await startX402Gateway(t, chain, env, only(adjust));
   const payer = await wallet(chain.client, BUDGET);
   return {
-    ...{ gateway, upstream: gateway.upstream, path: TTS },
+    ...{ gateway, upstream: gateway.upstream, path: TTS, ask: atOnce(gateway, TTS) },
     pay: async () => withPayment(SPEECH, await sign(payer, await challengeOf(gateway, TTS, SPEECH))),
     paid: () => gateway.revenue(),
   };
 };
 
 /** The flows, how somebody who pays by one is set up, and why that can't be here. */
-export const PAYERS: Readonly<Record<'card' | 'prepaid' | 'direct', { start: Start; skip: string | false }>> = {
+export const PAYERS: Readonly<Record<'card' | 'job' | 'prepaid' | 'direct', { start: Start; skip: string | false }>> = {
   card: { start: card, skip: false },
+  job: { start: job, skip: false },
   prepaid: { start: prepaid, skip: false },
   direct: { start: direct, skip },
 };

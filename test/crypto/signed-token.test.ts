@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { createSecretKey } from 'node:crypto';
 import { CompactSign } from 'jose';
 import { test } from 'tap';
-import { createLinkSigner } from '../src/audio/link-token.ts';
-import { createTokenSigner } from '../src/crypto/signed-token.ts';
-import { createChallengeSigner } from '../src/feedback/challenge-token.ts';
-import { Quotes } from '../src/x402/quotes.ts';
+import { createLinkSigner } from '../../src/audio/link-token.ts';
+import { createTokenSigner } from '../../src/crypto/signed-token.ts';
+import { createChallengeSigner } from '../../src/feedback/challenge-token.ts';
+import { Quotes } from '../../src/x402/quotes.ts';
 
 /** Tokens that release 2.0.0 has signed with this secret, and that are still with its callers. */
 const SECRET = 'a-former-secret-of-enough-characters';

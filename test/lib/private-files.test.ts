@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createTransport } from 'nodemailer';
 import { type Test, test } from 'tap';
-import { StoreError } from '../src/audio/audio-store.ts';
-import { FileAudioStore } from '../src/audio/file-store.ts';
+import { StoreError } from '../../src/audio/audio-store.ts';
+import { FileAudioStore } from '../../src/audio/file-store.ts';
 import {
   createOwnFile,
   ForeignFileError,
@@ -13,12 +13,12 @@ import {
   ownFolder,
   ownSubfolder,
   readOwnFile,
-} from '../src/lib/private-files.ts';
-import { startCheckout } from '../src/sandbox/checkout/checkout-server.ts';
-import { startMailSink } from '../src/sandbox/local-mail.ts';
-import { writeSandboxFile } from '../src/sandbox/sandbox-file.ts';
-import { sandboxKeys } from '../src/sandbox/sandbox-keys.ts';
-import { startChild } from './support/child.ts';
+} from '../../src/lib/private-files.ts';
+import { startCheckout } from '../../src/sandbox/checkout/checkout-server.ts';
+import { startMailSink } from '../../src/sandbox/local-mail.ts';
+import { writeSandboxFile } from '../../src/sandbox/sandbox-file.ts';
+import { sandboxKeys } from '../../src/sandbox/sandbox-keys.ts';
+import { startChild } from '../support/child.ts';
 
 const NOBODY = 65_534;
 const IS_ROOT = process.geteuid?.() === 0;
