@@ -4,9 +4,9 @@ import { TOP_UP_WINDOW_SECONDS } from '../operations/top-up-operations.ts';
 import type { SharedParts } from './feature.ts';
 
 /**
- * Forgets spent nonces (R34) and rate windows, every interval in every process, until the returned function is called: what a
- * request makes is many small rows, which several processes may delete at once. What is kept for weeks is deleted by a
- * reconciler (reconcile/old-rows.ts). Asks the database also whose money it holds, until it has told.
+ * Forgets spent nonces (R34) and rate windows, every interval in every process, until the returned function is called:
+ * what a request makes is many small rows, which several processes may delete at once. What is kept for weeks is deleted
+ * by a reconciler (reconcile/old-rows.ts). Asks the database also whose money it holds, until it has told.
  */
 export function startPruning({ config, db, limits, work, log }: SharedParts, belonging: Belonging): () => void {
   const longestWindowSeconds = Math.max(config.rateLimit.windowSeconds, TOP_UP_WINDOW_SECONDS);

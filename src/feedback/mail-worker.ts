@@ -16,7 +16,8 @@ const CONNECTIONS = 2;
 
 /**
  * Mails feedback from the queue, one piece at a time. It is apart from the worker of speech, so that a mail server that
- * hangs holds up no speech, and long speech no mail. What fails is tried again, as the outbox says. Starts, and starts again, when the database can be reached.
+ * hangs holds up no speech, and long speech no mail. What fails is tried again, as the outbox says. Starts, and starts
+ * again, when the database can be reached.
  */
 export class MailWorker {
   readonly #queue: QueueWorker;

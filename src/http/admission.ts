@@ -53,8 +53,8 @@ export interface AdmissionParts {
 /**
  * The way of one request through the limits: the edge counts it (`enter`), beyond the edge's limit its credential has
  * to verify (`prove`), both called by http/server.ts, and the operation takes slots of its window (`Ticket`), at the step
- * that `x-admission` names: for the request, its payment, or a credential that failed. The answer's headers show the bucket that
- * was asked last.
+ * that `x-admission` names: for the request, its payment, or a credential that failed. The answer's headers show the
+ * bucket that was asked last.
  */
 export class Admission implements Ticket {
   readonly #parts: AdmissionParts;

@@ -3,7 +3,7 @@ import type { components, JsonObject } from '../contract/types.ts';
 export type ErrorCode = components['schemas']['ErrorCode'];
 export type ErrorDetails = JsonObject | null;
 
-/** The status that goes with each code: the specification's table of errors, and the contract's for the codes that it lacks. */
+/** The status of each code: of the specification's table of errors, and of the contract for the codes that it lacks. */
 export const statusOf = {
   INVALID_JSON: 400,
   INVALID_REQUEST: 400,

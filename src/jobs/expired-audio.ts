@@ -8,8 +8,10 @@ export interface ExpiredJob {
   readonly fence: number;
 }
 
-/** Jobs whose retention has passed, and whose audio has not been deleted yet (reconcile/expired-job-audio.ts deletes it): the
- * oldest, up to so many. */
+/**
+ * Jobs whose retention has passed, and whose audio has not been deleted yet (reconcile/expired-job-audio.ts deletes it):
+ * the oldest, up to so many.
+ */
 export async function expiredJobs(db: Database, limit: number): Promise<ExpiredJob[]> {
   return db
     .selectFrom('job')

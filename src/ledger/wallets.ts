@@ -6,7 +6,7 @@ import type { Hold } from './hold.ts';
 import type { PaidFor } from './paid-for.ts';
 import { type Entry, insertTransfer } from './transfer.ts';
 
-/** The longest lifetime of a signature (R30), which is held against the database's clock here; told to callers by x402/prepaid-terms.ts. */
+/** The longest lifetime of a signature (R30): held against the database's clock here, told by x402/prepaid-terms.ts. */
 export const SIGNATURE_LIFETIME_SECONDS = 120;
 /** How far the client's clock may be ahead of the database's (R30). */
 const CLOCK_LEEWAY_SECONDS = 5;
