@@ -73,6 +73,8 @@ export function x402Operations(options: X402Options): X402Parts {
   const { belonging, flows, foreignHeaders } = options;
   const allHeaders = [...foreignHeaders, ...flows.flatMap(({ headers }) => headers)];
   const headersBut = (own: readonly string[]) => allHeaders.filter((name) => !own.includes(name));
+  const besidePrepaid = headersBut(PREPAID.headers);
+  const besideDeposit = { always: foreignHeaders, withPayment: headersBut(DIRECT_HEADERS) };
   const resources = {
     GET: speechResource(baseUrl, serviceName, 'GET'),
     POST: speechResource(baseUrl, serviceName, 'POST'),
@@ -102,15 +104,17 @@ export function x402Operations(options: X402Options): X402Parts {
     if (await isForeign(chosen !== undefined)) return foreignDatabase();
     if (!chosen) return deposits ? { offered, speech, payment: undefined } : chainMissing();
     const { flow } = chosen;
-    return flow ? { offered, speech, payment: { flow, shown: flow.credentialOf(headers) } } : chainMissing();
+    return flow ? { offered, speech, payment: { flow, headers } } : chainMissing();
   }
 
   /** Whether a request could be paid by whoever signed it. */
   async function hasVerifiedCredential(request: SpeechRequest, context: OperationContext): Promise<boolean> {
     const read = await readSpeechRequest(request, context);
     if ('status' in read || read.offered.hasExpired || read.offered.order.text === undefined) return false;
-    const { flow, shown } = read.payment ?? {};
-    return flow?.verifies && shown && 'credential' in shown ? flow.verifies(shown.credential, context) : false;
+    const { flow } = read.payment ?? {};
+    if (!flow?.verifies) return false;
+    const shown = flow.credentialOf(request.headers);
+    return 'credential' in shown && flow.verifies(shown.credential, context);
   }
 
   /** Nobody is asked to pay for what would not be spoken. The text of a quote may be shown with its payment only. */
@@ -155,16 +159,14 @@ export function x402Operations(options: X402Options): X402Parts {
     getPrepaidAccount: async (request, context) => {
       if (!prepaid) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
       if (await isForeign(true)) return foreignDatabase();
-      return readPrepaidAccount({ balances: prepaid, foreignHeaders: headersBut(PREPAID.headers) }, request, context);
+      return readPrepaidAccount({ balances: prepaid, foreignHeaders: besidePrepaid }, request, context);
     },
 
     createDeposit: async (request, context) => {
       if (!terms) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
       if (!deposits) return chainMissing();
       if (await isForeign(request.headers['payment-signature'] !== undefined)) return foreignDatabase();
-      const foreign = { always: foreignHeaders, withPayment: headersBut(DIRECT_HEADERS) };
-      const parts = { baseUrl, serviceName, terms, deposits, foreignHeaders: foreign };
-      return makeDeposit(parts, request, context);
+      return makeDeposit({ baseUrl, serviceName, terms, deposits, foreignHeaders: besideDeposit }, request, context);
     },
 
     createQuote: async ({ body }, context) => {

@@ -21,8 +21,8 @@ export type X402Flow = PaymentFlow<unknown, RefusalCode, PaymentHold, OfferedCha
 
 export interface X402Sale {
   readonly flow: X402Flow;
-  /** The flow's credential, or why the request's headers show none. */
-  readonly shown: ReturnType<X402Flow['credentialOf']>;
+  /** As the contract declares them; they show the flow's credential. */
+  readonly headers: Readonly<Record<string, string | undefined>>;
   readonly offered: OfferedOrder;
   readonly speech: BufferedSpeech;
   readonly resource: Resource;
@@ -31,10 +31,11 @@ export interface X402Sale {
 
 /** Speaks what is paid by one of the flows under x402, and answers with the whole audio. */
 export async function sellX402Speech(sale: X402Sale, context: OperationContext): Promise<GetX402SpeechResult> {
-  const { flow, shown, speech, resource } = sale;
+  const { flow, headers, speech, resource } = sale;
   const { order, offers, hasExpired } = sale.offered;
   const limited = flow.verifies ? undefined : await context.admission.take('payment');
   if (limited) return limited;
+  const shown = flow.credentialOf(headers);
   if ('outcome' in shown) return answerRefused(sale, shown, context);
   const { credential } = shown;
   const { text, characters, ratePicoUsd, priceMicroUsd } = order;
