@@ -1,5 +1,5 @@
 import secp256k1 from 'secp256k1';
-import { keccak256 } from 'viem';
+import { keccak256 } from './keccak.ts';
 
 const SIGNATURE = /^0x[0-9a-fA-F]{130}$/;
 /** Half of the order of secp256k1 (SEC 2, 2.4.1). A signature's s above it is a second spelling of the same signature. */
@@ -17,7 +17,7 @@ export function recoverAddress(digest: Uint8Array, signature: string): string | 
   if (recoveryId > 1 || bytes.subarray(32, 64).compare(HALF_ORDER) > 0) return undefined;
   try {
     const publicKey = secp256k1.ecdsaRecover(bytes.subarray(0, 64), recoveryId, digest, false);
-    return `0x${keccak256(publicKey.subarray(1)).slice(-40)}`;
+    return `0x${Buffer.from(keccak256(publicKey.subarray(1))).toString('hex', 12)}`;
   } catch {
     return undefined;
   }

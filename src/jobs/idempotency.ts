@@ -7,7 +7,7 @@ import type { Earlier } from '../payments/delivery.ts';
 import type { Replayed } from '../payments/payment-flow.ts';
 import { refused } from '../payments/refusal.ts';
 import type { Utterance } from '../speech/provider.ts';
-import { findJob } from './find-job.ts';
+import { JOB_COLUMNS, jobOf } from './find-job.ts';
 import type { Job } from './job.ts';
 
 /** An asynchronous request, as far as it may be repeated. Two are the same when they would be spoken and kept alike. */
@@ -57,12 +57,12 @@ export async function findEarlier(
   if (!account) return refused('PAYMENT_REQUIRED', 'unknown_account', { balanceMicroUsd: 0n });
   const row = await trx
     .selectFrom('job')
-    .select(['id', 'request_hash'])
+    .select([...JOB_COLUMNS, 'request_hash'])
     .where('account_id', '=', account.id)
     .where('idempotency_key', '=', repeatable.key)
     .executeTakeFirst();
   if (!row) return undefined;
   if (!row.request_hash?.equals(repeatable.request)) return refused('INVALID_REQUEST', 'idempotency_key_reused');
   const receipt = cardReceipt(accountId, account.balanceMicroUsd);
-  return { outcome: 'replayed', delivered: (await findJob(trx, row.id)) as Job, receipt };
+  return { outcome: 'replayed', delivered: jobOf(row), receipt };
 }

@@ -3,8 +3,8 @@ import { testPoint } from '../lib/test-point.ts';
 import type { CardHold } from '../payments/card-credits.ts';
 import type { Delivery } from '../payments/delivery.ts';
 import type { SpeechAdmission } from '../speech/speech-admission.ts';
-import { enqueue } from './enqueue.ts';
-import { findJob } from './find-job.ts';
+import { addEntry } from './enqueue.ts';
+import { JOB_COLUMNS, jobOf } from './find-job.ts';
 import { findEarlier, idempotencyOf, type RepeatableRequest } from './idempotency.ts';
 import type { Job } from './job.ts';
 import { nextTurn } from './turn.ts';
@@ -43,22 +43,26 @@ export const queued = ({ db, admission, livemode }: JobQueue, request: JobReques
 
 async function insertJob(trx: Database, { entry }: CardHold, request: JobRequest): Promise<Job> {
   const repeatable = idempotencyOf(request, entry.accountId);
-  const { id } = await trx
-    .insertInto('job')
-    .values({
-      account_id: entry.accountId,
-      hold_id: entry.id,
-      fence: entry.fence,
-      trace_id: request.traceId,
-      ...request.utterance,
-      store_audio: request.storeAudio,
-      idempotency_key: repeatable?.key ?? null,
-      request_hash: repeatable?.request ?? null,
-      turn: nextTurn(entry.accountId),
-    })
-    .returning('id')
+  const row = await trx
+    .with('accepted', (db) =>
+      db
+        .insertInto('job')
+        .values({
+          account_id: entry.accountId,
+          hold_id: entry.id,
+          fence: entry.fence,
+          trace_id: request.traceId,
+          ...request.utterance,
+          store_audio: request.storeAudio,
+          idempotency_key: repeatable?.key ?? null,
+          request_hash: repeatable?.request ?? null,
+          turn: nextTurn(entry.accountId),
+        })
+        .returningAll(),
+    )
+    .selectFrom('accepted')
+    .select([...JOB_COLUMNS, addEntry.as('entry')])
     .executeTakeFirstOrThrow();
-  await enqueue(trx, id);
   testPoint('job accepting');
-  return (await findJob(trx, id)) as Job;
+  return jobOf(row);
 }

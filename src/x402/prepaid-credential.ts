@@ -1,5 +1,5 @@
 import { timingSafeEqual } from 'node:crypto';
-import { keccak256 } from 'viem';
+import { keccak256 } from '../crypto/keccak.ts';
 import { recoverAddress } from '../crypto/wallet-signature.ts';
 import { canonicalQuery } from './canonical-query.ts';
 import type { Hex } from './envelope.ts';
@@ -56,14 +56,14 @@ export const signedBytes = ({ method, url, bytes }: RawRequest): Uint8Array =>
 export const signedRequestOf = (request: RawRequest): SignedRequest => ({
   method: request.method,
   path: pathOf(request.url),
-  bodyHash: keccak256(signedBytes(request), 'bytes'),
+  bodyHash: keccak256(signedBytes(request)),
 });
 
 /** What is signed to read a balance: an empty query, whatever was sent (R31). */
 export const signedBalanceRead = ({ url }: { url: string }): SignedRequest => ({
   method: 'GET',
   path: pathOf(url),
-  bodyHash: keccak256(new Uint8Array(), 'bytes'),
+  bodyHash: keccak256(new Uint8Array()),
 });
 
 /** Without the query (R31). */

@@ -1,4 +1,4 @@
-import { keccak256 } from 'viem';
+import { keccak256 } from '../crypto/keccak.ts';
 import type { Address } from './payees.ts';
 
 /** The EIP-712 domain that prepaid requests are signed for. */
@@ -41,8 +41,7 @@ export interface PrepaidRequest {
 }
 
 const WORD = 32;
-const keccak = (bytes: Uint8Array): Uint8Array => keccak256(bytes, 'bytes');
-const keccakText = (text: string): Uint8Array => keccak(Buffer.from(text));
+const keccakText = (text: string): Uint8Array => keccak256(Buffer.from(text));
 
 const FIELDS = PREPAID_TYPES.PrepaidRequest;
 const DOMAIN_TYPE = keccakText('EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)');
@@ -50,17 +49,17 @@ const REQUEST_TYPE = keccakText(`PrepaidRequest(${FIELDS.map(({ type, name }) =>
 
 /** The domain's part of every digest; computed once. */
 export const domainSeparator = ({ name, version, chainId, verifyingContract }: PrepaidDomain): Uint8Array =>
-  keccak(
+  keccak256(
     words(DOMAIN_TYPE, keccakText(name), keccakText(version), uint256(BigInt(chainId)), addressWord(verifyingContract)),
   );
 
 /** The request's part of the digest (hashStruct of EIP-712), whatever the domain. */
 export const structHash = (request: PrepaidRequest): Uint8Array =>
-  keccak(words(REQUEST_TYPE, ...FIELDS.map(({ type, name }) => WORD_OF[type](request[name] as never))));
+  keccak256(words(REQUEST_TYPE, ...FIELDS.map(({ type, name }) => WORD_OF[type](request[name] as never))));
 
 /** The EIP-712 digest: what the wallet's key signs. */
 export const signingDigest = (separator: Uint8Array, hash: Uint8Array): Uint8Array =>
-  keccak(Buffer.concat([Buffer.of(0x19, 0x01), separator, hash]));
+  keccak256(Buffer.concat([Buffer.of(0x19, 0x01), separator, hash]));
 
 function words(...parts: readonly Uint8Array[]): Buffer {
   for (const part of parts) if (part.length !== WORD) throw new RangeError('an EIP-712 word has 32 bytes');
