@@ -11,6 +11,7 @@ const AUDIENCE = 'job-audio';
 export interface LinkSigner {
   /**
    * A token that opens the audio of this job until then, in whole seconds rounded down.
+   * @param expiresAt when the audio goes, as the end of the job has set it
    * @throws RangeError when it would be longer than the specification allows
    */
   sign(jobId: string, expiresAt: Date): Promise<string>;

@@ -7,7 +7,8 @@ const HALF_ORDER = Buffer.from('7fffffffffffffffffffffffffffffff5d576e7357a4501d
 
 /**
  * The address, in lower case, whose key made the signature over the digest; undefined when it is none. A signature is
- * 65 bytes in hexadecimal: r, s in the lower half of the order (EIP-2), and v, which is 27 or 28, or 0 or 1.
+ * 65 bytes in hexadecimal: r, s in the lower half of the order (EIP-2), and v, which is 27 or 28, or 0 or 1. That of a
+ * contract (EIP-1271) is none.
  */
 export function recoverAddress(digest: Uint8Array, signature: string): string | undefined {
   if (!SIGNATURE.test(signature)) return undefined;

@@ -17,7 +17,7 @@ import type { Metrics } from '../observability/metrics.ts';
 import { Admission, type AdmissionParts, type Windows } from './admission.ts';
 import { isBare, type StandIn } from './bare-request.ts';
 import { answerClientError, answerConnect, answerExpectations, mayBegin } from './client-errors.ts';
-import { Connections } from './connections.ts';
+import { ConnectionGuard } from './connection-guard.ts';
 import { contractDocument } from './contract-document.ts';
 import { EdgeLimiter } from './edge-limiter.ts';
 import { handleError } from './error-handler.ts';
@@ -87,7 +87,7 @@ export async function createServer(
   operationsOf: (contract: OpenApiDocument) => Operations<OperationContext>,
   options: ServerOptions,
 ): Promise<FastifyInstance> {
-  const connections = new Connections({ ...options, stallMs: options.clientStallMs });
+  const guard = new ConnectionGuard({ ...options, stallMs: options.clientStallMs });
   const recordRefusal = refusalRecorder(options.logger, options.metrics);
   const app = Fastify({
     loggerInstance: options.logger,
@@ -111,11 +111,11 @@ export async function createServer(
       server.maxHeadersCount = MAX_HEADERS + 1;
       answerExpectations(server, recordRefusal);
       answerConnect(server, recordRefusal);
-      connections.watch(server, (error, socket) => answerClientError(error, socket, recordRefusal));
+      guard.watch(server, (error, socket) => answerClientError(error, socket, recordRefusal));
       return server;
     },
     return503OnClosing: false,
-    // `connections` hands on what is an error.
+    // `guard` hands on what is an error.
     clientErrorHandler: () => {},
     frameworkErrors: (error, request, reply) => {
       request.record = new RequestRecord(request, reply, options.metrics);
@@ -143,9 +143,9 @@ export async function createServer(
 
   const operations = operationsOf(await contractDocument(options.baseUrl));
   addHooks(app, parts, options);
-  connections.start();
-  app.addHook('preClose', async () => connections.stop());
-  app.addHook('onClose', async () => connections.close());
+  guard.start();
+  app.addHook('preClose', async () => guard.stop());
+  app.addHook('onClose', async () => guard.close());
   for (const route of routes) {
     const group = operations[route.tag as keyof Operations<OperationContext>] as unknown as Record<string, Operation>;
     const operation = group[route.operationId]?.bind(group) as Operation;

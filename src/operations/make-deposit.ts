@@ -22,7 +22,7 @@ export interface DepositOptions {
   readonly foreignHeaders: { readonly always: readonly string[]; readonly withPayment: readonly string[] };
 }
 
-/** Credits the payer's wallet, or asks for the payment. The amount is within its bounds. */
+/** Credits the payer's wallet, or asks for the payment (R35). The amount is within its bounds. */
 export async function makeDeposit(
   { baseUrl, serviceName, terms, deposits, foreignHeaders }: DepositOptions,
   { headers, body }: CreateDepositRequest,

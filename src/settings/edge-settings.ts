@@ -1,5 +1,5 @@
 import { isIP } from 'node:net';
-import { CLIENT_STALL_MS } from '../http/connections.ts';
+import { CLIENT_STALL_MS } from '../http/connection-guard.ts';
 import type { SettingsReader } from './settings-reader.ts';
 
 export interface EdgeConfig {

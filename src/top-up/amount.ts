@@ -6,7 +6,10 @@ export const MIN_TOP_UP_CENTS = 500;
 /** The value of `amount` with which `ownAmount` is read. */
 export const OWN_AMOUNT = 'own';
 
-/** The cents that a buyer is asked for: what is no whole number or too small becomes the minimum, too much the maximum (R14). */
+/**
+ * The cents that a buyer is asked for: what is no whole number or too small becomes the minimum, too much the maximum (R14).
+ * @param maxCents TOP_UP_MAX_CENTS
+ */
 export function topUpAmount(text: string | undefined, maxCents: number): number {
   if (text === undefined || !/^\d+$/.test(text)) return MIN_TOP_UP_CENTS;
   return Math.min(Math.max(Number(text), MIN_TOP_UP_CENTS), maxCents);

@@ -13,7 +13,7 @@ export interface PrepaidCredential {
   /** In lower case. */
   readonly account: Address;
   readonly nonce: string;
-  /** Unix seconds. */
+  /** Unix seconds. The ledger's wallets hold it against the database's clock. */
   readonly expiry: bigint;
   readonly maxAmountMicroUsd: bigint;
   readonly signature: Hex;

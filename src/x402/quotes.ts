@@ -2,7 +2,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import { createTokenSigner, type TokenSigner } from '../crypto/signed-token.ts';
 import type { Address } from './payees.ts';
 
-/** What a quote binds (specification, "Quote"). */
+/** What a quote binds (specification, "Quote"); `quoted-order.ts` holds a request against it. */
 export interface QuoteTerms {
   readonly textLength: number;
   /** Lower case. */

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Test, test } from 'tap';
-import { CLIENT_STALL_MS, MAX_HELD_BYTES } from '../../src/http/connections.ts';
+import { CLIENT_STALL_MS, MAX_HELD_BYTES } from '../../src/http/connection-guard.ts';
 import { testDatabase } from '../support/database.ts';
 import { send } from '../support/gateway.ts';
 import { startGatewayProcess } from '../support/gateway-process.ts';
@@ -16,7 +16,7 @@ const BOUND_BYTES = 2 * MAX_HELD_BYTES;
 const PATIENCE_MS = 30_000;
 const POLL_MS = 250;
 
-/** Connections, what each sends and never reads an answer to, and whether the answers are more than the kernel takes. */
+/** ConnectionGuard, what each sends and never reads an answer to, and whether the answers are more than the kernel takes. */
 const ATTACKS: [number, string, number, boolean][] = [
   [40, 'GET /openapi.json HTTP/1.1\r\nhost: a\r\n\r\n', 600, true],
   [350, 'GET / HTTP/1.1\r\nhost: a\r\n\r\n', 1700, false],

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { test } from 'tap';
 import { MAX_UNANSWERED, MAX_UNSENT_BYTES } from '../../src/http/connection.ts';
-import { CLIENT_STALL_MS, MAX_HELD_BYTES } from '../../src/http/connections.ts';
+import { CLIENT_STALL_MS, MAX_HELD_BYTES } from '../../src/http/connection-guard.ts';
 import { ASYNC_TEXT_LENGTH } from '../../src/jobs/asynchronous.ts';
 import { DEAD_AFTER_SECONDS } from '../../src/jobs/heartbeat.ts';
 import { NONCE_RETENTION_HOURS } from '../../src/ledger/wallets.ts';

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer, type RequestListener } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import type { Test } from 'tap';
-import { CLIENT_STALL_MS, Connections } from '../../src/http/connections.ts';
+import { CLIENT_STALL_MS, ConnectionGuard } from '../../src/http/connection-guard.ts';
 import { RunningWork } from '../../src/lib/running-work.ts';
 import { createLogger } from '../../src/observability/logger.ts';
 import { until } from '../support/until.ts';
@@ -20,7 +20,7 @@ interface Ends {
 
 /** A server whose sweeps are called by the test, with times of its own. */
 export async function startServer(t: Test, onRequest: RequestListener, maxHeldBytes?: number) {
-  const connections = new Connections({
+  const connections = new ConnectionGuard({
     logger: createLogger('silent'),
     maxConnections: 100,
     stallMs: CLIENT_STALL_MS,

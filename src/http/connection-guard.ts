@@ -18,7 +18,7 @@ const STOP_STALL_MS = 3_000;
 const STOP_DELIVERY_MS = 5_000;
 const STOP_SWEEP_MS = 100;
 
-export interface ConnectionsOptions {
+export interface ConnectionGuardOptions {
   readonly logger: FastifyBaseLogger;
   /** Connections beyond it are closed at once. */
   readonly maxConnections: number;
@@ -48,21 +48,21 @@ interface ParserError extends NodeJS.ErrnoException {
  * The open connections of a server: none may make it hold more than bounds allow, and none holds up its stop. One sweep
  * over all of them looks for clients that don't read, so a request costs no timer.
  */
-export class Connections {
+export class ConnectionGuard {
   readonly #open = new Map<Socket, Connection>();
-  readonly #options: ConnectionsOptions;
+  readonly #options: ConnectionGuardOptions;
   #sweeping: NodeJS.Timeout | undefined;
   #stop: Stop | undefined;
 
-  constructor(options: ConnectionsOptions) {
+  constructor(options: ConnectionGuardOptions) {
     this.#options = options;
   }
 
   /** Watches over the connections of a server from its start on. `onFault` gets what its parser refuses. */
   watch(server: Server, onFault: (error: NodeJS.ErrnoException, socket: Socket) => void): void {
-    const connections = this;
+    const guard = this;
     function answered(this: ServerResponse): void {
-      connections.#open.get(this.req.socket)?.answered();
+      guard.#open.get(this.req.socket)?.answered();
     }
     const begun = (request: IncomingMessage, response: ServerResponse): void => {
       const connection = this.#open.get(request.socket);

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import { test } from 'tap';
 import { MAX_UNSENT_BYTES } from '../../src/http/connection.ts';
-import { CLIENT_STALL_MS } from '../../src/http/connections.ts';
+import { CLIENT_STALL_MS } from '../../src/http/connection-guard.ts';
 import { fixedBody, payloadOf } from '../../src/http/fixed-body.ts';
 import { until } from '../support/until.ts';
 import { LARGE, queued, REQUEST, startServer, untilKernelIsFull } from './held-server.ts';
