@@ -22,7 +22,7 @@ if (!role) {
 const result = readConfig(process.env);
 for (const { name, meant } of result.misspelt)
   console.error(`${name} is no setting and changes nothing. Is ${meant} meant?`);
-if ('faults' in result) {
+if (result.outcome === 'faulty') {
   console.error(`speechgate can't start:\n${describeFaults(result.faults)}`);
   process.exit(EXIT_CONFIG);
 }

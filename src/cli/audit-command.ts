@@ -105,7 +105,7 @@ function readSeal(text: string): Seal {
 
 function fullConfig(settings: NodeJS.ProcessEnv): Config {
   const read = readConfig(settings);
-  if ('config' in read) return read.config;
+  if (read.outcome === 'read') return read.config;
   console.error(`speechgate can't audit the outside:\n${describeFaults(read.faults)}`);
   process.exit(EXIT_CONFIG);
 }

@@ -13,7 +13,7 @@ import { commandSettings } from './command-settings.ts';
 const EXIT_CONFIG = 78;
 
 const read = readConfig(await commandSettings());
-if ('faults' in read) {
+if (read.outcome === 'faulty') {
   console.error(`speechgate can't reconcile:\n${describeFaults(read.faults)}`);
   process.exit(EXIT_CONFIG);
 }

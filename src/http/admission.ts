@@ -127,8 +127,8 @@ export class Admission implements Ticket {
   async attempt(): Promise<Attempt | RateLimited> {
     this.#windowFor('failed-payment');
     const attempt = await this.#parts.failures.begin(this.#addressBucket('ip'));
-    if (!('fail' in attempt)) return this.#show(attempt) ?? rateLimited(attempt);
     this.#show(attempt.slot);
+    if (attempt.outcome === 'refused') return rateLimited(attempt.slot);
     return {
       succeed: attempt.succeed,
       fail: async () => {

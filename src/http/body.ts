@@ -30,38 +30,51 @@ export function refuseContentType(headers: Record<string, unknown>, consumes: re
   return undefined;
 }
 
+interface Decoded {
+  readonly outcome: 'decoded';
+  readonly value: unknown;
+}
+
+/** What of a request breaks a rule, and the answer that tells it. */
+export interface Unreadable {
+  readonly outcome: 'unreadable';
+  readonly failure: Failure<ErrorCode>;
+}
+
+export const unreadable = (answer: Failure<ErrorCode>): Unreadable => ({ outcome: 'unreadable', failure: answer });
+
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 
 /**
  * Decodes a body of one of the types that operations consume: JSON as its value, a form as an object of strings (a list
  * where a field is repeated), text as a string.
  */
-export function decodeBody(type: string, bytes: Buffer): { value: unknown } | { failure: Failure<ErrorCode> } {
+export function decodeBody(type: string, bytes: Buffer): Decoded | Unreadable {
   let text: string;
   try {
     text = utf8.decode(bytes);
   } catch {
     const code = type === 'application/json' ? 'INVALID_JSON' : 'INVALID_REQUEST';
-    return { failure: failure(code, 'The body is not valid UTF-8.', { field: 'body', rule: 'utf-8' }) };
+    return unreadable(failure(code, 'The body is not valid UTF-8.', { field: 'body', rule: 'utf-8' }));
   }
   if (type === 'application/json') {
     try {
-      return { value: JSON.parse(text) };
+      return { outcome: 'decoded', value: JSON.parse(text) };
     } catch {
-      return { failure: failure('INVALID_JSON', 'The body is not valid JSON.', { field: 'body', rule: 'json' }) };
+      return unreadable(failure('INVALID_JSON', 'The body is not valid JSON.', { field: 'body', rule: 'json' }));
     }
   }
-  return type === 'application/x-www-form-urlencoded' ? decodeForm(text) : { value: text };
+  return type === 'application/x-www-form-urlencoded' ? decodeForm(text) : { outcome: 'decoded', value: text };
 }
 
-function decodeForm(text: string) {
+function decodeForm(text: string): Decoded | Unreadable {
   if (!isPercentEncoded(text)) {
     const details = { field: 'body', rule: 'percent-encoding' };
-    return { failure: failure('INVALID_REQUEST', 'The form is not valid percent-encoded UTF-8.', details) };
+    return unreadable(failure('INVALID_REQUEST', 'The form is not valid percent-encoded UTF-8.', details));
   }
   const form = new URLSearchParams(text);
   const once = ([name, value]: [string, string]) => [name, form.getAll(name).length > 1 ? form.getAll(name) : value];
-  return { value: Object.fromEntries([...form].map(once)) };
+  return { outcome: 'decoded', value: Object.fromEntries([...form].map(once)) };
 }
 
 /** True when every percent-encoded sequence of the text decodes to UTF-8. */

@@ -1,16 +1,16 @@
 import type { FastifyRequest } from 'fastify';
 import type { Route } from '../contract/routes.ts';
-import { decodeBody, readContentType } from './body.ts';
-import { type ErrorCode, type Failure, failure } from './structured-error.ts';
+import { decodeBody, readContentType, type Unreadable, unreadable } from './body.ts';
+import { failure } from './structured-error.ts';
 import { violation } from './validation.ts';
 
 /** Decodes and validates in the order of R7; nothing has been touched when a rule is broken. */
 export function readRequest(
   route: Route,
   request: FastifyRequest,
-): { request: unknown } | { failure: Failure<ErrorCode> } {
+): { readonly outcome: 'read'; readonly request: unknown } | Unreadable {
   const body = readBody(route, request);
-  if ('failure' in body) return body;
+  if (body.outcome === 'unreadable') return body;
   const query = request.query as Record<string, unknown>;
   const { validate } = route;
   const parts = [
@@ -23,25 +23,25 @@ export function readRequest(
     if (!validator || (location === 'body' && value === undefined)) continue;
     if (!validator(value)) {
       const { code, message, details } = violation(validator.errors ?? [], location);
-      return { failure: failure(code, message, details) };
+      return unreadable(failure(code, message, details));
     }
   }
   const value = route.consumes.length > 1 ? { type: body.type, value: body.value } : body.value;
-  return { request: { params: request.params, query, headers: request.headers, body: value } };
+  return { outcome: 'read', request: { params: request.params, query, headers: request.headers, body: value } };
 }
 
 function readBody(
   route: Route,
   request: FastifyRequest,
-): { type: string; value: unknown } | { failure: Failure<ErrorCode> } {
+): { readonly outcome: 'read'; readonly type: string; readonly value: unknown } | Unreadable {
   const bytes = request.body;
   const { type } = readContentType(request.headers['content-type']);
-  if (route.consumes.length === 0) return { type, value: undefined };
+  if (route.consumes.length === 0) return { outcome: 'read', type, value: undefined };
   if (Buffer.isBuffer(bytes) && route.consumes.includes(type)) {
     const decoded = decodeBody(type, bytes);
-    return 'failure' in decoded ? decoded : { type, value: decoded.value };
+    return decoded.outcome === 'unreadable' ? decoded : { outcome: 'read', type, value: decoded.value };
   }
-  if (!route.bodyRequired) return { type, value: undefined };
+  if (!route.bodyRequired) return { outcome: 'read', type, value: undefined };
   const details = { field: 'body', rule: 'required', allowed: [...route.consumes] };
-  return { failure: failure('INVALID_REQUEST', `A body of type ${route.consumes.join(' or ')} is required.`, details) };
+  return unreadable(failure('INVALID_REQUEST', `A body of type ${route.consumes.join(' or ')} is required.`, details));
 }

@@ -4,7 +4,7 @@ import type { Readable } from 'node:stream';
 import type { FastifyBaseLogger, FastifyReply, FastifyRequest } from 'fastify';
 import type { Flow, Metrics, RequestEnd } from '../observability/metrics.ts';
 
-/** What an operation tells of a request for its line in the log: no text, no credential, no account. */
+/** What an operation tells of a request for its line in the log: no text, no credential, no account (R40). */
 export interface RequestFacts {
   readonly flow?: Flow;
   readonly characters?: number;

@@ -215,8 +215,8 @@ async function serve(
   }
   const standIn = standIns[route.operationId];
   const bare = standIn && isBare(request, standIn) ? standIn : undefined;
-  const read = bare ? { request: standFor(request, bare) } : readRequest(route, request);
-  if ('failure' in read) return sendFailure(route, admission.refuse() ?? read.failure, reply);
+  const read = bare ? standFor(request, bare) : readRequest(route, request);
+  if (read.outcome === 'unreadable') return sendFailure(route, admission.refuse() ?? read.failure, reply);
   const proof = (proofs as unknown as Record<string, CredentialProof>)[route.operationId];
   const context = new RequestContext(request, reply, bare !== undefined);
   const refusal = await admission.prove(() => proof?.(read.request, context));
@@ -224,4 +224,7 @@ async function serve(
   return sendResult(route, await operation(read.request, context), reply);
 }
 
-const standFor = ({ params, headers }: FastifyRequest, { query, body }: StandIn) => ({ params, query, headers, body });
+const standFor = ({ params, headers }: FastifyRequest, { query, body }: StandIn) => ({
+  outcome: 'read' as const,
+  request: { params, query, headers, body },
+});

@@ -29,7 +29,10 @@ export interface JobQueue {
 export const queued = ({ db, admission, livemode }: JobQueue, request: JobRequest): Delivery<CardHold, Job, Job> => ({
   admit: (utterance) =>
     admission.refuse(utterance) ?? {
-      deliver: async (hold, trx) => ({ delivered: await insertJob(trx as Database, hold, request) }),
+      deliver: async (hold, trx) => ({
+        outcome: 'delivered',
+        delivered: await insertJob(trx as Database, hold, request),
+      }),
       release: () => {},
     },
   within: async (sell) => {

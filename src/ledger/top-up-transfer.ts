@@ -12,8 +12,8 @@ export interface CardMoney {
 }
 
 /**
- * Credits a card account, which comes into being with its first credit: ends the `with` of a statement, and returns
- * `account_id` and its new `balance`.
+ * Credits a card account (R16), which comes into being with its first credit: ends the `with` of a statement, and
+ * returns `account_id` and its new `balance`.
  * @param paid names rows with `account_id`, none of them when there is nothing to credit
  */
 export function creditCard(paid: Fragment, { amountMicroUsd, sessionId, livemode }: CardMoney): Fragment {

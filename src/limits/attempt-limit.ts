@@ -5,7 +5,8 @@ import type { Slot } from './slot.ts';
 const RETRY_SECONDS = 1;
 
 /** What becomes of the attempt is told once, by one of these. */
-export interface Attempt {
+export interface BegunAttempt {
+  readonly outcome: 'begun';
   /** The bucket as the attempt found it. */
   readonly slot: Slot;
   /** The attempt costs nothing. */
@@ -28,12 +29,13 @@ export class AttemptLimit {
     this.#window = window;
   }
 
-  /** Begins an attempt, or tells in a slot that is not allowed when there can be one. */
-  async begin(bucket: Bucket): Promise<Attempt | Slot> {
+  /** Begins an attempt, or tells when there can be one. */
+  async begin(bucket: Bucket): Promise<BegunAttempt | { readonly outcome: 'refused'; readonly slot: Slot }> {
     const key = `${bucket.scope} ${bucket.key}`;
     // Whoever came before and is still under way is in `place`, or, once it has failed, in what is read after this.
     const place = (this.#underWay.get(key) ?? 0) + 1;
-    if (place > this.#window.max) return this.#window.refuse(bucket, RETRY_SECONDS);
+    const refused = (seconds: number) => ({ outcome: 'refused', slot: this.#window.refuse(bucket, seconds) }) as const;
+    if (place > this.#window.max) return refused(RETRY_SECONDS);
     this.#underWay.set(key, place);
     let isOpen = true;
     const end = () => {
@@ -47,9 +49,10 @@ export class AttemptLimit {
       const slot = await this.#window.read(bucket);
       if (place > slot.remaining) {
         end();
-        return this.#window.refuse(bucket, slot.allowed ? RETRY_SECONDS : slot.resetSeconds);
+        return refused(slot.allowed ? RETRY_SECONDS : slot.resetSeconds);
       }
       return {
+        outcome: 'begun',
         slot,
         succeed: end,
         fail: async () => (isOpen ? this.#window.take(bucket).finally(end) : undefined),

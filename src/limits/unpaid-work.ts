@@ -12,13 +12,23 @@ export interface WorkLimits {
 }
 
 /** Why no further synthesis of a key may begin now. */
-export type WorkRefusal = 'too_many_at_once' | 'one_at_a_time_while_unpaid';
+type WorkRefusal = 'too_many_at_once' | 'one_at_a_time_while_unpaid';
 
 /** What a synthesis came to. */
 export type WorkEnd = 'paid' | 'unpaid' | 'not begun';
 
 /** Ends what was begun. Only the first call counts. */
-export type EndWork = (end: WorkEnd) => void;
+export type EndWork = (as: WorkEnd) => void;
+
+export interface BegunWork {
+  readonly outcome: 'begun';
+  readonly end: EndWork;
+}
+
+export interface RefusedWork {
+  readonly outcome: 'refused';
+  readonly reason: WorkRefusal;
+}
 
 const WINDOW_MS = 3_600_000;
 /** Unpaid syntheses of the longest kind, one after the other, that lead to one at a time. */
@@ -63,20 +73,21 @@ export class UnpaidWork {
   }
 
   /** Begins a synthesis of the key, or tells why there can be none now. */
-  begin(key: string): EndWork | WorkRefusal {
+  begin(key: string): BegunWork | RefusedWork {
     const startedAt = performance.now();
     const tally = this.#running.get(key) ?? this.#remembered.get(key)?.tally ?? new WorkTally(this.#limits.windowMs);
     const refusal = this.#refusal(tally, startedAt);
-    if (refusal) return refusal;
+    if (refusal) return { outcome: 'refused', reason: refusal };
     this.#remembered.delete(key);
     this.#running.set(key, tally);
     tally.begin(startedAt);
     let isOpen = true;
-    return (end) => {
+    const end: EndWork = (as) => {
       if (!isOpen) return;
       isOpen = false;
-      this.#end(key, tally, startedAt, end);
+      this.#end(key, tally, startedAt, as);
     };
+    return { outcome: 'begun', end };
   }
 
   #refusal(tally: WorkTally, now: number): WorkRefusal | undefined {

@@ -28,5 +28,5 @@ export function refuseForeignHeaders(request: Headed, foreign: readonly string[]
 export function chooseFlow<Flow>(flows: readonly OfferedFlow<Flow>[], request: Headed, foreign: readonly string[]) {
   const [chosen, other] = flows.filter(({ headers }) => headers.some((name) => request.hasHeader(name)));
   const refusal = refuseForeignHeaders(request, foreign) ?? (other && refuseForeignHeaders(request, other.headers));
-  return refusal ? { refusal } : { chosen };
+  return refusal ?? { chosen };
 }

@@ -12,7 +12,7 @@ import type { Quotes } from '../x402/quotes.ts';
 /** What a quote is asked for; every violation is a 400 here (R8). */
 export function selectQuoted(catalog: Catalog, body: QuoteRequest) {
   const selected = select(catalog, body);
-  if ('refusal' in selected) return refuse(selected.refusal);
+  if (selected.outcome === 'refused') return refuse(selected);
   const tooLong = refuseTooLong('textLength', body.textLength, selected.selection.model);
   return tooLong ? refuse(tooLong) : selected;
 }

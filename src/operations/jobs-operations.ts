@@ -21,7 +21,10 @@ export interface JobsOptions extends JobLinks {
 export function jobsOperations({ db, store, ...links }: JobsOptions): JobsOperations<OperationContext> {
   const unknown = () => failure('NOT_FOUND', 'There is no such job.', { field: 'jobId' });
 
-  /** In the order of R50; what has no audio is told as R18 says. Whoever shows no valid sig takes a slot of its address (R13, R48). */
+  /**
+   * In the order of R50; what has no audio is told as R18 says. Whoever shows no valid sig takes a slot of its address
+   * (R13, R48).
+   */
   async function getJobAudio({ params, query, headers }: GetJobAudioRequest, context: OperationContext) {
     const { signer } = links;
     const sig = signer && query.sig;

@@ -46,7 +46,7 @@ export async function makeDeposit(
 
   async function credit(onAdmitted: () => void): Promise<CreateDepositResult> {
     const shown = readPaymentHeader(headers);
-    if ('outcome' in shown) return refusalFailure(shown);
+    if (shown.outcome === 'refused') return refusalFailure(shown);
     const { credential: envelope } = shown;
     if (!isSignedByPayer(envelope, terms.asset)) {
       const message = 'The payment must be signed by the key of the payer: smart accounts could not spend a deposit.';

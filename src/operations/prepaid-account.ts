@@ -24,7 +24,7 @@ export async function readPrepaidAccount(
   const foreign = refuseForeignHeaders(context, foreignHeaders);
   if (foreign) return foreign;
   const shown = balances.credentialOf(headers);
-  if ('outcome' in shown) return refusalFailure(shown);
+  if (shown.outcome === 'refused') return refusalFailure(shown);
   const { credential } = shown;
   const reading = await balances.read(credential, signedBalanceRead(context), address);
   switch (reading.outcome) {

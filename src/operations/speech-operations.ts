@@ -63,8 +63,8 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
 
   async function answer(request: OrderRequest, terms: SpeechTerms, context: OperationContext) {
     const placed = placeOrder(catalog, request);
-    if ('refusal' in placed) {
-      const { code, message, details } = placed.refusal;
+    if (placed.outcome === 'refused') {
+      const { code, message, details } = placed;
       return failure(code, message, details);
     }
     const { order } = placed;

@@ -80,8 +80,8 @@ export function topUpOperations(
         challenge: body.challengeId?.trim() || undefined,
       };
       const typed = body.amount === OWN_AMOUNT ? body.ownAmount : undefined;
-      const own = typed === undefined ? { cents: asked.amountCents } : typedAmount(typed, maxCents);
-      if ('rule' in own) {
+      const own = typed === undefined ? undefined : typedAmount(typed, maxCents);
+      if (own?.outcome === 'refused') {
         const { rule, message } = own;
         if (!context.prefersHtml()) return failure('INVALID_REQUEST', message, { field: 'ownAmount', rule });
         const page = launcherPage(asked, { serviceName, maxCents, refused: { typed: typed ?? '', message } });
@@ -93,7 +93,7 @@ export function topUpOperations(
         return { status, headers, type: 'text/html', body: pages.tooManyPage(headers['retry-after']) };
       }
       if (limited) return limited;
-      const purchase = { ...asked, amountCents: own.cents };
+      const purchase = { ...asked, amountCents: own?.cents ?? asked.amountCents };
       const result = await card.purchases.start({
         amountCents: purchase.amountCents,
         accountId: purchase.account,

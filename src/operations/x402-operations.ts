@@ -67,7 +67,7 @@ export interface X402Parts {
   readonly proofs: CredentialProofs<OperationContext>;
 }
 
-/** Text to speech paid in USDC under x402, quotes, and the signed metadata. */
+/** Text to speech paid in USDC under x402, the challenge to who shows no payment (R27), quotes, and the signed metadata. */
 export function x402Operations(options: X402Options): X402Parts {
   const { baseUrl, serviceName, catalog, speech, terms, deposits, prepaid, quotes, metadata } = options;
   const { belonging, flows, foreignHeaders } = options;
@@ -98,9 +98,10 @@ export function x402Operations(options: X402Options): X402Parts {
   async function readSpeechRequest({ asked, headers }: SpeechRequest, context: OperationContext) {
     const offered = 'quoteToken' in asked ? await offerQuoted(asked) : offer(asked);
     if ('status' in offered) return offered;
-    const { chosen, refusal } = chooseFlow(flows, context, foreignHeaders);
-    if (refusal) return refusal;
+    const choice = chooseFlow(flows, context, foreignHeaders);
+    if ('status' in choice) return choice;
     if (!speech) return providerMissing();
+    const { chosen } = choice;
     if (await isForeign(chosen !== undefined)) return foreignDatabase();
     if (!chosen) return deposits ? { offered, speech, payment: undefined } : chainMissing();
     const { flow } = chosen;
@@ -114,7 +115,7 @@ export function x402Operations(options: X402Options): X402Parts {
     const { flow } = read.payment ?? {};
     if (!flow?.verifies) return false;
     const shown = flow.credentialOf(request.headers);
-    return 'credential' in shown && flow.verifies(shown.credential, context);
+    return shown.outcome === 'read' && flow.verifies(shown.credential, context);
   }
 
   /** Nobody is asked to pay for what would not be spoken. The text of a quote may be shown with its payment only. */
@@ -130,7 +131,7 @@ export function x402Operations(options: X402Options): X402Parts {
 
   function offer(request: OrderRequest) {
     const placed = placeOrder(catalog, request);
-    if ('refusal' in placed) return refuseOrder(placed.refusal);
+    if (placed.outcome === 'refused') return refuseOrder(placed);
     if (!terms) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
     const { order } = placed;
     return { order, offers: offersFor(terms, order.priceMicroUsd), hasExpired: false } satisfies OfferedOrder;
@@ -140,8 +141,8 @@ export function x402Operations(options: X402Options): X402Parts {
     if (!terms) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
     if (!quotes) return quotesMissing();
     const quote = await quotes.read(quoteToken);
-    const placed = quote ? placeQuotedOrder({ catalog, ...terms }, quote, request) : { refusal: invalidQuote };
-    if ('refusal' in placed) return refuseOrder(placed.refusal);
+    const placed = quote ? placeQuotedOrder({ catalog, ...terms }, quote, request) : invalidQuote;
+    if (placed.outcome === 'refused') return refuseOrder(placed);
     const { amountMicroUsd, payTo } = quote as Quote;
     const offered: OfferedOrder = {
       order: placed.order,

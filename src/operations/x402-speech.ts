@@ -36,7 +36,7 @@ export async function sellX402Speech(sale: X402Sale, context: OperationContext):
   const limited = flow.verifies ? undefined : await context.admission.take('payment');
   if (limited) return limited;
   const shown = flow.credentialOf(headers);
-  if ('outcome' in shown) return answerRefused(sale, shown, context);
+  if (shown.outcome === 'refused') return answerRefused(sale, shown, context);
   const { credential } = shown;
   const { text, characters, ratePicoUsd, priceMicroUsd } = order;
   if (text === undefined) return textMissing();

@@ -8,7 +8,7 @@ const MIN_SECONDS_LEFT = 15;
 const MAX_SECONDS_AHEAD = MAX_TIMEOUT_SECONDS + 60;
 
 /**
- * Why an authorization is not the one that the offer asks for, or is not valid for long enough or for too long (R28);
+ * Why an authorization is not the one that the offer asks for (R45), or is not valid for long enough or too long (R28);
  * undefined when nothing speaks against it.
  */
 export function breachOf({ authorization }: PaymentEnvelope, offer: Offer): string | undefined {

@@ -46,7 +46,7 @@ async function collectAndCapture<Code extends RefusalCode>(
   testPoint('speech spoken');
   const refusal = await hold.capture(audio);
   testPoint('speech captured');
-  return refusal ?? { delivered: audio };
+  return refusal ?? { outcome: 'delivered' as const, delivered: audio };
 }
 
 async function collectMpeg(place: Place, utterance: Utterance, timeoutMs: number): Promise<Buffer> {

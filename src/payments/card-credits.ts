@@ -33,7 +33,7 @@ export class CardCredits implements PaymentFlow<string | undefined, CardCode, Ca
   }
 
   credentialOf(headers: Readonly<Record<string, string | undefined>>) {
-    return { credential: headers['x-credit-account'] };
+    return { outcome: 'read' as const, credential: headers['x-credit-account'] };
   }
 
   /** No account, an unknown one and too small a balance are all refused, with nothing debited (R12). */
@@ -58,7 +58,7 @@ export class CardCredits implements PaymentFlow<string | undefined, CardCode, Ca
         placeCardHold(db, accountId, priceMicroUsd, leaseSeconds, { ...terms, processId }),
       show,
     );
-    if ('outcome' in result) return result;
+    if (result.outcome === 'refused') return result;
     return result.hold ? { outcome: 'held', hold: result.hold } : refuse(result.placed);
   }
 }

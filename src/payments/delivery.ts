@@ -24,7 +24,7 @@ export interface AdmittedSpeech<Hold extends PaymentHold, Delivered> {
   deliver<Code extends RefusalCode>(
     hold: Hold & PaymentHold<Code>,
     trx?: Database,
-  ): Promise<{ readonly delivered: Delivered } | Refused<Code>>;
+  ): Promise<{ readonly outcome: 'delivered'; readonly delivered: Delivered } | Refused<Code>>;
   /** Gives the place back, and what is kept for it. A synthesis that has begun goes on. */
   release(): void;
 }

@@ -35,8 +35,8 @@ export type DepositResult =
   | Refused<DepositCode>;
 
 /**
- * Credits a wallet by one on-chain payment, once the exact transfer is 2 blocks deep (R35, R44). The order of checks is
- * that of a direct payment (R45), and whatever is not credited by its request is credited by the reconciler.
+ * Credits a wallet by one on-chain payment, once the exact transfer is CONFIRMATIONS deep (R35, R44). The order of
+ * checks is that of a direct payment (R45), and whatever is not credited by its request is credited by the reconciler.
  */
 export class Deposits {
   readonly #db: Database;

@@ -43,18 +43,19 @@ export class DirectWork {
     | { readonly outcome: 'begun'; readonly end: (end: DirectWorkEnd) => void }
     | Refused<'RATE_LIMITED' | 'TTS_UNAVAILABLE'> {
     const ofPayer = this.#payers.begin(payer);
-    if (typeof ofPayer === 'string') return refused('RATE_LIMITED', ofPayer);
+    if (ofPayer.outcome === 'refused') return refused('RATE_LIMITED', ofPayer.reason);
     const ofAddress = this.#addresses.begin(address);
-    if (typeof ofAddress === 'string') {
-      ofPayer('not begun');
-      return refused('RATE_LIMITED', ofAddress);
+    if (ofAddress.outcome === 'refused') {
+      ofPayer.end('not begun');
+      return refused('RATE_LIMITED', ofAddress.reason);
     }
+    const keyed = [ofPayer.end, ofAddress.end];
     const startedAt = performance.now();
     if (this.#all.lostMs(startedAt) >= this.#maxUnsettledMs) {
-      for (const end of [ofPayer, ofAddress]) end('not begun');
+      for (const end of keyed) end('not begun');
       return refused('TTS_UNAVAILABLE', 'too_many_unsettled');
     }
-    return { outcome: 'begun', end: this.#counted([ofPayer, ofAddress], startedAt) };
+    return { outcome: 'begun', end: this.#counted(keyed, startedAt) };
   }
 
   #counted(keyed: readonly EndWork[], startedAt: number): (end: DirectWorkEnd) => void {

@@ -36,6 +36,13 @@ export interface HoldKeeperParts {
   readonly capturePatienceMs: number;
 }
 
+/** What the ledger made of a hold that it was asked for; the hold where it was placed. */
+interface Placement<P extends Placed, R extends Receipt> {
+  readonly outcome: 'asked';
+  readonly placed: P;
+  readonly hold: BalanceHold<R> | undefined;
+}
+
 /** Places the holds of one flow's balances, and ends them: exactly one of capture and void. */
 export class HoldKeeper {
   readonly #flow: Flow;
@@ -56,10 +63,11 @@ export class HoldKeeper {
     answer: Answer,
     statement: (db: Database, leaseSeconds: number, processId: number) => Promise<P>,
     show: ShowBalance<R>,
-  ): Promise<{ readonly placed: P; readonly hold: BalanceHold<R> | undefined } | Refused<'RATE_LIMITED'>> {
+  ): Promise<Placement<P, R> | Refused<'RATE_LIMITED'>> {
     const { db, work, unfinished, leaseSeconds, metrics } = this.#parts;
-    const endWork = work.begin(payer);
-    if (typeof endWork === 'string') return refused('RATE_LIMITED', endWork);
+    const begun = work.begin(payer);
+    if (begun.outcome === 'refused') return refused('RATE_LIMITED', begun.reason);
+    const { end: endWork } = begun;
     const lease = { askedAt: performance.now(), seconds: leaseSeconds };
     let hold: BalanceHold<R> | undefined;
     try {
@@ -72,7 +80,7 @@ export class HoldKeeper {
         hold = new BalanceHold(this, placed.hold, { show, lease, endWork });
         metrics.holdMoved(this.#flow, 'placed', placed.hold.amountMicroUsd);
       }
-      return { placed, hold };
+      return { outcome: 'asked', placed, hold };
     } finally {
       if (!hold) endWork('not begun');
     }

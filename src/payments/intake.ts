@@ -27,7 +27,7 @@ export interface IntakeParts {
 /**
  * What every payment by an on-chain authorization goes through before it may be settled (R45):
  *
- *     begin: look the identifier up -> accepted is an offer -> times -> the payer has made it
+ *     begin: look the identifier up -> accepted is an offer -> payee, amount and times -> the payer has made it
  *            -> reserve identifier and authorization
  *     admit: verify, and the payer is solvent; else release
  *

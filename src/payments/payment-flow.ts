@@ -31,7 +31,7 @@ export interface PaymentFlow<
   /** Reads the credential from a request's headers. Nothing is asked for yet. */
   credentialOf(
     headers: Readonly<Record<string, string | undefined>>,
-  ): { readonly credential: Credential } | Refused<Code>;
+  ): { readonly outcome: 'read'; readonly credential: Credential } | Refused<Code>;
   /**
    * Whether the credential is good for the request, as far as it can be told without holding anything: `authorize` judges
    * again. With it, each credential that fails takes a slot of its client's window; without, each request does (R48), and

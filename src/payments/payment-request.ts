@@ -17,7 +17,7 @@ export interface PaymentRequest extends Pick<PaidRequest, 'method' | 'url' | 'by
 /** Reads the payment-signature header, or refuses it. */
 export function readPaymentHeader(headers: Readonly<Record<string, string | undefined>>) {
   try {
-    return { credential: decodeEnvelope(String(headers['payment-signature'])) };
+    return { outcome: 'read' as const, credential: decodeEnvelope(String(headers['payment-signature'])) };
   } catch (error) {
     if (!(error instanceof InvalidEnvelope)) throw error;
     const { field, rule } = error;

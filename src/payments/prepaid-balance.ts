@@ -54,7 +54,7 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCod
     }
     const credential = readCredential(headers);
     return credential
-      ? { credential }
+      ? { outcome: 'read' as const, credential }
       : malformed('x-x402-max-amount', 'uint256', 'x-x402-max-amount must be a uint256.');
   }
 
@@ -83,7 +83,7 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCod
       (db, leaseSeconds, processId) => placeWalletHold(db, spend, leaseSeconds, paidFor, processId),
       receiptOf,
     );
-    if ('outcome' in result) return result;
+    if (result.outcome === 'refused') return result;
     const { placed, hold } = result;
     if (hold || placed.outcome === 'held') return { outcome: 'held', hold: hold as PrepaidHold };
     if (placed.outcome === 'replayed') this.#refusedReplays.add(credential, request);

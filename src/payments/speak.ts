@@ -90,8 +90,7 @@ async function authorizeAndDeliver<
   }
   try {
     const result = await place.deliver<Code>(hold, trx);
-    if ('delivered' in result) return { outcome: 'delivered', delivered: result.delivered, hold };
-    return { ...result, receipt: hold.receipt };
+    return result.outcome === 'delivered' ? { ...result, hold } : { ...result, receipt: hold.receipt };
   } catch (error) {
     if (!(error instanceof SpeechError)) throw error;
     return failed(error, hold);

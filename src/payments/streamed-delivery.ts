@@ -47,7 +47,10 @@ export const streamed = (streaming: Streaming): Delivery<PaymentHold, StreamedSp
     const place = streaming.admission.admit(utterance);
     if (place instanceof SpeechError) return place;
     return {
-      deliver: async (hold) => ({ delivered: await streamSpeech(hold, place, utterance, streaming) }),
+      deliver: async (hold) => ({
+        outcome: 'delivered',
+        delivered: await streamSpeech(hold, place, utterance, streaming),
+      }),
       release: () => place.release(),
     };
   },

@@ -2,7 +2,7 @@ import type { Database } from '../db/database.ts';
 import { voidExpiredHolds } from '../ledger/hold.ts';
 import type { Reconciler } from './reconciler.ts';
 
-/** Gives back what dead processes hold: each hold whose lease has passed is voided. Counts holds. */
+/** Gives back what dead processes hold: `ledger/hold.ts` voids each whose lease has passed. Counts holds. */
 export function expiredHolds(db: Database): Reconciler {
   return {
     name: 'expired_holds',

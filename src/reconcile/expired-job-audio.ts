@@ -8,7 +8,7 @@ import type { Reconciler } from './reconciler.ts';
 const EVERY_TURNS = 4;
 const BATCH = 100;
 
-/** Deletes the audio of jobs when its retention has passed. Counts jobs. */
+/** Deletes the audio of jobs when its retention has passed, as `jobs/expired-audio.ts` tells. Counts jobs. */
 export function expiredJobAudio(db: Database, store: AudioStore): Reconciler {
   return {
     name: 'expired_audio',

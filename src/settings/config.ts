@@ -38,7 +38,10 @@ export interface Config extends EdgeConfig, AdminConfig {
   readonly logLevel: string;
 }
 
-export type ConfigResult = ({ readonly config: Config } | { readonly faults: readonly SettingFault[] }) & {
+export type ConfigResult = (
+  | { readonly outcome: 'read'; readonly config: Config }
+  | { readonly outcome: 'faulty'; readonly faults: readonly SettingFault[] }
+) & {
   /** Variables that look like settings and are none. */
   readonly misspelt: readonly Misspelling[];
 };
@@ -80,7 +83,8 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     logLevel: readLogLevel(reader),
   };
   const misspelt = findMisspelt(Object.keys(env), reader.names);
-  return reader.faults.length > 0 ? { faults: reader.faults, misspelt } : { config, misspelt };
+  if (reader.faults.length > 0) return { outcome: 'faulty', faults: reader.faults, misspelt };
+  return { outcome: 'read', config, misspelt };
 }
 
 function readDatabaseUrl(reader: SettingsReader): string {

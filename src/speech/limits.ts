@@ -1,4 +1,7 @@
-/** The longest text of a request, in characters (R1); the selected model's own cap applies too. */
+/**
+ * The longest text of the standard catalog's models, in characters (R1), as the contract tells it. What holds is the cap
+ * of the model that is asked for, in `order.ts`.
+ */
 export const MAX_TEXT_LENGTH = 4096;
 /** The longest text in a query, in characters (R4). */
 export const MAX_QUERY_TEXT_LENGTH = 1500;

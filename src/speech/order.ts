@@ -24,12 +24,13 @@ export interface OrderRequest {
 }
 
 export interface OrderRefusal {
+  readonly outcome: 'refused';
   readonly code: 'INVALID_REQUEST' | 'UNKNOWN_TTS_MODEL' | 'INVALID_VOICE' | 'INVALID_SPEED' | 'TEXT_TOO_LONG';
   readonly message: string;
   readonly details: Record<string, string | number | string[]>;
 }
 
-export type OrderResult = { readonly order: Order } | { readonly refusal: OrderRefusal };
+export type OrderResult = { readonly outcome: 'placed'; readonly order: Order } | OrderRefusal;
 
 /** Finds the model by its provider-qualified id; the catalog's default when none is named. */
 export function findModel(catalog: Catalog, id: string | undefined): Model | undefined {
@@ -38,6 +39,7 @@ export function findModel(catalog: Catalog, id: string | undefined): Model | und
 
 export function unknownModel(catalog: Catalog): OrderRefusal & { code: 'UNKNOWN_TTS_MODEL' } {
   return {
+    outcome: 'refused',
     code: 'UNKNOWN_TTS_MODEL',
     message: 'model is not in the catalog. GET /tts/models lists the models.',
     details: { field: 'model', rule: 'enum', allowed: catalog.models.map((model) => model.id) },
@@ -54,33 +56,31 @@ export interface Selection {
 export function select(
   catalog: Catalog,
   request: Omit<OrderRequest, 'text'>,
-): { readonly selection: Selection } | { readonly refusal: OrderRefusal } {
+): { readonly outcome: 'selected'; readonly selection: Selection } | OrderRefusal {
   const model = findModel(catalog, request.model);
-  if (!model?.available) return { refusal: unknownModel(catalog) };
+  if (!model?.available) return unknownModel(catalog);
 
   const voice =
     request.voice === undefined ? model.defaultVoice : model.voices.find((candidate) => candidate.id === request.voice);
   if (!voice) {
     return {
-      refusal: {
-        code: 'INVALID_VOICE',
-        message: `voice is not a voice of ${model.id}. GET /tts/voices?model=${model.id} lists its voices.`,
-        details: { field: 'voice', rule: 'enum', allowed: model.voices.map((candidate) => candidate.id) },
-      },
+      outcome: 'refused',
+      code: 'INVALID_VOICE',
+      message: `voice is not a voice of ${model.id}. GET /tts/voices?model=${model.id} lists its voices.`,
+      details: { field: 'voice', rule: 'enum', allowed: model.voices.map((candidate) => candidate.id) },
     };
   }
 
   const speed = readSpeed(request.speed);
   if (speed === undefined) {
     return {
-      refusal: {
-        code: 'INVALID_SPEED',
-        message: `speed must be a plain decimal from ${SPEED.min} to ${SPEED.max}.`,
-        details: { field: 'speed', rule: 'range', minimum: SPEED.min, maximum: SPEED.max },
-      },
+      outcome: 'refused',
+      code: 'INVALID_SPEED',
+      message: `speed must be a plain decimal from ${SPEED.min} to ${SPEED.max}.`,
+      details: { field: 'speed', rule: 'range', minimum: SPEED.min, maximum: SPEED.max },
     };
   }
-  return { selection: { model, voice, speed } };
+  return { outcome: 'selected', selection: { model, voice, speed } };
 }
 
 /** Refuses a text that is over the model's cap (R4). @param field that tells its length */
@@ -91,6 +91,7 @@ export function refuseTooLong(
 ): (OrderRefusal & { code: 'TEXT_TOO_LONG' }) | undefined {
   if (characters <= maximum) return undefined;
   return {
+    outcome: 'refused',
     code: 'TEXT_TOO_LONG',
     message: `text has ${characters} characters; ${id} takes up to ${maximum}. Split it.`,
     details: { field, rule: 'maxLength', maximum, characters },
@@ -100,15 +101,18 @@ export function refuseTooLong(
 /** Validates what the contract can't (model, voice, speed, the model's cap, in this order, R7) and prices it. */
 export function placeOrder(catalog: Catalog, request: OrderRequest): OrderResult {
   const selected = select(catalog, request);
-  if ('refusal' in selected) return selected;
+  if (selected.outcome === 'refused') return selected;
   const { model } = selected.selection;
   const text = request.text.trim();
   const characters = text.length;
   const refusal = refuseTooLong('text', characters, model);
-  if (refusal) return { refusal };
+  if (refusal) return refusal;
   const { ratePicoUsd } = model;
   const price = priceMicroUsd(characters, ratePicoUsd);
-  return { order: { ...selected.selection, text, characters, ratePicoUsd, priceMicroUsd: price } };
+  return {
+    outcome: 'placed',
+    order: { ...selected.selection, text, characters, ratePicoUsd, priceMicroUsd: price },
+  };
 }
 
 /** What the provider is asked to speak. */

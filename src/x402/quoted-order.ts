@@ -13,6 +13,7 @@ export interface QuotedRequest {
 }
 
 export interface QuoteRefusal {
+  readonly outcome: 'refused';
   readonly code: 'INVALID_QUOTE' | 'QUOTE_BODY_MISMATCH';
   readonly message: string;
   readonly details: Record<string, string | number>;
@@ -27,6 +28,7 @@ export interface QuotedOrder extends Omit<Order, 'text' | 'ratePicoUsd'> {
 }
 
 export const invalidQuote: QuoteRefusal = {
+  outcome: 'refused',
   code: 'INVALID_QUOTE',
   message: 'quoteToken is no valid quote of this service. Get a new one from POST /x402/tts/quote.',
   details: { field: 'quoteToken', rule: 'signature' },
@@ -41,29 +43,33 @@ export function placeQuotedOrder(
   { catalog, asset, payees }: { catalog: Catalog; asset: Asset; payees: readonly Payee[] },
   quote: Quote,
   request: QuotedRequest,
-): { readonly order: QuotedOrder } | { readonly refusal: QuoteRefusal | OrderRefusal } {
+): { readonly outcome: 'placed'; readonly order: QuotedOrder } | QuoteRefusal | OrderRefusal {
   const model = findModel(catalog, quote.model);
   const voice = model?.voices.find(({ id }) => id === quote.voice);
   const isPayable = payablePayees(payees, new Date()).some(({ address }) => address === quote.payTo);
-  if (!model || !voice || quote.network !== asset.network || !isPayable) return { refusal: invalidQuote };
+  if (!model || !voice || quote.network !== asset.network || !isPayable) return invalidQuote;
 
   for (const field of ['model', 'voice', 'speed'] as const) {
-    if (request[field] !== undefined && request[field] !== quote[field]) return { refusal: mismatch(field) };
+    if (request[field] !== undefined && request[field] !== quote[field]) return mismatch(field);
   }
   const text = request.text?.trim();
   if (text !== undefined) {
     const refusal = refuseTooLong('text', text.length, model);
-    if (refusal) return { refusal };
+    if (refusal) return refusal;
     const isQuoted = text.length === quote.textLength && textSha256(text) === quote.textSha256;
-    if (!isQuoted) return { refusal: mismatch('text') };
+    if (!isQuoted) return mismatch('text');
   }
   const { speed, textLength: characters, amountMicroUsd } = quote;
   const isAtThisRate = priceMicroUsd(characters, model.ratePicoUsd) === amountMicroUsd;
   const ratePicoUsd = isAtThisRate ? model.ratePicoUsd : null;
-  return { order: { model, voice, speed, text, characters, ratePicoUsd, priceMicroUsd: amountMicroUsd } };
+  return {
+    outcome: 'placed',
+    order: { model, voice, speed, text, characters, ratePicoUsd, priceMicroUsd: amountMicroUsd },
+  };
 }
 
 const mismatch = (field: string): QuoteRefusal => ({
+  outcome: 'refused',
   code: 'QUOTE_BODY_MISMATCH',
   message: `${field} is not what the quote was made for. Send what was quoted, or get a new quote.`,
   details: { field, rule: 'quote' },

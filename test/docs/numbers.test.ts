@@ -29,7 +29,7 @@ const ENV = {
 };
 const configOf = (env: NodeJS.ProcessEnv): Config | undefined => {
   const result = readConfig({ ...ENV, ...env });
-  return 'config' in result ? result.config : undefined;
+  return result.outcome === 'read' ? result.config : undefined;
 };
 const config = configOf({}) ?? assert.fail('the settings of this test are invalid');
 const readDocument = (path: string): Promise<string> => readFile(new URL(`../../${path}`, import.meta.url), 'utf8');

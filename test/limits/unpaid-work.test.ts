@@ -16,9 +16,14 @@ function clock(t: Test) {
 }
 
 function begun(work: UnpaidWork, key = 'a'): EndWork {
-  const end = work.begin(key);
-  if (typeof end === 'string') throw new Error(`refused: ${end}`);
-  return end;
+  const begun = work.begin(key);
+  if (begun.outcome === 'refused') throw new Error(`refused: ${begun.reason}`);
+  return begun.end;
+}
+
+function refusal(work: UnpaidWork, key = 'a'): string | undefined {
+  const begun = work.begin(key);
+  return begun.outcome === 'refused' ? begun.reason : undefined;
 }
 
 test('a key that has lost enough work has one synthesis at a time, and others as many as they like', async (t) => {
@@ -29,13 +34,13 @@ test('a key that has lost enough work has one synthesis at a time, and others as
   begun(work)('not begun');
   first('unpaid');
   first('paid');
-  assert.equal(work.begin('a'), 'one_at_a_time_while_unpaid', 'what runs counts once something is lost');
+  assert.equal(refusal(work), 'one_at_a_time_while_unpaid', 'what runs counts once something is lost');
   begun(work, 'b');
   begun(work, 'b');
   second('not begun');
   begun(work);
   time.now += 1_000;
-  assert.equal(work.begin('a'), 'one_at_a_time_while_unpaid');
+  assert.equal(refusal(work), 'one_at_a_time_while_unpaid');
 });
 
 test('paid work makes unpaid work good, and the window makes the rest good', async (t) => {
@@ -48,7 +53,7 @@ test('paid work makes unpaid work good, and the window makes the rest good', asy
   };
   lose(75_000);
   const held = begun(work);
-  assert.equal(work.begin('a'), 'one_at_a_time_while_unpaid');
+  assert.equal(refusal(work), 'one_at_a_time_while_unpaid');
   held('paid');
   begun(work)('not begun');
   const [one, two] = [begun(work), begun(work)];
@@ -59,7 +64,7 @@ test('paid work makes unpaid work good, and the window makes the rest good', asy
   lose(75_000);
   time.now += HOUR;
   const ends = [begun(work), begun(work), begun(work)];
-  assert.equal(work.begin('a'), 'too_many_at_once');
+  assert.equal(refusal(work), 'too_many_at_once');
   for (const end of ends) end('not begun');
   assert.equal(work.size, 0);
 });

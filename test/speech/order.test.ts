@@ -46,7 +46,7 @@ test('R7: what the contract can not say is checked in the order model, voice, sp
   for (const [name, request, code] of cases) {
     await t.test(name, async () => {
       const result = placeOrder(catalog, request);
-      assert.equal('refusal' in result && result.refusal.code, code);
+      assert.equal(result.outcome === 'refused' && result.code, code);
     });
   }
 });
@@ -61,7 +61,7 @@ test('R1, R2: characters are UTF-16 units of the trimmed text', async () => {
   ];
   for (const [given, spoken, characters] of cases) {
     const result = placeOrder(catalog, { text: given });
-    assert.ok('order' in result);
+    assert.ok(result.outcome === 'placed');
     assert.equal(result.order.text, spoken);
     assert.equal(result.order.characters, characters);
   }
@@ -69,7 +69,7 @@ test('R1, R2: characters are UTF-16 units of the trimmed text', async () => {
 
 test('what is left out is the default model, its default voice and natural pace', async () => {
   const result = placeOrder(catalog, { text: 'a' });
-  assert.ok('order' in result);
+  assert.ok(result.outcome === 'placed');
   const { model, voice, speed } = result.order;
   assert.deepEqual([model.id, voice.id, speed], ['provider-a/tts-1', 'provider-a_alloy', 1]);
 });

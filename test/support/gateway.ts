@@ -98,7 +98,7 @@ export async function startGateway(
     RECONCILE_INTERVAL_MS: '86400000',
     ...env,
   });
-  if ('faults' in result) throw new Error(describeFaults(result.faults));
+  if (result.outcome === 'faulty') throw new Error(describeFaults(result.faults));
   const config = options.adjust?.(result.config) ?? result.config;
   const log: LogLine[] = [];
   const logger = createLogger(config.logLevel, {

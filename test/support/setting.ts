@@ -33,12 +33,12 @@ export const NO_ORIGIN = [
 
 export function configOf(env: NodeJS.ProcessEnv): Config {
   const result = readConfig(env);
-  return 'config' in result ? result.config : assert.fail(describeFaults(result.faults));
+  return result.outcome === 'read' ? result.config : assert.fail(describeFaults(result.faults));
 }
 
 export function faultsOf(env: NodeJS.ProcessEnv): readonly SettingFault[] {
   const result = readConfig(env);
-  return 'faults' in result ? result.faults : assert.fail('no fault');
+  return result.outcome === 'faulty' ? result.faults : assert.fail('no fault');
 }
 
 /** Declares the tests of each setting: its default, and what is accepted and refused. */
