@@ -64,6 +64,15 @@ async function run(
 
 const last = (outcome: Outcome) => outcome.lines.at(-1);
 
+test('this file was loaded by tsx, and by no plugin of tap, also in the first run after an installation', async () => {
+  const loaders = process.execArgv.filter((argument) => argument.startsWith('--import='));
+  assert.ok(loaders.includes('--import=tsx'), loaders.join(' '));
+  assert.deepEqual(
+    loaders.filter((loader) => /@tapjs\/(typescript|mock)/.test(loader)),
+    [],
+  );
+});
+
 test('tests are counted, not assertions, parents or files', async () => {
   const outcome = await run(['passing', 'failing']);
   assert.equal(last(outcome), '6 passed, 2 failed');

@@ -6,9 +6,9 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, statSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { join, relative, resolve } from 'node:path';
+import { dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { type RunningPostgres, startPostgres } from '../src/sandbox/postgres.ts';
@@ -16,6 +16,9 @@ import { databaseDirectory } from './support/database-directory.ts';
 
 const PROJECT = fileURLToPath(new URL('..', import.meta.url));
 const TAP = join(createRequire(import.meta.url).resolve('tap/package.json'), '../dist/esm/run.mjs');
+const SETTINGS = join(PROJECT, '.taprc');
+/** The settings that the installed tap was built with. */
+const BUILT_WITH = join(PROJECT, 'node_modules/.cache/speechgate/taprc');
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -38,12 +41,28 @@ async function main(): Promise<number> {
     return 2;
   }
   const files = (positionals.length > 0 ? positionals : [join(PROJECT, 'test')]).map(filesAt);
+  if (!(await buildTap())) return 1;
   const server = await testServer();
   try {
     return await runTap(files, server.url);
   } finally {
     await server.close();
   }
+}
+
+/**
+ * Builds tap with the plugins of `.taprc`, after each installation once. A run would do so by itself, but only the next
+ * one would load its files by them. False when it failed.
+ */
+async function buildTap(): Promise<boolean> {
+  const settings = await readFile(SETTINGS, 'utf8');
+  const builtWith = await readFile(BUILT_WITH, 'utf8').catch(() => undefined);
+  if (builtWith === settings) return true;
+  const [code] = await once(spawn(process.execPath, [TAP, 'build'], { cwd: PROJECT, stdio: 'inherit' }), 'close');
+  if (code !== 0) return false;
+  await mkdir(dirname(BUILT_WITH), { recursive: true });
+  await writeFile(BUILT_WITH, settings);
+  return true;
 }
 
 /** A pattern for tap. */
