@@ -5,7 +5,7 @@ import { audit } from '../../src/ledger/audit.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import { assertContract } from '../support/contract.ts';
 import { type Call, startGateway } from '../support/gateway.ts';
-import { depositor, HELLO, startPrepaidGateway, TTS } from '../support/prepaid.ts';
+import { depositor, HELLO, type PrepaidGateway, startPrepaidGateway, TTS } from '../support/prepaid.ts';
 import { connectRaw, exchange, type RawAnswer, requestBytes } from '../support/raw-http.ts';
 import { mp3, silentMp3 } from '../support/stub-upstream.ts';
 import * as x402 from '../support/x402.ts';
@@ -41,6 +41,19 @@ async function startPayers(t: Test) {
 
 const FUNDED = [5_000_000n, 5_000_000n];
 
+/** What is answered to a request behind which garbage comes while it is spoken: it ends only once that was refused. */
+async function answersWithGarbage({ app, upstream, url }: PrepaidGateway | x402.X402Gateway, bytes: string) {
+  const refused = once(app.server.server, 'clientError');
+  upstream.mode = async (received, response) => {
+    socket.write(GARBAGE);
+    await refused;
+    mp3()(received, response);
+  };
+  const { socket, answers } = await connectRaw(url);
+  socket.write(bytes);
+  return answers;
+}
+
 test('bytes after a paid request that are there before its operation begins: 400, and nothing was ever held', async (t) => {
   const { gateway, payers, balances, assertBooks } = await startPayers(t);
   for (const { path, get, pay } of payers) {
@@ -71,15 +84,7 @@ test('bytes that come once a paid request runs: it is answered and charged, in o
   const { gateway, payers, balances, assertBooks } = await startPayers(t);
   for (const { path, get, pay } of payers) {
     for (const bytes of [requestBytes(path, await pay(path, HELLO)), requestBytes(get, await pay(get, {}))]) {
-      const refused = once(gateway.app.server.server, 'clientError');
-      gateway.upstream.mode = async (received, response) => {
-        socket.write(GARBAGE);
-        await refused;
-        mp3()(received, response);
-      };
-      const { socket, answers } = await connectRaw(gateway.url);
-      socket.write(bytes);
-      const [paid, malformed, ...more] = await answers;
+      const [paid, malformed, ...more] = await answersWithGarbage(gateway, bytes);
       assert.ok(paid && malformed, path);
       assert.deepEqual([paid.status, malformed.status, more.length], [200, 400, 0], path);
       assert.deepEqual(paid.bytes, silentMp3(1000));
@@ -161,15 +166,7 @@ test('a direct payment with bytes after its end is 400 and unspent, or settled, 
   const bytes = requestBytes(TTS, x402.withPayment(HELLO, await x402.sign(payer, challenge)));
   assert.deepEqual(statuses(await exchange(gateway.url, bytes + GARBAGE)), [400]);
   assert.deepEqual(await gateway.db.selectFrom('x402_payment').select('id').execute(), []);
-  const refused = once(gateway.app.server.server, 'clientError');
-  gateway.upstream.mode = async (received, response) => {
-    socket.write(GARBAGE);
-    await refused;
-    mp3()(received, response);
-  };
-  const { socket, answers } = await connectRaw(gateway.url);
-  socket.write(bytes);
-  const [paid, malformed, ...more] = await answers;
+  const [paid, malformed, ...more] = await answersWithGarbage(gateway, bytes);
   assert.deepEqual([paid?.status, malformed?.status, more.length], [200, 400, 0]);
   assert.ok(paid?.headers.get('payment-response'));
   assert.deepEqual(await audit(gateway.db), []);
