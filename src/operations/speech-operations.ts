@@ -113,6 +113,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
         return { status: 200 as const, type: mimeType, headers, body: audio };
       }
       case 'refused':
+        if (spoken.isUncharged) context.note({ chargedMicroUsd: 0n });
         return refusalAnswer(spoken, challenge);
       case 'failed':
         return speechFailed(cardCredits, spoken, context);

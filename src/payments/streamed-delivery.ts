@@ -1,23 +1,18 @@
 import type { Readable } from 'node:stream';
 import { testPoint } from '../lib/test-point.ts';
+import { type Begun, takeAtOnce } from '../speech/audio-at-once.ts';
 import type { AudioMemory } from '../speech/audio-memory.ts';
-import {
-  type AudioType,
-  MAX_AUDIO_BYTES,
-  type Speech,
-  SpeechError,
-  type Synthesizer,
-  type Utterance,
-} from '../speech/provider.ts';
+import { type AudioType, MAX_AUDIO_BYTES, SpeechError, type Synthesizer, type Utterance } from '../speech/provider.ts';
 import type { SpeechAdmission } from '../speech/speech-admission.ts';
 import { AudioOutlet } from './audio-outlet.ts';
 import type { Delivery } from './delivery.ts';
 import type { PaymentHold } from './payment-flow.ts';
+import type { RefusalCode, Refused } from './refusal.ts';
 import type { StreamDeadline, StreamDeadlines } from './stream-deadlines.ts';
 
 export interface StreamedSpeech {
   readonly mimeType: AudioType;
-  readonly audio: Readable;
+  readonly audio: Readable | Buffer;
   /** Tells, once the hold has ended, whether it was charged; whether or not the caller still listens. */
   readonly ended: Promise<boolean>;
 }
@@ -33,6 +28,7 @@ export interface Streaming {
  * Hands the audio on as it is produced (R55):
  *
  *     provider fails before audio  -> void, throw SpeechError
+ *     audio is whole at once       -> capture, and only then hand it over; refuse when the hold is lost
  *     provider breaks off          -> void, break the stream off
  *     silence, or the hold is lost -> the same
  *     caller leaves                -> read on to the end, capture
@@ -47,21 +43,18 @@ export const streamed = (streaming: Streaming): Delivery<PaymentHold, StreamedSp
     const place = streaming.admission.admit(utterance);
     if (place instanceof SpeechError) return place;
     return {
-      deliver: async (hold) => ({
-        outcome: 'delivered',
-        delivered: await streamSpeech(hold, place, utterance, streaming),
-      }),
+      deliver: (hold) => speakAndHandOn(hold, place, utterance, streaming),
       release: () => place.release(),
     };
   },
 });
 
-async function streamSpeech(
-  hold: PaymentHold,
+async function speakAndHandOn<Code extends RefusalCode>(
+  hold: PaymentHold<Code>,
   synthesizer: Synthesizer,
   utterance: Utterance,
   { deadlines, memory }: Streaming,
-): Promise<StreamedSpeech> {
+) {
   const deadline = deadlines.begin();
   const endLease = hold.keep?.(() => deadline.abort());
   const end = () => {
@@ -69,18 +62,35 @@ async function streamSpeech(
     endLease?.();
   };
   testPoint('speech held');
-  let speech: Speech;
+  let mimeType: AudioType;
+  let begun: Begun;
   try {
-    speech = await synthesizer.synthesize(utterance, deadline.signal);
+    const speech = await synthesizer.synthesize(utterance, deadline.signal);
+    mimeType = speech.mimeType;
+    begun = await takeAtOnce(speech.audio);
   } catch (error) {
     end();
     await hold.void();
     throw error;
   }
+  if (begun.outcome === 'whole') {
+    const refusal = await captureWhole(hold).finally(end);
+    return refusal ?? delivered({ mimeType, audio: begun.audio, ended: CHARGED });
+  }
   const audio = new AudioOutlet(memory);
   // Fastify destroys the stream when the caller leaves; nobody may be listening when it breaks off later.
   audio.on('error', () => {});
-  return { mimeType: speech.mimeType, audio, ended: forward(speech.audio, audio, hold, deadline).finally(end) };
+  return delivered({ mimeType, audio, ended: forward(begun.audio, audio, hold, deadline).finally(end) });
+}
+
+const CHARGED = Promise.resolve(true);
+const delivered = (speech: StreamedSpeech) => ({ outcome: 'delivered' as const, delivered: speech });
+
+async function captureWhole<Code extends RefusalCode>(hold: PaymentHold<Code>): Promise<Refused<Code> | undefined> {
+  testPoint('speech spoken');
+  const refusal = await hold.capture();
+  testPoint('speech captured');
+  return refusal;
 }
 
 async function forward(

@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { request } from 'node:http';
+import { buffer } from 'node:stream/consumers';
 import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { BASE_URL, startGateway } from '../support/gateway.ts';
@@ -123,14 +126,35 @@ test('50 parallel requests on an account that can pay for 20: exactly 20 are ser
 test('a hold that was lost is not delivered', async (t) => {
   const { gateway, upstream } = await bench(t);
   const account = await gateway.fund(500);
-  const drip = new Drip();
-  upstream.mode = drip.mode;
-  const reply = gateway.call('/tts', say(account));
-  await drip.opened;
-  await gateway.db.updateTable('transfer').set({ fence: 2 }).where('state', '=', 'pending').execute();
-  drip.write(silentMp3(500));
-  drip.end();
-  await assert.rejects(reply, /aborted|ECONNRESET|socket hang up/);
+  const loseHolds = () => gateway.db.updateTable('transfer').set({ fence: 2 }).where('state', '=', 'pending').execute();
+
+  await t.test('audio that is whole at once is refused', async () => {
+    const drip = new Drip();
+    upstream.mode = drip.mode;
+    const reply = gateway.call('/tts', say(account));
+    await drip.opened;
+    await loseHolds();
+    drip.write(silentMp3(500));
+    drip.end();
+    const { status, json } = await reply;
+    assert.equal(status, 503);
+    assert.equal(json.error.code, 'TTS_UNAVAILABLE');
+    assert.match(json.error.message, /Nothing was charged/);
+    assert.deepEqual(json.error.details, { transient: true });
+  });
+
+  await t.test('audio that flows is broken off', async () => {
+    const drip = new Drip();
+    upstream.mode = drip.mode;
+    const outgoing = request(`${gateway.url}/tts?text=Hello+world`, { headers: { 'x-credit-account': account } });
+    outgoing.end();
+    await drip.opened;
+    drip.write(silentMp3(500));
+    const [incoming] = await once(outgoing, 'response');
+    await loseHolds();
+    drip.end();
+    await assert.rejects(buffer(incoming), /aborted|ECONNRESET/);
+  });
 });
 
 test('R47: a flow whose settings are absent is off, and says so', async (t) => {
