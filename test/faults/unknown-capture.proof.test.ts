@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { request } from 'node:http';
+import { buffer } from 'node:stream/consumers';
 import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import type { Config } from '../../src/settings/config.ts';
@@ -28,47 +31,78 @@ async function startCardOutage(t: Test) {
   const state = async () =>
     (await direct.db.selectFrom('transfer').select('state').where('kind', '=', 'charge').execute())[0]?.state;
   return {
-    ...{ gateway, proxy, drip, db: direct.db },
-    call: () => gateway.call('/tts?text=Hello+world', { headers: { 'x-credit-account': account } }),
+    ...{ gateway, proxy, drip, account, db: direct.db },
     balance: () => direct.balance(account),
     untilHold: (wanted: string) => until(async () => (await state()) === wanted),
   };
 }
 
-test('card: the answer to a capture is lost and the database stays away: the stream breaks off, and nothing is charged', async (t) => {
-  const { proxy, drip, db, call, balance, untilHold } = await startCardOutage(t);
-  const answer = call();
-  const brokenOff = assert.rejects(answer);
-  await drip.opened;
-  proxy.mute();
-  await drip.write(silentMp3(500));
-  drip.end();
-  await untilHold('posted');
-  proxy.cut();
-  await brokenOff;
-  assert.equal(await balance(), 4_999_802n, 'charged while nobody knows');
-  proxy.restore();
-  await until(async () => (await balance()) === 5_000_000n);
-  await untilHold('posted');
-  assert.deepEqual(await reversalsIn(db), [{ ...SPENT, kind: 'charge' }]);
-  assert.deepEqual(await audit(db), []);
-});
+type CardOutage = Awaited<ReturnType<typeof startCardOutage>>;
 
-test('card: a capture that was never made is void as soon as the database is back, before its lease has passed', async (t) => {
-  const { proxy, drip, db, call, balance, untilHold } = await startCardOutage(t);
-  const answer = call();
-  const brokenOff = assert.rejects(answer);
-  await drip.opened;
-  proxy.cut();
-  await drip.write(silentMp3(500));
-  drip.end();
-  await brokenOff;
-  proxy.restore();
-  await untilHold('voided');
-  assert.equal(await balance(), 5_000_000n);
-  assert.deepEqual(await reversalsIn(db), []);
-  assert.deepEqual(await audit(db), []);
-});
+const HELLO = '/tts?text=Hello+world';
+
+/** How the audio comes; each begins a request, and tells what waits for its end. */
+const DELIVERIES = [
+  {
+    name: 'audio that is whole at once is answered with 503',
+    async begin({ gateway, drip, account }: CardOutage) {
+      const answer = gateway.call(HELLO, { headers: { 'x-credit-account': account } });
+      await drip.opened;
+      return async () => {
+        const reply = await answer;
+        assert.deepEqual([reply.status, reply.json.error.code], [503, 'CONFIG_ERROR']);
+        assert.doesNotMatch(reply.text, /nothing was charged/i);
+      };
+    },
+  },
+  {
+    name: 'audio that flows breaks off',
+    async begin({ gateway, drip, account }: CardOutage) {
+      const outgoing = request(`${gateway.url}${HELLO}`, { headers: { 'x-credit-account': account } });
+      outgoing.end();
+      await drip.opened;
+      await drip.write(silentMp3(500));
+      const [incoming] = await once(outgoing, 'response');
+      const brokenOff = assert.rejects(buffer(incoming), /aborted|ECONNRESET/);
+      return () => brokenOff;
+    },
+  },
+];
+
+for (const { name, begin } of DELIVERIES) {
+  test(`card: the answer to a capture is lost and the database stays away: ${name}, and nothing is charged`, async (t) => {
+    const outage = await startCardOutage(t);
+    const { proxy, drip, db, balance, untilHold } = outage;
+    const ended = await begin(outage);
+    proxy.mute();
+    await drip.write(silentMp3(500));
+    drip.end();
+    await untilHold('posted');
+    proxy.cut();
+    await ended();
+    assert.equal(await balance(), 4_999_802n, 'charged while nobody knows');
+    proxy.restore();
+    await until(async () => (await balance()) === 5_000_000n);
+    await untilHold('posted');
+    assert.deepEqual(await reversalsIn(db), [{ ...SPENT, kind: 'charge' }]);
+    assert.deepEqual(await audit(db), []);
+  });
+
+  test(`card: a capture that was never made is void before its lease has passed: ${name}`, async (t) => {
+    const outage = await startCardOutage(t);
+    const { proxy, drip, db, balance, untilHold } = outage;
+    const ended = await begin(outage);
+    proxy.cut();
+    await drip.write(silentMp3(500));
+    drip.end();
+    await ended();
+    proxy.restore();
+    await untilHold('voided');
+    assert.equal(await balance(), 5_000_000n);
+    assert.deepEqual(await reversalsIn(db), []);
+    assert.deepEqual(await audit(db), []);
+  });
+}
 
 test('prepaid: the answer to a capture is lost and the database stays away: 503, and the price is given back', async (t) => {
   const { db, gateway, proxy, drip, call, balance, untilHold, assertEnd } = await startPrepaidOutage(t, IMPATIENT);
