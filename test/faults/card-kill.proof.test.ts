@@ -1,27 +1,32 @@
 import assert from 'node:assert/strict';
+import { buffer } from 'node:stream/consumers';
 import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { testDatabase } from '../support/database.ts';
+import { askForFlowingAudio } from '../support/flowing-audio.ts';
 import { send, startGateway } from '../support/gateway.ts';
 import { startGatewayProcess } from '../support/gateway-process.ts';
 import { SHORT_LEASES, startVictim, untilVictimIsSwept } from '../support/kill.ts';
-import { startStubUpstream } from '../support/stub-upstream.ts';
+import { Drip, startStubUpstream } from '../support/stub-upstream.ts';
 
-/** Each point of a synchronous request, and whether the caller has paid once everything has settled. */
-const POINTS: [string, boolean][] = [
-  ['speech held', false],
-  ['speech spoken', false],
-  ['speech captured', false],
-];
+/** Each point of a synchronous request, and how its audio comes. Wherever it dies, the caller has not paid in the end. */
+const POINTS = [
+  ['speech held', 'whole'],
+  ['speech spoken', 'whole'],
+  ['speech captured', 'whole'],
+  ['speech spoken', 'flowing'],
+  ['speech captured', 'flowing'],
+] as const;
 
 test('kill -9 at each step of a synchronous request: the balance is right two intervals after the lease', {
   jobs: 3,
 }, async (t) => {
   await Promise.all(
-    POINTS.map(([point, isPaid]) =>
-      t.test(point, async (t) => {
+    POINTS.map(([point, audio]) =>
+      t.test(`${point}, ${audio} audio`, async (t) => {
         const { url: databaseUrl } = await testDatabase(t);
-        const upstream = await startStubUpstream();
+        const drip = new Drip();
+        const upstream = await startStubUpstream(audio === 'flowing' ? { mode: drip.mode } : {});
         t.teardown(() => upstream.close());
         const env = {
           ...SHORT_LEASES,
@@ -34,13 +39,19 @@ test('kill -9 at each step of a synchronous request: the balance is right two in
         const { db, fund, balance } = await startGateway(t, {}, { databaseUrl });
         const account = await fund(500);
         const victim = await startVictim(t, point, env);
-        const call = { headers: { 'x-credit-account': account } };
-        await assert.rejects(send(victim.url, '/tts?text=Hello+world', call));
+        if (audio === 'flowing') {
+          const answer = buffer(await askForFlowingAudio(victim.url, account, drip));
+          drip.end();
+          await assert.rejects(answer);
+        } else {
+          const call = { headers: { 'x-credit-account': account } };
+          await assert.rejects(send(victim.url, '/tts?text=Hello+world', call));
+        }
         assert.equal(await balance(account), 4_999_802n);
 
         const restarted = await startGatewayProcess(t, env);
         await untilVictimIsSwept(db);
-        assert.equal(await balance(account), isPaid ? 4_999_802n : 5_000_000n);
+        assert.equal(await balance(account), 5_000_000n);
         assert.deepEqual(await audit(db), []);
         assert.equal(await restarted.child.stop(), 0);
       }),

@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { request } from 'node:http';
 import { buffer } from 'node:stream/consumers';
 import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import type { Config } from '../../src/settings/config.ts';
 import { testDatabase } from '../support/database.ts';
+import { askForFlowingAudio } from '../support/flowing-audio.ts';
 import { type GatewayOptions, startGateway } from '../support/gateway.ts';
 import { moneyOf, TTS } from '../support/prepaid.ts';
 import { FUNDS, LEFT, startPrepaidOutage } from '../support/prepaid-outage.ts';
@@ -39,14 +38,12 @@ async function startCardOutage(t: Test) {
 
 type CardOutage = Awaited<ReturnType<typeof startCardOutage>>;
 
-const HELLO = '/tts?text=Hello+world';
-
 /** How the audio comes; each begins a request, and tells what waits for its end. */
 const DELIVERIES = [
   {
     name: 'audio that is whole at once is answered with 503',
     async begin({ gateway, drip, account }: CardOutage) {
-      const answer = gateway.call(HELLO, { headers: { 'x-credit-account': account } });
+      const answer = gateway.call('/tts?text=Hello+world', { headers: { 'x-credit-account': account } });
       await drip.opened;
       return async () => {
         const reply = await answer;
@@ -58,11 +55,7 @@ const DELIVERIES = [
   {
     name: 'audio that flows breaks off',
     async begin({ gateway, drip, account }: CardOutage) {
-      const outgoing = request(`${gateway.url}${HELLO}`, { headers: { 'x-credit-account': account } });
-      outgoing.end();
-      await drip.opened;
-      await drip.write(silentMp3(500));
-      const [incoming] = await once(outgoing, 'response');
+      const incoming = await askForFlowingAudio(gateway.url, account, drip);
       const brokenOff = assert.rejects(buffer(incoming), /aborted|ECONNRESET/);
       return () => brokenOff;
     },

@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { request } from 'node:http';
 import { buffer } from 'node:stream/consumers';
 import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
+import { askForFlowingAudio } from '../support/flowing-audio.ts';
 import { BASE_URL, startGateway } from '../support/gateway.ts';
 import { Drip, silentMp3 } from '../support/stub-upstream.ts';
 import { bench, say } from './card.ts';
@@ -146,11 +145,7 @@ test('a hold that was lost is not delivered', async (t) => {
   await t.test('audio that flows is broken off', async () => {
     const drip = new Drip();
     upstream.mode = drip.mode;
-    const outgoing = request(`${gateway.url}/tts?text=Hello+world`, { headers: { 'x-credit-account': account } });
-    outgoing.end();
-    await drip.opened;
-    drip.write(silentMp3(500));
-    const [incoming] = await once(outgoing, 'response');
+    const incoming = await askForFlowingAudio(gateway.url, account, drip);
     await loseHolds();
     drip.end();
     await assert.rejects(buffer(incoming), /aborted|ECONNRESET/);
