@@ -1,4 +1,5 @@
 import { timingSafeEqual } from 'node:crypto';
+import { domainSeparator, signingDigest } from '../crypto/eip712.ts';
 import { keccak256 } from '../crypto/keccak.ts';
 import { recoverAddress } from '../crypto/wallet-signature.ts';
 import { canonicalQuery } from './canonical-query.ts';
@@ -6,7 +7,7 @@ import type { Hex } from './envelope.ts';
 import type { Asset } from './network.ts';
 import { type Address, type Payee, payablePayees } from './payees.ts';
 import { type PREPAID, prepaidDomain } from './prepaid-terms.ts';
-import { domainSeparator, signingDigest, structHash } from './prepaid-typed-data.ts';
+import { hashPrepaidRequest } from './prepaid-typed-data.ts';
 
 /** The five headers of a prepaid request, well-formed; whether the signature is the account's is not known yet. */
 export interface PrepaidCredential {
@@ -82,7 +83,7 @@ export class PrepaidVerifier {
 
   /** The verifying contract may be the current payee or one that retires (R30). */
   isSignedByAccount({ account, signature, ...terms }: PrepaidCredential, request: SignedRequest): boolean {
-    const hash = structHash({ account, ...terms, ...request });
+    const hash = hashPrepaidRequest({ account, ...terms, ...request });
     const expected = Buffer.from(account);
     return payablePayees(this.#payees, new Date()).some(({ address }) => {
       const separator = this.#separators.get(address) as Uint8Array;

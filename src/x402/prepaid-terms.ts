@@ -1,8 +1,8 @@
+import type { Eip712Domain } from '../crypto/eip712.ts';
 import { SIGNATURE_LIFETIME_SECONDS } from '../ledger/wallets.ts';
 import { CONFIRMATIONS } from './confirmations.ts';
 import type { Asset } from './network.ts';
 import type { Address } from './payees.ts';
-import type { PrepaidDomain } from './prepaid-typed-data.ts';
 
 /** The published facts of prepaid balances (specification, "Prepaid x402" and "Limits"). Amounts in micro-USD. */
 export const PREPAID = {
@@ -20,7 +20,7 @@ export const PREPAID = {
 export const prepaidDomainName = (serviceName: string): string => `${serviceName}-Prepaid`;
 
 /** The EIP-712 domain of prepaid requests that name this payee. */
-export const prepaidDomain = (serviceName: string, asset: Asset, payee: Address): PrepaidDomain => ({
+export const prepaidDomain = (serviceName: string, asset: Asset, payee: Address): Eip712Domain => ({
   name: prepaidDomainName(serviceName),
   version: PREPAID.domainVersion,
   chainId: asset.chainId,

@@ -1,18 +1,16 @@
-import { hashTypedData, hexToBytes } from 'viem';
+import { domainSeparator, signingDigest, structHasher } from '../crypto/eip712.ts';
 import { recoverAddress } from '../crypto/wallet-signature.ts';
 import type { PaymentEnvelope } from './envelope.ts';
 import type { Asset } from './network.ts';
 
-const TYPES = {
-  TransferWithAuthorization: [
-    { name: 'from', type: 'address' },
-    { name: 'to', type: 'address' },
-    { name: 'value', type: 'uint256' },
-    { name: 'validAfter', type: 'uint256' },
-    { name: 'validBefore', type: 'uint256' },
-    { name: 'nonce', type: 'bytes32' },
-  ],
-} as const;
+const hashTransfer = structHasher('TransferWithAuthorization', [
+  { name: 'from', type: 'address' },
+  { name: 'to', type: 'address' },
+  { name: 'value', type: 'uint256' },
+  { name: 'validAfter', type: 'uint256' },
+  { name: 'validBefore', type: 'uint256' },
+  { name: 'nonce', type: 'bytes32' },
+] as const);
 
 /**
  * Whether the payment was signed by the key of its payer's address (EIP-3009, EIP-712). False for signatures of smart
@@ -20,13 +18,12 @@ const TYPES = {
  */
 export function isSignedByPayer(
   { authorization, signature }: Pick<PaymentEnvelope, 'authorization' | 'signature'>,
-  asset: Asset,
+  { name, version, chainId, address }: Asset,
 ): boolean {
-  const digest = hashTypedData({
-    domain: { name: asset.name, version: asset.version, chainId: asset.chainId, verifyingContract: asset.address },
-    types: TYPES,
-    primaryType: 'TransferWithAuthorization',
-    message: authorization,
-  });
-  return recoverAddress(hexToBytes(digest), signature) === authorization.from;
+  const nonce = Buffer.from(authorization.nonce.slice(2), 'hex');
+  const digest = signingDigest(
+    domainSeparator({ name, version, chainId, verifyingContract: address }),
+    hashTransfer({ ...authorization, nonce }),
+  );
+  return recoverAddress(digest, signature) === authorization.from;
 }

@@ -1,7 +1,8 @@
 import { createRequire } from 'node:module';
 import type { Address, Hex } from 'viem';
+import { domainSeparator, type Eip712Domain, signingDigest } from '../../src/crypto/eip712.ts';
 import { signedBalanceRead, signedRequestOf } from '../../src/x402/prepaid-credential.ts';
-import { domainSeparator, type PrepaidDomain, signingDigest, structHash } from '../../src/x402/prepaid-typed-data.ts';
+import { hashPrepaidRequest } from '../../src/x402/prepaid-typed-data.ts';
 import type { Call } from './gateway.ts';
 
 // The package has no types of its own, and those of the code under test leave signing out.
@@ -23,13 +24,13 @@ export type PrepaidSigner = (path: string, call: Call, terms: PrepaidTerms) => C
  * Signs as the wallet of this key, twenty times faster than viem: for tests that sign by the thousand. The digest is the
  * project's own, which test/x402/prepaid-typed-data.test.ts holds against viem's.
  */
-export function prepaidSigner(account: Address, privateKey: Hex, domain: PrepaidDomain): PrepaidSigner {
+export function prepaidSigner(account: Address, privateKey: Hex, domain: Eip712Domain): PrepaidSigner {
   const key = Buffer.from(privateKey.slice(2), 'hex');
   const separator = domainSeparator(domain);
   return (path, call, { nonce, expiry, max }) => {
     const request = { method: call.method ?? 'GET', url: path, bytes: Buffer.from(call.body ?? '') };
     const signed = path.startsWith('/x402/accounts/') ? signedBalanceRead(request) : signedRequestOf(request);
-    const hash = structHash({ account, nonce, expiry, maxAmountMicroUsd: max, ...signed });
+    const hash = hashPrepaidRequest({ account, nonce, expiry, maxAmountMicroUsd: max, ...signed });
     const { signature, recid } = ecdsaSign(signingDigest(separator, hash), key);
     return {
       ...call,

@@ -3,8 +3,9 @@ import fc from 'fast-check';
 import { test } from 'tap';
 import { bytesToHex, getAddress, hexToBytes } from 'viem';
 import { privateKeyToAccount } from 'viem/accounts';
+import { domainSeparator, signingDigest } from '../../src/crypto/eip712.ts';
 import { recoverAddress } from '../../src/crypto/wallet-signature.ts';
-import { domainSeparator, signingDigest, structHash } from '../../src/x402/prepaid-typed-data.ts';
+import { hashPrepaidRequest } from '../../src/x402/prepaid-typed-data.ts';
 import { hashWithViem } from '../support/prepaid.ts';
 
 const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
@@ -31,7 +32,7 @@ test('the digest is that of viem for any domain and request', async () => {
   });
   fc.assert(
     fc.property(domain, request, (domain, request) => {
-      const own = signingDigest(domainSeparator(domain), structHash(request));
+      const own = signingDigest(domainSeparator(domain), hashPrepaidRequest(request));
       const message = { ...request, bodyHash: bytesToHex(request.bodyHash) };
       assert.equal(bytesToHex(own), hashWithViem(domain as never, message));
     }),

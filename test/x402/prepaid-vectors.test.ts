@@ -11,6 +11,7 @@ import {
   toHex,
 } from 'viem';
 import { privateKeyToAccount } from 'viem/accounts';
+import { domainSeparator, signingDigest } from '../../src/crypto/eip712.ts';
 import { canonicalQuery } from '../../src/x402/canonical-query.ts';
 import {
   PrepaidVerifier,
@@ -19,7 +20,7 @@ import {
   signedRequestOf,
 } from '../../src/x402/prepaid-credential.ts';
 import { PREPAID } from '../../src/x402/prepaid-terms.ts';
-import { domainSeparator, PREPAID_TYPES, signingDigest, structHash } from '../../src/x402/prepaid-typed-data.ts';
+import { hashPrepaidRequest, PREPAID_TYPES } from '../../src/x402/prepaid-typed-data.ts';
 import { CANONICAL_QUERY_VECTORS, SIGNING_VECTORS } from '../../src/x402/prepaid-vectors.ts';
 
 const HALF_ORDER = 0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0n;
@@ -130,7 +131,7 @@ test('the service computes the published hashes, and takes the published headers
   const verifier = new PrepaidVerifier(serviceName, asset, [payee]);
   for (const vector of requests) {
     const { shows, request, digest } = vector;
-    const hash = structHash({ ...messageOf(vector), bodyHash: hexToBytes(vector.message.bodyHash) });
+    const hash = hashPrepaidRequest({ ...messageOf(vector), bodyHash: hexToBytes(vector.message.bodyHash) });
     assert.equal(bytesToHex(hash), vector.structHash, shows);
     assert.equal(bytesToHex(signingDigest(separator, hash)), digest, shows);
     const credential = readCredential(vector.headers);
