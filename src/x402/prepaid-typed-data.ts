@@ -1,8 +1,8 @@
 import { type Message, structHasher } from '../crypto/eip712.ts';
 
 /**
- * What a prepaid request signs (specification, "Authentication" 4; R30), in the form that wallets and EIP-712 libraries take.
- * The digest that is verified here is made from the same list.
+ * What a prepaid request signs (specification, "Authentication" 4; R30), in the form that wallets and EIP-712 libraries
+ * take. The digest that is verified here is made from the same list.
  */
 export const PREPAID_TYPES = {
   PrepaidRequest: [

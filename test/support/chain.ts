@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { authorizationTypes } from '@x402/evm';
 import { t } from 'tap';
-import { type Address, type Hex, type LocalAccount, parseSignature } from 'viem';
+import { type Address, type Hex, type LocalAccount, parseSignature, type TypedDataDomain } from 'viem';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { ASSET, CHAIN_ID, type ChainClient, chainClient } from '../../src/sandbox/chain/chain-client.ts';
 import { usdCoinAbi } from '../../src/sandbox/chain/contracts/generated.ts';
@@ -61,11 +61,12 @@ export interface SignedAuthorization {
 
 export const newNonce = (): Hex => `0x${randomBytes(32).toString('hex')}`;
 
-/** An EIP-3009 authorization that is valid for an hour, except for what is given; signed by `signer`. */
+/** An EIP-3009 authorization, valid for an hour except for what is given, signed for USDC or another token's domain. */
 export async function signAuthorization(
   signer: LocalAccount,
   terms: { readonly to: Address; readonly value: bigint } & Partial<Authorization>,
   primaryType: 'TransferWithAuthorization' | 'ReceiveWithAuthorization' = 'TransferWithAuthorization',
+  domain: TypedDataDomain = USDC_DOMAIN,
 ): Promise<SignedAuthorization> {
   const authorization: Authorization = {
     from: signer.address,
@@ -75,7 +76,7 @@ export async function signAuthorization(
     ...terms,
   };
   const signature = await signer.signTypedData({
-    domain: USDC_DOMAIN,
+    domain,
     types: {
       TransferWithAuthorization: authorizationTypes.TransferWithAuthorization,
       ReceiveWithAuthorization: authorizationTypes.TransferWithAuthorization,

@@ -6,23 +6,12 @@ import { privateKeyToAccount } from 'viem/accounts';
 import type { Hex } from '../../src/x402/envelope.ts';
 import type { Asset } from '../../src/x402/network.ts';
 import { isSignedByPayer } from '../../src/x402/transfer-digest.ts';
+import { signAuthorization } from '../support/chain.ts';
 
 const bytes = (length: number) =>
   fc.uint8Array({ minLength: length, maxLength: length }).map((value) => bytesToHex(value));
 const uint256 = fc.bigInt({ min: 0n, max: 2n ** 256n - 2n });
 const address = bytes(20);
-
-/** As EIP-3009 writes it. */
-const types = {
-  TransferWithAuthorization: [
-    { name: 'from', type: 'address' },
-    { name: 'to', type: 'address' },
-    { name: 'value', type: 'uint256' },
-    { name: 'validAfter', type: 'uint256' },
-    { name: 'validBefore', type: 'uint256' },
-    { name: 'nonce', type: 'bytes32' },
-  ],
-} as const;
 
 test("EIP-3009: a transfer is its payer's when viem has signed it for this token, and not once anything about it differs", async () => {
   const payment = fc.record({
@@ -38,18 +27,14 @@ test("EIP-3009: a transfer is its payer's when viem has signed it for this token
   await fc.assert(
     fc.asyncProperty(payment, async ({ secret, token, terms }) => {
       const account = privateKeyToAccount(`0x${secret.toString(16).padStart(64, '0')}`);
-      const authorization = { from: account.address.toLowerCase() as Hex, ...terms };
-      const domain = { ...token, address: undefined, verifyingContract: token.address };
-      const signature = await account.signTypedData({
-        domain,
-        types,
-        primaryType: 'TransferWithAuthorization',
-        message: authorization,
-      });
+      const from = account.address.toLowerCase() as Hex;
+      const { name, version, chainId, address: verifyingContract } = token;
+      const domain = { name, version, chainId, verifyingContract };
+      const signed = await signAuthorization(account, { from, ...terms }, 'TransferWithAuthorization', domain);
       const asset: Asset = { network: `eip155:${token.chainId}`, ...token };
       const isSigned = (changedTerms: object, changedToken: object = {}) =>
         isSignedByPayer(
-          { authorization: { ...authorization, ...changedTerms }, signature },
+          { ...signed, authorization: { ...signed.authorization, ...changedTerms } },
           { ...asset, ...changedToken },
         );
       assert.ok(isSigned({}));
