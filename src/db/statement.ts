@@ -23,21 +23,22 @@ interface Text {
   readonly text: string;
 }
 
-const texts = new WeakMap<TemplateStringsArray, Text>();
+const texts = new WeakMap<TemplateStringsArray, Text[]>();
 
 /**
- * A statement of every paid request: like Kysely's `sql`, but its text is put together once for its place in the code,
- * and again only when other fragments come. Every value is a parameter, or a fragment.
+ * A statement of every paid request: like Kysely's `sql`, but its text is put together once for its place in the code
+ * and the fragments that come there, which must be of a closed set. Every value is a parameter, or a fragment.
  */
 export const statement = <Row>(parts: TemplateStringsArray, ...values: unknown[]) => ({
   execute(db: Database): Promise<QueryResult<Row>> {
     const shape: (TemplateStringsArray | undefined)[] = [];
     const parameters: unknown[] = [];
     collect(values, shape, parameters);
-    let known = texts.get(parts);
-    if (!known || !isSame(known.shape, shape)) {
+    const ofPlace = texts.get(parts) ?? [];
+    let known = ofPlace.find((text) => isSame(text.shape, shape));
+    if (!known) {
       known = { shape, text: textOf(parts, values, { count: 0 }) };
-      texts.set(parts, known);
+      texts.set(parts, [...ofPlace, known]);
     }
     return db.executeQuery<Row>(CompiledQuery.raw(known.text, parameters));
   },

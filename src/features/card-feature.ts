@@ -25,13 +25,13 @@ export interface Card extends Feature {
 
 /** Card credits: bought on the hosted checkout, and spent for speech. @param foreignHeaders of the other flows (R36) */
 export function openCard(
-  { config, db, metrics, work, log }: SharedParts,
+  { config, db, limits, metrics, work, log }: SharedParts,
   { holds, jobs, speech }: { holds: Holds; jobs: Jobs; speech: Speech },
   foreignHeaders: readonly string[],
 ): Card {
   const { baseUrl, serviceName, catalog } = config;
   const card = config.card && {
-    credits: new CardCredits(config.card.livemode, holds.parts()),
+    credits: new CardCredits(config.card.livemode, limits.gate, holds.parts()),
     purchases: new Purchases(
       db,
       new Processor(config.card.secretKey, config.card.apiBase, { checkoutOrigin: config.card.checkoutOrigin }),

@@ -1,4 +1,6 @@
 import { addDoubtGauge, addHoldGauges } from '../admin/gauges.ts';
+import { GroupedStatement } from '../db/grouped-statement.ts';
+import { captureHolds, type HeldBy } from '../ledger/hold.ts';
 import { UnpaidWork } from '../limits/unpaid-work.ts';
 import { GivingBack } from '../payments/giving-back.ts';
 import type { HoldKeeperParts } from '../payments/hold-keeper.ts';
@@ -15,12 +17,16 @@ export interface Holds extends Feature {
 export function openHolds({ config, db, log, metrics }: SharedParts): Holds {
   const unfinished = new UnfinishedHolds(db, log);
   const givingBack = new GivingBack(db, log);
+  const captures = new GroupedStatement({
+    run: (holds: readonly HeldBy[]) => captureHolds(db, holds),
+    keyOf: ({ id }) => id,
+  });
   addHoldGauges(metrics, db);
   addDoubtGauge(metrics, givingBack);
   return {
     reconcilers: ledgerReconcilers(db),
     parts: () => ({
-      ...{ db, log, metrics, unfinished, givingBack },
+      ...{ db, log, metrics, unfinished, givingBack, captures },
       capturePatienceMs: config.capturePatienceMs,
       leaseSeconds: config.speech?.streaming.leaseSeconds ?? 0,
       work: new UnpaidWork(config.unpaidWork),

@@ -7,6 +7,7 @@ import type { Slot } from '../limits/slot.ts';
 import type { Metrics } from '../observability/metrics.ts';
 import type { EdgeLimiter, Trial } from './edge-limiter.ts';
 import { type RateLimited, rateLimited, rateLimitHeaders } from './rate-limit-answer.ts';
+import { RequestSlot } from './request-slot.ts';
 
 /** The persistent limits that operations count in (R39). */
 export interface Windows {
@@ -32,6 +33,8 @@ export interface Ticket {
    * @param key of the account, or the sig, where the window is by one and the request has it; otherwise the address counts
    */
   take(reason: 'request' | 'payment', key?: string): Promise<RateLimited | undefined>;
+  /** The slot of a request that the statement may take which pays for it. @param key as of `take` */
+  pendingSlot(key?: string): RequestSlot;
   /** Takes a slot for a credential that failed. */
   credentialFailed(): Promise<RateLimited | undefined>;
   /** Takes a request from the edge's limit where that counts those without a credential that verifies. */
@@ -108,6 +111,14 @@ export class Admission implements Ticket {
   async take(reason: 'request' | 'payment', key?: string): Promise<RateLimited | undefined> {
     const slot = await this.#takeSlot(this.#windowFor(reason), key);
     return this.#show(slot);
+  }
+
+  pendingSlot(key?: string): RequestSlot {
+    const by = this.#windowFor('request');
+    return new RequestSlot(
+      () => this.#takeSlot(by, key),
+      (slot) => this.#show(slot),
+    );
   }
 
   async credentialFailed(): Promise<RateLimited | undefined> {

@@ -1,10 +1,6 @@
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import { type Fragment, fragment, statement } from '../db/statement.ts';
-import { findCardAccount, isAccountId, isCardAccount } from './accounts.ts';
-import { contra } from './contra.ts';
-import type { PaidFor } from './paid-for.ts';
-import { type Entry, insertTransfer } from './transfer.ts';
 
 /**
  * A pending transfer: its amount has left the user's balance, and exactly one of capture and void ends it.
@@ -12,7 +8,8 @@ import { type Entry, insertTransfer } from './transfer.ts';
  *     (none) -- place --> pending -- captureHold --> posted
  *                         pending -- voidHold, or the lease passes --> voided
  *
- * On a card account placeCardHold places it, on a wallet placeWalletHold (wallets.ts), which spends the nonce with it.
+ * On a card account placeCardHolds places it (card-holds.ts), on a wallet placeWalletHolds, which spends the nonce with
+ * it (wallet-holds.ts): several in one statement, each of another payer.
  * renewHold keeps the lease of a hold from passing whose speech is still being heard.
  *
  * The fence names the hold's present owner. Whoever takes a hold over raises it, and the former owner's capture or void
@@ -29,70 +26,6 @@ export interface Hold {
 
 /** What ending a hold takes: which one, and the fence that its owner knows. */
 export type HeldBy = Pick<Hold, 'id' | 'fence'>;
-
-export type HoldResult =
-  | { readonly outcome: 'held'; readonly hold: Hold }
-  | { readonly outcome: 'unknown_account' }
-  | { readonly outcome: 'insufficient_funds'; readonly balanceMicroUsd: bigint };
-
-/** What else is known of a charge that is held. */
-export interface HoldTerms {
-  /** What the amount is the price of; the service always tells it. */
-  readonly paidFor?: PaidFor;
-  /** Of the process that delivers what the hold pays for; null for a job's. */
-  readonly processId?: number | null;
-  /** Of the processor's key: an account of the other mode is unknown. Null, or absent, for one of either mode. */
-  readonly livemode?: boolean | null | undefined;
-}
-
-/**
- * Holds the amount on a card account for a charge. One statement: the account is debited if it can pay, and the hold is
- * written, or nothing is. An update that has waited for another one looks at the row again, so that it is the present
- * balance that suffices and is lowered. Only a hold that is refused costs a second statement, which tells why.
- * @param leaseSeconds how long the hold stands when nobody ends or renews it, by the database's clock; it must
- *   outlast the deadline of a synthesis that isn't renewed. Null for a hold that is owned by a job and has no lease.
- */
-export async function placeCardHold(
-  db: Database,
-  accountId: string,
-  amountMicroUsd: bigint,
-  leaseSeconds: number | null,
-  terms: HoldTerms = {},
-): Promise<HoldResult> {
-  const { paidFor, processId = null, livemode = null } = terms;
-  if (!isAccountId(accountId)) return { outcome: 'unknown_account' };
-  const charge: Entry = {
-    kind: 'charge',
-    debit: fragment`id`,
-    credit: contra.cardRevenue,
-    amount: amountMicroUsd,
-    reference: null,
-    traceId: paidFor?.traceId ?? null,
-    hold: { leaseSeconds, paidFor, processId },
-  };
-  const { rows } = await statement<{ id: string; balance: bigint; hold_id: bigint; fence: number }>`
-    with debit as (
-      update account set balance_micro_usd = balance_micro_usd - ${amountMicroUsd}
-      where ${isCardAccount(accountId, livemode)}
-        and balance_micro_usd >= ${amountMicroUsd}
-      returning id, balance_micro_usd
-    ), hold as (
-      ${insertTransfer(charge, fragment`debit`)}
-      returning id, fence
-    )
-    select debit.id, debit.balance_micro_usd as balance, hold.id as hold_id, hold.fence from debit, hold`.execute(db);
-  const row = rows[0];
-  if (row) {
-    const { id, balance: balanceMicroUsd, hold_id, fence } = row;
-    return { outcome: 'held', hold: { id: hold_id, fence, accountId: id, amountMicroUsd, balanceMicroUsd } };
-  }
-  const account = await findCardAccount(db, accountId, { livemode: livemode ?? undefined, lock: true });
-  if (!account) return { outcome: 'unknown_account' };
-  const { balanceMicroUsd } = account;
-  if (balanceMicroUsd < amountMicroUsd) return { outcome: 'insufficient_funds', balanceMicroUsd };
-  // Money has come in between the two statements.
-  return placeCardHold(db, accountId, amountMicroUsd, leaseSeconds, terms);
-}
 
 /**
  * Takes over the hold of each row, for a statement that takes over what the hold belongs to.
@@ -112,19 +45,31 @@ export async function renewHold(db: Database, { id, fence }: HeldBy, leaseSecond
 }
 
 /**
- * Posts the hold: the amount is earned. Tells whether it is posted now; false means that the hold was voided or taken
+ * Posts holds: their amounts are earned. Tells of each whether it is posted now; false means that it was voided or taken
  * over, and what was made for it must not be delivered. Safe to repeat after a lost answer.
  */
-export async function captureHold(db: Database, { id, fence }: HeldBy): Promise<boolean> {
-  const captured = await statement`
+export async function captureHolds(db: Database, holds: readonly HeldBy[]): Promise<boolean[]> {
+  const ids = holds.map(({ id }) => id);
+  const fences = holds.map(({ fence }) => fence);
+  const captured = await statement<{ id: bigint }>`
     update transfer set state = 'posted', ended_at = now()
-    where id = ${id} and fence = ${fence} and state = 'pending'
-    returning id`.execute(db);
-  if (captured.rows.length > 0) return true;
-  // The statement's snapshot is older than an earlier capture that it has waited for; this one is not.
-  const posted = await sql`
+    from unnest(${ids}::bigint[], ${fences}::integer[]) as held (id, fence)
+    where transfer.id = held.id and transfer.fence = held.fence and state = 'pending'
+    returning transfer.id`.execute(db);
+  const posted = new Set(captured.rows.map(({ id }) => id));
+  return Promise.all(holds.map((hold) => posted.has(hold.id) || isPosted(db, hold)));
+}
+
+/** Posts one hold, as `captureHolds` does. */
+export async function captureHold(db: Database, hold: HeldBy): Promise<boolean> {
+  return (await captureHolds(db, [hold]))[0] === true;
+}
+
+/** A capture's snapshot is older than an earlier capture that it has waited for; this one's is not. */
+async function isPosted(db: Database, { id, fence }: HeldBy): Promise<boolean> {
+  const { rows } = await sql`
     select id from transfer where id = ${id} and fence = ${fence} and state = 'posted'`.execute(db);
-  return posted.rows.length > 0;
+  return rows.length > 0;
 }
 
 /**

@@ -1,5 +1,4 @@
 import { type Fragment, fragment } from '../db/statement.ts';
-import type { PaidFor } from './paid-for.ts';
 
 /** A value, or where it differs from row to row, what to select of the rows that the entries are made from. */
 type Value<T> = T | Fragment;
@@ -17,16 +16,11 @@ export interface Entry {
   readonly reference: Value<string> | null;
   /** Of the request that it belongs to, unless what it refers to tells that. */
   readonly traceId: Value<string> | null;
-  /** Of an entry that is pending; any other one is posted at once. */
-  readonly hold?: HoldColumns;
-}
-
-interface HoldColumns {
-  /** By the database's clock; null for no lease. */
-  readonly leaseSeconds: number | null;
-  readonly paidFor: PaidFor | undefined;
-  /** Of the process that delivers what the hold pays for; null for a job's. */
-  readonly processId: number | null;
+  /**
+   * Of an entry that is pending; any other one is posted at once. Its rows tell what it pays for: `characters`,
+   * `rate_pico_usd` and `process_id`, the process that delivers it, each of which may be null.
+   */
+  readonly hold?: { /** By the database's clock; null for no lease. */ readonly leaseSeconds: number | null };
 }
 
 /**
@@ -40,9 +34,9 @@ export const insertTransfer = (
   insert into transfer (kind, debit_account_id, credit_account_id, amount_micro_usd, reference, trace_id,
                         state, ended_at, lease_until, characters, rate_pico_usd, process_id)
   select ${kind}, ${debit}, ${credit}, ${amount}, ${reference}, ${traceId}::uuid,
-         ${hold ? PENDING : POSTED}, now() + make_interval(secs => ${hold?.leaseSeconds}::double precision),
-         ${hold?.paidFor?.characters}::integer, ${hold?.paidFor?.ratePicoUsd}::bigint, ${hold?.processId}::integer
+         ${hold ? pending(hold.leaseSeconds) : POSTED}
   from ${rows}`;
 
-const PENDING = fragment`'pending', null`;
-const POSTED = fragment`'posted', now()`;
+const pending = (leaseSeconds: number | null): Fragment => fragment`
+  'pending', null, now() + make_interval(secs => ${leaseSeconds}::double precision), characters, rate_pico_usd, process_id`;
+const POSTED = fragment`'posted', now(), null::timestamptz, null::integer, null::bigint, null::integer`;

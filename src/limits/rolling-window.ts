@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
-import { statement } from '../db/statement.ts';
+import { type Fragment, fragment, statement } from '../db/statement.ts';
 import { cardAccountExists, isAccountId } from '../ledger/accounts.ts';
+import type { Gate } from '../ledger/card-holds.ts';
 import type { Metrics } from '../observability/metrics.ts';
 import type { Scope, Slot } from './slot.ts';
 
@@ -20,6 +21,14 @@ export interface WindowOptions {
   readonly livemode?: boolean | undefined;
 }
 
+/** What taking a slot returns. */
+export interface SlotRow {
+  readonly scope: Bucket['scope'];
+  readonly allowed: boolean;
+  readonly taken: number;
+  readonly reset_seconds: number;
+}
+
 /** Rows that one pruning deletes at most, so that it stays short. */
 const PRUNE_ROWS = 10_000;
 
@@ -31,6 +40,13 @@ export class RollingWindow {
   readonly #db: Database;
   readonly #options: WindowOptions;
   readonly #metrics: Metrics;
+  /** For the statement that debits accounts: takes a slot of each one's own bucket, and lets through what has got one. */
+  readonly gate: Gate<SlotRow, Slot> = {
+    keyOf: (accountId) => hash({ scope: 'account', key: accountId }),
+    pass: (payers) => this.#takeOf(fragment`(select gate_key as key, 'account' as scope from ${payers}) bucket`),
+    columns: fragment`gate.scope, gate.taken, gate.reset_seconds`,
+    read: (row) => this.#read(row),
+  };
 
   /** @param db never a transaction: taking a slot commits by itself, without waiting for the disk */
   constructor(db: Database, options: WindowOptions, metrics: Metrics) {
@@ -93,36 +109,42 @@ export class RollingWindow {
    * the database may lose is the last moment's counts, so nobody waits until they are on disk.
    */
   async #take(accountId: string | null, otherwise: Bucket): Promise<Slot> {
-    const { max, windowSeconds, livemode = null } = this.#options;
+    const { livemode = null } = this.#options;
     const accountKey = accountId === null ? null : hash({ scope: 'account', key: accountId });
-    const { rows } = await statement<{
-      scope: Bucket['scope'];
-      allowed: boolean;
-      taken: number;
-      reset_seconds: number;
-    }>`
+    const { rows } = await statement<SlotRow>`
       with bucket as (
         select case when known then 'account' else ${otherwise.scope}::text end as scope,
                case when known then ${accountKey}::bytea else ${hash(otherwise)}::bytea end as key
         from (select ${cardAccountExists(accountId, livemode)} as known) requested
       )
+      ${this.#takeOf(fragment`(select * from bucket where set_config('synchronous_commit', 'off', true) = 'off') bucket`)}
+      `.execute(this.#db);
+    const row = rows[0];
+    if (!row) throw new Error('the rate window returned no row');
+    return this.#read(row);
+  }
+
+  /** Takes a slot of each bucket. @param buckets rows with `key` and `scope`, for a `from` */
+  #takeOf(buckets: Fragment): Fragment {
+    const { max, windowSeconds } = this.#options;
+    const window = fragment`${windowSeconds}::double precision * interval '1 second'`;
+    return fragment`
       insert into rate_window (key, scope, checked_at, allowed, taken)
-      select key, scope, at, true, array[at]
-      from bucket, (select clock_timestamp() as at) clock
-      where set_config('synchronous_commit', 'off', true) = 'off'
+      select key, scope, at, true, array[at] from ${buckets}, (select clock_timestamp() as at) clock
       on conflict (key) do update set (checked_at, allowed, taken) = (
         select at, cardinality(live) < ${max}::int, case when cardinality(live) < ${max}::int then live || at else live end
         from (
-          select at, rate_window.taken[width_bucket(at - ${windowSeconds}::double precision * interval '1 second', rate_window.taken) + 1 :] as live
+          select at, rate_window.taken[width_bucket(at - ${window}, rate_window.taken) + 1 :] as live
           from (select greatest(clock_timestamp(), rate_window.checked_at) as at) clock
         ) attempt
       )
-      returning scope, allowed, cardinality(taken) as taken,
-                ceil(extract(epoch from
-                  taken[greatest(cardinality(taken) - ${max}::int, 0) + 1] + ${windowSeconds}::double precision * interval '1 second' - checked_at
-                ))::int as reset_seconds`.execute(this.#db);
-    const row = rows[0];
-    if (!row) throw new Error('the rate window returned no row');
+      returning key, scope, allowed, cardinality(taken) as taken,
+                ceil(extract(epoch from taken[greatest(cardinality(taken) - ${max}::int, 0) + 1] + ${window} - checked_at))::int
+                  as reset_seconds`;
+  }
+
+  #read(row: SlotRow): Slot {
+    const { max, windowSeconds } = this.#options;
     if (!row.allowed) this.#metrics.rateLimitRefused(row.scope);
     return {
       scope: row.scope,

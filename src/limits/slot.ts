@@ -12,3 +12,11 @@ export interface Slot {
   /** Whole seconds, rounded up, until a taken slot is given back; when refused, until a request can succeed. */
   readonly resetSeconds: number;
 }
+
+/** The slot of a request that is taken in one statement with the hold that pays for it, where it can be. */
+export interface PendingSlot {
+  /** Takes it by itself, unless it was taken before. False when it is refused. */
+  take(): Promise<boolean>;
+  /** Tells what the statement has found that took it. False when it is refused. */
+  taken(slot: Slot): boolean;
+}

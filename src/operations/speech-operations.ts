@@ -8,6 +8,7 @@ import type {
 import type { Database } from '../db/database.ts';
 import { PRIVATE } from '../http/headers.ts';
 import type { OperationContext } from '../http/operation-context.ts';
+import type { RequestSlot } from '../http/request-slot.ts';
 import { failure } from '../http/structured-error.ts';
 import { isAsynchronous } from '../jobs/asynchronous.ts';
 import type { Job } from '../jobs/job.ts';
@@ -77,29 +78,34 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
     const { characters, ratePicoUsd, priceMicroUsd } = order;
     context.note({ flow: cardCredits.name, characters });
     const { credential: accountId } = cardCredits.credentialOf(terms.headers);
-    const limited = await context.admission.take('request', accountId);
+    const slot = context.admission.pendingSlot(accountId);
+    const isLater = isAsynchronous(terms.asynchronous, characters);
+    const limited = isLater ? await slot.refusal() : undefined;
     if (limited) return limited;
     const charge: Charge = {
       utterance: utteranceOf(order, order.text),
       priceMicroUsd,
       paidFor: { characters, ratePicoUsd, traceId: context.traceId },
       request: context,
+      slot,
     };
     const challenge = (refusal: Refused, message: string) =>
       creditChallenge({ baseUrl, realm: serviceName, priceMicroUsd }, refusal, message);
     const sale = { cardCredits, streaming, accountId, charge, challenge };
-    return isAsynchronous(terms.asynchronous, characters)
-      ? answerLater(sale, terms, context)
-      : answerNow(sale, context);
+    return isLater ? answerLater(sale, terms, context) : answerNow(sale, slot, context);
   }
 
   /** Hands the audio on while it is spoken. */
   async function answerNow(
     { cardCredits, streaming, accountId, charge, challenge }: CardSale,
+    slot: RequestSlot,
     context: OperationContext,
   ) {
     const delivery = streamed(streaming);
     const spoken = await speak({ flow: cardCredits, credential: accountId, charge, delivery });
+    // Whatever else speaks against it, the window's refusal goes before (R39).
+    const limited = await slot.refusal();
+    if (limited) return limited;
     switch (spoken.outcome) {
       case 'delivered': {
         const { mimeType, audio, ended } = spoken.delivered;

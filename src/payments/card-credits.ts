@@ -1,9 +1,20 @@
 import type { Database } from '../db/database.ts';
-import { type HoldResult, placeCardHold } from '../ledger/hold.ts';
+import { GroupedStatement } from '../db/grouped-statement.ts';
+import { isAccountId } from '../ledger/accounts.ts';
+import {
+  type AskedCardHold,
+  type CardHoldResult,
+  type Gate,
+  type GatedHold,
+  placeCardHold,
+  placeCardHolds,
+} from '../ledger/card-holds.ts';
+import type { SlotRow } from '../limits/rolling-window.ts';
+import type { PendingSlot, Slot } from '../limits/slot.ts';
 import type { BalanceHold } from './balance-hold.ts';
 import { HoldKeeper, type HoldKeeperParts, NOT_CHARGED } from './hold-keeper.ts';
 import type { Authorization, Charge, PaymentFlow } from './payment-flow.ts';
-import { refused } from './refusal.ts';
+import { type Refused, refused } from './refusal.ts';
 
 /** The request headers that show the flow's credential. */
 export const CARD_HEADERS = ['x-credit-account'] as const;
@@ -25,11 +36,22 @@ export class CardCredits implements PaymentFlow<string | undefined, CardCode, Ca
   readonly untaken = NOT_CHARGED;
   /** Of the processor's key: accounts of the other mode are unknown. */
   readonly livemode: boolean;
+  readonly #db: Database;
   readonly #holds: HoldKeeper;
+  readonly #leaseSeconds: number;
+  readonly #grouped: GroupedStatement<AskedCardHold, GatedHold<Slot> | undefined>;
 
-  constructor(livemode: boolean, parts: HoldKeeperParts) {
+  /** @param gate takes the slots of requests together with their holds */
+  constructor(livemode: boolean, gate: Gate<SlotRow, Slot>, parts: HoldKeeperParts) {
+    const { db, leaseSeconds } = parts;
     this.livemode = livemode;
+    this.#db = db;
     this.#holds = new HoldKeeper('card', parts);
+    this.#leaseSeconds = leaseSeconds;
+    this.#grouped = new GroupedStatement({
+      run: (asked) => placeCardHolds(db, asked, { leaseSeconds, livemode, locked: 'skip' }, gate),
+      keyOf: ({ accountId }) => accountId,
+    });
   }
 
   credentialOf(headers: Readonly<Record<string, string | undefined>>) {
@@ -39,14 +61,14 @@ export class CardCredits implements PaymentFlow<string | undefined, CardCode, Ca
   /** No account, an unknown one and too small a balance are all refused, with nothing debited (R12). */
   async authorize(
     accountId: string | undefined,
-    { priceMicroUsd, paidFor, request }: Charge,
+    { priceMicroUsd, paidFor, request, slot }: Charge,
     trx?: Database,
   ): Promise<Authorization<CardCode, CardHold>> {
     if (!accountId) return refused('PAYMENT_REQUIRED', 'no_account', { balanceMicroUsd: 0n });
     const show = (balanceMicroUsd: bigint) => cardReceipt(accountId, balanceMicroUsd);
-    const terms = { paidFor, livemode: this.livemode };
+    const asked = { accountId, amountMicroUsd: priceMicroUsd, paidFor };
     if (trx) {
-      const placed = await placeCardHold(trx, accountId, priceMicroUsd, null, terms);
+      const placed = await this.#placeAlone(trx, asked, null);
       return placed.outcome === 'held'
         ? { outcome: 'held', hold: this.#holds.ofJob(placed.hold, show) }
         : refuse(placed);
@@ -54,12 +76,25 @@ export class CardCredits implements PaymentFlow<string | undefined, CardCode, Ca
     const result = await this.#holds.place(
       accountId.toLowerCase(),
       request.answer,
-      (db, leaseSeconds, processId) =>
-        placeCardHold(db, accountId, priceMicroUsd, leaseSeconds, { ...terms, processId }),
+      (processId) => this.#place({ ...asked, processId }, slot),
       show,
     );
     if (result.outcome === 'refused') return result;
     return result.hold ? { outcome: 'held', hold: result.hold } : refuse(result.placed);
+  }
+
+  /** Together with others' and the slot, unless the account is unknown, or in the hands of another process just now. */
+  async #place(asked: AskedCardHold, slot: PendingSlot | undefined): Promise<CardPlacement> {
+    if (slot && isAccountId(asked.accountId)) {
+      const gated = await this.#grouped.execute({ ...asked, accountId: asked.accountId.toLowerCase() });
+      if (gated) return slot.taken(gated.told) ? gated.placed : RATE_LIMITED;
+    }
+    if (slot && !(await slot.take())) return RATE_LIMITED;
+    return this.#placeAlone(this.#db, asked, this.#leaseSeconds);
+  }
+
+  #placeAlone(db: Database, { accountId, amountMicroUsd, ...asked }: AskedCardHold, leaseSeconds: number | null) {
+    return placeCardHold(db, accountId, amountMicroUsd, leaseSeconds, { ...asked, livemode: this.livemode });
   }
 }
 
@@ -69,7 +104,12 @@ export const cardReceipt = (accountId: string, balanceMicroUsd: bigint): CardRec
   'x-credit-balance': balanceMicroUsd,
 });
 
-const refuse = (placed: HoldResult) =>
-  refused('PAYMENT_REQUIRED', placed.outcome, {
-    balanceMicroUsd: placed.outcome === 'insufficient_funds' ? placed.balanceMicroUsd : 0n,
-  });
+type CardPlacement = CardHoldResult | typeof RATE_LIMITED;
+const RATE_LIMITED = { outcome: 'rate_limited' } as const;
+
+const refuse = (placed: CardPlacement): Refused<CardCode> =>
+  placed.outcome === 'rate_limited'
+    ? refused('RATE_LIMITED', placed.outcome)
+    : refused('PAYMENT_REQUIRED', placed.outcome, {
+        balanceMicroUsd: placed.outcome === 'insufficient_funds' ? placed.balanceMicroUsd : 0n,
+      });

@@ -1,8 +1,9 @@
 import type { FastifyBaseLogger } from 'fastify';
 import type { Database } from '../db/database.ts';
 import { isUnavailable } from '../db/database-errors.ts';
+import type { GroupedStatement } from '../db/grouped-statement.ts';
 import { retryWhileAway } from '../db/retry-while-away.ts';
-import { captureHold, type Hold, renewHold, voidHold } from '../ledger/hold.ts';
+import { type HeldBy, type Hold, renewHold, voidHold } from '../ledger/hold.ts';
 import { type GivenBack, giveBack } from '../ledger/reversal.ts';
 import type { Answer } from '../lib/answer.ts';
 import type { UnpaidWork } from '../limits/unpaid-work.ts';
@@ -32,6 +33,8 @@ export interface HoldKeeperParts {
   readonly work: UnpaidWork;
   readonly unfinished: UnfinishedHolds;
   readonly givingBack: GivingBack;
+  /** Of all flows. */
+  readonly captures: GroupedStatement<HeldBy, boolean>;
   /** How long a capture is repeated while the database is away; the lease of a hold is longer. */
   readonly capturePatienceMs: number;
 }
@@ -56,26 +59,22 @@ export class HoldKeeper {
   /**
    * Places a hold for this answer, unless the payer's unpaid work leaves no room for more now.
    * @param payer whose balance it is
-   * @param statement places it in the name of that process, with that lease
+   * @param statement places it in the name of that process
    */
   async place<P extends Placed, R extends Receipt>(
     payer: string,
     answer: Answer,
-    statement: (db: Database, leaseSeconds: number, processId: number) => Promise<P>,
+    statement: (processId: number) => Promise<P>,
     show: ShowBalance<R>,
   ): Promise<Placement<P, R> | Refused<'RATE_LIMITED'>> {
-    const { db, work, unfinished, leaseSeconds, metrics } = this.#parts;
+    const { work, unfinished, leaseSeconds, metrics } = this.#parts;
     const begun = work.begin(payer);
     if (begun.outcome === 'refused') return refused('RATE_LIMITED', begun.reason);
     const { end: endWork } = begun;
     const lease = { askedAt: performance.now(), seconds: leaseSeconds };
     let hold: BalanceHold<R> | undefined;
     try {
-      const placed = await unfinished.follow(
-        answer,
-        (processId) => statement(db, leaseSeconds, processId),
-        (entry) => this.#giveBack(entry),
-      );
+      const placed = await unfinished.follow(answer, statement, (entry) => this.#giveBack(entry));
       if (placed.hold) {
         hold = new BalanceHold(this, placed.hold, { show, lease, endWork });
         metrics.holdMoved(this.#flow, 'placed', placed.hold.amountMicroUsd);
@@ -112,10 +111,10 @@ export class HoldKeeper {
    * throws: the hold is void, or is given back once the database tells what became of it.
    */
   async capture(hold: Hold): Promise<boolean> {
-    const { unfinished, capturePatienceMs } = this.#parts;
+    const { captures, unfinished, capturePatienceMs } = this.#parts;
     let captured: boolean;
     try {
-      captured = await retryWhileAway(capturePatienceMs, () => captureHold(this.#parts.db, hold));
+      captured = await retryWhileAway(capturePatienceMs, () => captures.execute(hold));
     } catch (error) {
       if (isUnavailable(error)) this.#giveBack(hold);
       else await this.#giveBackNow(hold);

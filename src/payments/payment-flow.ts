@@ -1,6 +1,7 @@
 import type { Database } from '../db/database.ts';
 import type { PaidFor } from '../ledger/paid-for.ts';
 import type { Answer } from '../lib/answer.ts';
+import type { PendingSlot } from '../limits/slot.ts';
 import type { Utterance } from '../speech/provider.ts';
 import type { RefusalCode, Refused } from './refusal.ts';
 
@@ -53,6 +54,8 @@ export interface Charge {
   readonly priceMicroUsd: bigint;
   readonly paidFor: PaidFor;
   readonly request: PaidRequest;
+  /** Of the request's window, where it was not taken before. */
+  readonly slot?: PendingSlot;
 }
 
 /** A request, as far as its payment is concerned. */

@@ -1,5 +1,7 @@
 import type { Database } from '../db/database.ts';
-import { isInTime, placeWalletHold, readWallet, type SpendResult, type WalletReading } from '../ledger/wallets.ts';
+import { GroupedStatement } from '../db/grouped-statement.ts';
+import { placeWalletHold, placeWalletHolds, type Spend, type SpendResult } from '../ledger/wallet-holds.ts';
+import { isInTime, readWallet, type WalletReading } from '../ledger/wallets.ts';
 import {
   type PrepaidCredential,
   type PrepaidVerifier,
@@ -37,12 +39,20 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCod
   readonly #db: Database;
   readonly #verifier: PrepaidVerifier;
   readonly #holds: HoldKeeper;
+  readonly #leaseSeconds: number;
+  readonly #grouped: GroupedStatement<Spend, SpendResult>;
   readonly #refusedReplays = new RefusedReplays();
 
   constructor(verifier: PrepaidVerifier, parts: HoldKeeperParts) {
     this.#db = parts.db;
     this.#verifier = verifier;
     this.#holds = new HoldKeeper('prepaid', parts);
+    const { db, leaseSeconds } = parts;
+    this.#leaseSeconds = leaseSeconds;
+    this.#grouped = new GroupedStatement({
+      run: (spends) => placeWalletHolds(db, spends, { leaseSeconds, locked: 'skip' }),
+      keyOf: ({ address }) => address,
+    });
   }
 
   /** All five headers or none (R30). */
@@ -76,11 +86,11 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCod
     if (!this.#verifier.isSignedByAccount(credential, signedRequestOf(request))) return this.#unauthorized(credential);
     const { account: address, nonce, expiry, maxAmountMicroUsd } = credential;
     const isPermitted = priceMicroUsd <= maxAmountMicroUsd;
-    const spend = { address, nonce, expiry, amountMicroUsd: priceMicroUsd, isPermitted };
+    const spend = { address, nonce, expiry, amountMicroUsd: priceMicroUsd, isPermitted, paidFor };
     const result = await this.#holds.place(
       address,
       request.answer,
-      (db, leaseSeconds, processId) => placeWalletHold(db, spend, leaseSeconds, paidFor, processId),
+      (processId) => this.#place({ ...spend, processId }),
       receiptOf,
     );
     if (result.outcome === 'refused') return result;
@@ -100,6 +110,12 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCod
     if (!isOwn || !this.#verifier.isSignedByAccount(credential, request)) return this.#unauthorized(credential);
     const reading = await readWallet(this.#db, credential.account, credential.expiry);
     return reading.outcome === 'expiry' ? EXPIRY_REFUSED : reading;
+  }
+
+  /** Together with others', unless the wallet is unknown, or in the hands of another process just now. */
+  async #place(spend: Spend): Promise<SpendResult> {
+    const placed = await this.#grouped.execute(spend);
+    return placed.outcome === 'unknown_account' ? placeWalletHold(this.#db, spend, this.#leaseSeconds) : placed;
   }
 
   /** An expiry out of range is told first, whoever signed it (R30). */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'tap';
-import { placeCardHold } from '../../src/ledger/hold.ts';
+import { placeCardHold } from '../../src/ledger/card-holds.ts';
 import { Metrics } from '../../src/observability/metrics.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
 import { cutChunked, openAiError, startStubUpstream } from '../support/stub-upstream.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { sql } from 'kysely';
 import { test } from 'tap';
-import { placeCardHold } from '../../src/ledger/hold.ts';
+import { placeCardHold } from '../../src/ledger/card-holds.ts';
 import { withLease } from '../../src/reconcile/lease.ts';
 import { faults, startFaultyCheckout } from '../support/faulty-checkout.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';

@@ -6,7 +6,8 @@ import { test } from 'tap';
 import { openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { captureHold, voidExpiredHolds, voidHold } from '../../src/ledger/hold.ts';
-import { findWallet, placeWalletHold } from '../../src/ledger/wallets.ts';
+import { placeWalletHold } from '../../src/ledger/wallet-holds.ts';
+import { findWallet } from '../../src/ledger/wallets.ts';
 import { testDatabase } from '../support/database.ts';
 import { bookDeposit } from '../support/prepaid.ts';
 

@@ -5,8 +5,8 @@ import type { Test } from 'tap';
 import type { LocalAccount } from 'viem';
 import { claimJob } from '../../src/jobs/claim-job.ts';
 import { completeJob, failJob } from '../../src/jobs/end-job.ts';
-import { placeCardHold } from '../../src/ledger/hold.ts';
-import { placeWalletHold } from '../../src/ledger/wallets.ts';
+import { placeCardHold } from '../../src/ledger/card-holds.ts';
+import { placeWalletHold } from '../../src/ledger/wallet-holds.ts';
 import { refused, settlementPending } from '../../src/sandbox/facilitator/faults.ts';
 import { type TestChain, wallet } from './chain.ts';
 import { type TestCheckout, testCheckout } from './checkout.ts';
@@ -94,8 +94,8 @@ export async function populate(t: Test, chain: TestChain): Promise<Populated> {
   const address = payer.address.toLowerCase();
   assert.equal((await placeCardHold(gateway.db, card, PRICE, HOLD_SECONDS, { paidFor: bought() })).outcome, 'held');
   const expiry = BigInt(Math.floor(Date.now() / 1000) + 60);
-  const terms = { address, nonce: 'pending', expiry, amountMicroUsd: PRICE, isPermitted: true };
-  assert.equal((await placeWalletHold(gateway.db, terms, HOLD_SECONDS, bought())).outcome, 'held');
+  const terms = { address, nonce: 'pending', expiry, amountMicroUsd: PRICE, isPermitted: true, paidFor: bought() };
+  assert.equal((await placeWalletHold(gateway.db, terms, HOLD_SECONDS)).outcome, 'held');
   return { gateway, checkout, card, otherCard, payer: address, otherPayer: otherPayer.address.toLowerCase(), jobs };
 }
 
