@@ -76,6 +76,8 @@ export function openPool(url: string, options: PoolOptions = {}): pg.Pool {
     query_timeout: statementTimeout && statementTimeout + 2_000,
     idle_in_transaction_session_timeout: statementTimeout,
     keepAlive: true,
+    // A plan for any values: planning a hold anew each time costs more than placing it.
+    options: '-c plan_cache_mode=force_generic_plan',
     application_name: 'speechgate',
   });
   // An idle connection that breaks is replaced on the next use; without a listener it would end the process.

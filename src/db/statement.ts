@@ -25,12 +25,16 @@ interface Text {
 
 const texts = new WeakMap<TemplateStringsArray, Text[]>();
 
+export interface Statement<Row> {
+  execute(db: Database): Promise<QueryResult<Row>>;
+}
+
 /**
  * A statement of every paid request: like Kysely's `sql`, but its text is put together once for its place in the code
  * and the fragments that come there, which must be of a closed set. Every value is a parameter, or a fragment.
  */
-export const statement = <Row>(parts: TemplateStringsArray, ...values: unknown[]) => ({
-  execute(db: Database): Promise<QueryResult<Row>> {
+export const statement = <Row>(parts: TemplateStringsArray, ...values: unknown[]): Statement<Row> => ({
+  execute(db) {
     const shape: (TemplateStringsArray | undefined)[] = [];
     const parameters: unknown[] = [];
     collect(values, shape, parameters);

@@ -11,6 +11,7 @@ import { Deposits } from '../payments/deposits.ts';
 import { DIRECT_HEADERS, DirectPayment } from '../payments/direct-payment.ts';
 import { DirectWork } from '../payments/direct-work.ts';
 import { PaymentIntake } from '../payments/intake.ts';
+import { KnownPayments } from '../payments/known-payments.ts';
 import { PrepaidBalance } from '../payments/prepaid-balance.ts';
 import { x402Reconcilers } from '../reconcile/reconcilers.ts';
 import type { X402Config } from '../settings/x402-settings.ts';
@@ -89,14 +90,15 @@ function openChained(
   const opened = openPayments(db, asset, rpcUrls, metrics);
   const facilitator = new Facilitator(x402.facilitatorUrl, x402.facilitatorToken);
   const settlement = new Settlement({ ...opened, facilitator, metrics, log });
-  const intake = new PaymentIntake({ ...opened, asset, facilitator, log });
+  const known = new KnownPayments({ ...opened, log });
+  const intake = new PaymentIntake({ ...opened, known, asset, facilitator, log });
   const work = new DirectWork(config.unpaidWork);
   const { confirmationTimeoutMs } = x402;
   addUnsettledWorkGauge(metrics, work);
   return {
     ...opened,
     deposits: new Deposits({ db, ...opened, intake, settlement, log, confirmationTimeoutMs }),
-    direct: new DirectPayment({ ...opened, intake, settlement, store, work, log }),
+    direct: new DirectPayment({ ...opened, known, intake, settlement, store, work, log }),
     close: async () => {
       await facilitator.close();
       await opened.chain.close();

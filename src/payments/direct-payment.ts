@@ -13,6 +13,7 @@ import type { Settlement } from '../x402/settlement.ts';
 import { DirectHold, type DirectReceipt, directReceipt } from './direct-hold.ts';
 import type { DirectWork, DirectWorkEnd } from './direct-work.ts';
 import type { PaymentIntake } from './intake.ts';
+import type { KnownPayments } from './known-payments.ts';
 import type { Authorization, Charge, PaymentFlow, Replayed } from './payment-flow.ts';
 import { type PaymentRequest, readPaymentHeader } from './payment-request.ts';
 import type { KnownPayment, Reserved } from './payment-status.ts';
@@ -59,6 +60,7 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, DirectCode, D
   readonly untaken = NOT_SETTLED;
   readonly #reservations: Reservations;
   readonly #settlement: Settlement;
+  readonly #known: KnownPayments;
   readonly #intake: PaymentIntake;
   readonly #store: AudioStore;
   readonly #work: DirectWork;
@@ -67,6 +69,7 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, DirectCode, D
   constructor(parts: {
     reservations: Reservations;
     settlement: Settlement;
+    known: KnownPayments;
     intake: PaymentIntake;
     store: AudioStore;
     work: DirectWork;
@@ -74,6 +77,7 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, DirectCode, D
   }) {
     this.#reservations = parts.reservations;
     this.#settlement = parts.settlement;
+    this.#known = parts.known;
     this.#intake = parts.intake;
     this.#store = parts.store;
     this.#work = parts.work;
@@ -86,7 +90,7 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, DirectCode, D
 
   /** The answer to an exact repetition, or to a misuse of its identifier; undefined when the payment is new. */
   async replay(envelope: PaymentEnvelope, charge: OfferedCharge): Promise<DirectReplay | undefined> {
-    const known = await this.#intake.find(requestOf(envelope, charge));
+    const known = await this.#known.find(requestOf(envelope, charge));
     return known && this.#answerKnown(known, envelope);
   }
 

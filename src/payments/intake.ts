@@ -6,18 +6,18 @@ import type { Asset } from '../x402/network.ts';
 import { findOffer } from '../x402/offer.ts';
 import type { Payment, PaymentPurpose } from '../x402/payment.ts';
 import type { Reservations } from '../x402/reservations.ts';
-import type { Resolution, Resolver } from '../x402/resolver.ts';
 import { RpcError } from '../x402/rpc.ts';
 import { isSignedByPayer } from '../x402/transfer-digest.ts';
 import { breachOf } from './authorization-terms.ts';
+import type { KnownPayments } from './known-payments.ts';
 import { claimOf, type PaymentRequest, requestHash } from './payment-request.ts';
-import type { KnownPayment, PaymentStatus, Reserved } from './payment-status.ts';
+import type { KnownPayment, Reserved } from './payment-status.ts';
 import { type Refused, refused } from './refusal.ts';
 import { isSolvent } from './solvency.ts';
 
 export interface IntakeParts {
   readonly reservations: Reservations;
-  readonly resolver: Resolver;
+  readonly known: KnownPayments;
   readonly facilitator: Facilitator;
   readonly chain: Chain;
   readonly asset: Asset;
@@ -31,6 +31,9 @@ export interface IntakeParts {
  *            -> reserve identifier and authorization
  *     admit: verify, and the payer is solvent; else release
  *
+ * Most payments are new and in order. So what can be told without asking anybody is looked at first, and the reservation
+ * tells whether the payment is new, in one statement; the identifier is looked up when something speaks against it.
+ *
  * Whatever is reserved blocks its identifier and authorization, and counts against its payer. So nothing is before the
  * payment is known to be the payer's: by the signature of his key, which is recovered here, or, where the payer is a
  * contract that judges signatures itself (EIP-1271), by the facilitator's yes, for which that call comes first. Two
@@ -38,7 +41,7 @@ export interface IntakeParts {
  */
 export class PaymentIntake {
   readonly #reservations: Reservations;
-  readonly #resolver: Resolver;
+  readonly #known: KnownPayments;
   readonly #facilitator: Facilitator;
   readonly #chain: Chain;
   readonly #asset: Asset;
@@ -46,18 +49,11 @@ export class PaymentIntake {
 
   constructor(parts: IntakeParts) {
     this.#reservations = parts.reservations;
-    this.#resolver = parts.resolver;
+    this.#known = parts.known;
     this.#facilitator = parts.facilitator;
     this.#chain = parts.chain;
     this.#asset = parts.asset;
     this.#log = parts.log;
-  }
-
-  /** The payment that an earlier request made under this identifier; undefined when there is none that counts. */
-  async find(request: PaymentRequest): Promise<KnownPayment | undefined> {
-    const payment = await this.#reservations.find(request.envelope.identifier);
-    const status = payment && (await this.#status(payment, requestHash(request), request.traceId));
-    return payment && status && { outcome: 'known', payment, status };
   }
 
   /**
@@ -71,43 +67,30 @@ export class PaymentIntake {
   ): Promise<
     Reserved | KnownPayment | Refused<'PAYMENT_REQUIRED' | 'PAYMENT_ERROR' | 'PAYMENT_IDENTIFIER_CONFLICT'> | NewRefusal
   > {
-    const { envelope, offers, resource, traceId } = request;
-    const { identifier } = envelope;
-    const hash = requestHash(request);
-    const known = await this.#reservations.find(identifier);
-    const status = known && (await this.#status(known, hash, traceId));
+    const terms = termsOf(request);
+    const isSigned = terms.outcome === 'agreed' && this.#isSignedByKey(purpose, terms.verifiable);
+    const first = isSigned ? (refuseNew() ?? (await this.#reserve(purpose, request))) : undefined;
+    if (terms.outcome === 'agreed' && first?.outcome === 'reserved') {
+      return { ...first, verifiable: terms.verifiable, isVerified: false };
+    }
+    const { known, status } = await this.#known.look(request);
     if (known && status) return { outcome: 'known', payment: known, status };
-
-    const offer = findOffer(offers, envelope.accepted);
-    if (!offer) return refused('PAYMENT_REQUIRED', 'accepted_is_no_offer');
-    const breach = breachOf(envelope, offer);
-    if (breach) return refused('PAYMENT_REQUIRED', breach);
-    const verifiable = { envelope, offer, resource };
-    const proof = await this.#prove(purpose, verifiable, known);
-    if (proof.outcome === 'refused') return proof;
-    const refusal = refuseNew();
-    if (refusal) return refusal;
-
-    const headBlock = await this.#head();
-    if (headBlock === undefined) return refused('PAYMENT_ERROR', 'chain_unreachable');
-    const reserve = () =>
-      this.#reservations.reserve({
-        purpose,
-        identifier,
-        requestHash: hash,
-        claim: claimOf(envelope),
-        headBlock,
-        traceId,
-      });
-    let payment = known ? await this.#reservations.takeOver(known, headBlock) : await reserve();
-    const winner = payment ? undefined : await this.#reservations.find(identifier);
+    if (terms.outcome === 'refused') return terms;
+    if (first?.outcome === 'refused') return first;
+    const { verifiable } = terms;
+    if (!first) {
+      const refusal = (await this.#proveByContract(verifiable, known)) ?? refuseNew();
+      if (refusal) return refusal;
+    }
+    const again = await this.#reserve(purpose, request, known);
+    const winner = again.outcome === 'taken' ? await this.#known.look(request) : undefined;
     // Without a winner, the authorization belongs to another identifier, or the winner was released a moment ago.
-    if (!winner) payment ??= await reserve();
-    if (payment) return { outcome: 'reserved', payment, verifiable, isVerified: proof.isVerified };
-    if (!winner) return AUTHORIZATION_TAKEN;
-    const first =
-      (await this.#status(winner, hash, traceId)) ?? refused('PAYMENT_REPLAY_PENDING', 'first_request_running');
-    return { outcome: 'known', payment: winner, status: first };
+    const last = winner && !winner.known ? await this.#reserve(purpose, request) : again;
+    if (last.outcome === 'refused') return last;
+    if (last.outcome === 'reserved') return { ...last, verifiable, isVerified: !first };
+    if (!winner?.known) return AUTHORIZATION_TAKEN;
+    const running = refused('PAYMENT_REPLAY_PENDING', 'first_request_running');
+    return { outcome: 'known', payment: winner.known, status: winner.status ?? running };
   }
 
   /** What speaks against the reserved payment; it is released then, and also when this throws. */
@@ -134,31 +117,47 @@ export class PaymentIntake {
     }
   }
 
-  /**
-   * Whether the payment is its payer's, or why it is refused. That a contract's authorization belongs to another payment
-   * is looked up before the facilitator is asked (R45).
-   */
-  async #prove(
+  /** @param abandoned is taken over; undefined for a payment that seems to be new */
+  async #reserve(
     purpose: PaymentPurpose,
+    request: PaymentRequest,
+    abandoned?: Payment,
+  ): Promise<ReservationResult | Refused<'PAYMENT_ERROR'>> {
+    const headBlock = await this.#head();
+    if (headBlock === undefined) return refused('PAYMENT_ERROR', 'chain_unreachable');
+    const { envelope, traceId } = request;
+    const { identifier } = envelope;
+    if (abandoned) {
+      const payment = await this.#reservations.takeOver(abandoned, headBlock);
+      return payment ? { outcome: 'reserved', payment } : TAKEN;
+    }
+    const claim = claimOf(envelope);
+    const reservation = { purpose, identifier, requestHash: requestHash(request), claim, headBlock, traceId };
+    const reserved = await this.#reservations.reserve(reservation);
+    return reserved ? { outcome: 'reserved', ...reserved } : TAKEN;
+  }
+
+  /** By the key of its payer. A deposit that is not does not get here (R35). */
+  #isSignedByKey(purpose: PaymentPurpose, { envelope }: FacilitatorPayment): boolean {
+    return purpose === 'deposit' || isSignedByPayer(envelope, this.#asset);
+  }
+
+  /**
+   * Whether the payment is that of a payer which is a contract, or why it is refused. That its authorization belongs to
+   * another payment is looked up before the facilitator is asked (R45).
+   */
+  async #proveByContract(
     verifiable: FacilitatorPayment,
     abandoned: Payment | undefined,
-  ): Promise<
-    | { readonly outcome: 'proved'; readonly isVerified: boolean }
-    | Refused<'PAYMENT_REQUIRED' | 'PAYMENT_ERROR' | 'PAYMENT_IDENTIFIER_CONFLICT'>
-  > {
+  ): Promise<Refused<'PAYMENT_REQUIRED' | 'PAYMENT_ERROR' | 'PAYMENT_IDENTIFIER_CONFLICT'> | undefined> {
     const { envelope } = verifiable;
-    // A deposit that is not signed by the key of its payer does not get here (R35).
-    if (purpose === 'deposit' || isSignedByPayer(envelope, this.#asset))
-      return { outcome: 'proved', isVerified: false };
     try {
       if (!(await this.#chain.hasCode(envelope.authorization.from))) {
         return refused('PAYMENT_REQUIRED', 'invalid_signature');
       }
       if (!abandoned && (await this.#reservations.isAuthorizationTaken(claimOf(envelope)))) return AUTHORIZATION_TAKEN;
       const verification = await this.#facilitator.verify(verifiable);
-      return verification.valid
-        ? { outcome: 'proved', isVerified: true }
-        : refused('PAYMENT_REQUIRED', verification.reason);
+      return verification.valid ? undefined : refused('PAYMENT_REQUIRED', verification.reason);
     } catch (error) {
       return this.#unverifiable(error);
     }
@@ -171,33 +170,8 @@ export class PaymentIntake {
     return refused('PAYMENT_ERROR', 'payment_service_failed');
   }
 
-  /** Undefined for an abandoned reservation of the same request, which may be taken over (R26). */
-  async #status(known: Payment, hash: Buffer, traceId: string): Promise<PaymentStatus | undefined> {
-    // The identifier is another request's (R22).
-    if (!known.requestHash.equals(hash)) return refused('PAYMENT_IDENTIFIER_CONFLICT', 'identifier_of_another_request');
-    this.#log.info({ traceId, payment: known.id, first: known.traceId }, 'the payment of an earlier request is shown');
-    switch (known.state) {
-      case 'reserved':
-        return known.isLeased ? refused('PAYMENT_REPLAY_PENDING', 'first_request_running') : undefined;
-      case 'settled':
-        return { outcome: 'settled', receipt: known.receipt as string, isNew: false, isReplayable: known.isReplayable };
-      case 'failed':
-        return refused('PAYMENT_REQUIRED', known.refusal ?? 'settlement_failed');
-      case 'settling':
-        if (known.isLeased) return refused('PAYMENT_REPLAY_PENDING', 'first_request_running');
-        break;
-    }
-    const resolution = await this.#resolve(known);
-    if (resolution.outcome === 'settled') return { ...resolution, isReplayable: true };
-    const transaction = (resolution.outcome === 'open' && resolution.transaction) || known.awaitedTransaction;
-    if (resolution.outcome === 'failed' || (known.state === 'refused' && transaction === null)) {
-      return refused('PAYMENT_REQUIRED', known.refusal ?? 'settlement_failed');
-    }
-    return { outcome: 'open', transaction };
-  }
-
-  async #check({ payment, verifiable, isVerified }: Reserved) {
-    const exposure = await this.#reservations.exposure(payment);
+  async #check({ payment, verifiable, isVerified, ...reserved }: Reserved) {
+    const exposure = reserved.exposure ?? (await this.#reservations.exposure(payment));
     if (exposure.hasFailedLately && exposure.running > 0) return refused('RATE_LIMITED', 'one_at_a_time_after_failure');
     const [verification, canPay] = await Promise.all([
       isVerified ? VALID : this.#facilitator.verify(verifiable),
@@ -217,19 +191,21 @@ export class PaymentIntake {
       return undefined;
     }
   }
+}
 
-  /** Whatever keeps the answer away leaves the payment as doubtful as it was (R25, R62). */
-  async #resolve(payment: Payment): Promise<Resolution> {
-    try {
-      return await this.#resolver.resolve(payment);
-    } catch (error) {
-      this.#log.warn(
-        { err: error, payment: payment.id },
-        'what became of a payment could not be found out or recorded',
-      );
-      return { outcome: 'open' };
-    }
-  }
+type ReservationResult =
+  | ({ readonly outcome: 'reserved' } & Pick<Reserved, 'payment' | 'exposure'>)
+  /** Identifier or authorization are another payment's. */
+  | typeof TAKEN;
+const TAKEN = { outcome: 'taken' } as const;
+
+/** What of a request its payer has agreed to, or what of it is not as it was offered. */
+function termsOf({ envelope, offers, resource }: PaymentRequest) {
+  const offer = findOffer(offers, envelope.accepted);
+  if (!offer) return refused('PAYMENT_REQUIRED', 'accepted_is_no_offer');
+  const breach = breachOf(envelope, offer);
+  if (breach) return refused('PAYMENT_REQUIRED', breach);
+  return { outcome: 'agreed' as const, verifiable: { envelope, offer, resource } satisfies FacilitatorPayment };
 }
 
 const VALID = { valid: true } as const;

@@ -1,6 +1,7 @@
 import type { Booking } from '../x402/book-settlement.ts';
 import type { FacilitatorPayment } from '../x402/facilitator.ts';
 import type { Payment } from '../x402/payment.ts';
+import type { Exposure } from '../x402/reservations.ts';
 import type { Refused } from './refusal.ts';
 
 /** What has become of a payment that an earlier request made. */
@@ -21,6 +22,8 @@ export interface KnownPayment {
 export interface Reserved {
   readonly outcome: 'reserved';
   readonly payment: Payment;
+  /** What its payer had under way before it, where the reservation told. */
+  readonly exposure?: Exposure;
   readonly verifiable: FacilitatorPayment;
   /** The facilitator has said yes already. */
   readonly isVerified: boolean;

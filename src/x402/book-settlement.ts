@@ -1,4 +1,3 @@
-import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import { fragment, statement } from '../db/statement.ts';
 import { bookPayment } from '../ledger/settled-payment.ts';
@@ -16,30 +15,57 @@ export interface Booking {
   readonly isNew: boolean;
 }
 
+/** A payment that is proved to be settled. */
+export interface SettledPayment {
+  readonly id: bigint;
+  readonly proof: SettlementProof;
+  /** The PAYMENT-RESPONSE header. */
+  readonly receipt: string;
+}
+
 /**
- * Records that a payment is settled and books its amount, in one statement: as revenue, or as the deposit of its payer,
- * whose wallet account comes into being with the first one. Undefined when the payment can't be settled from the state
- * that it is in. Safe to repeat after a lost answer.
- * @param receipt the PAYMENT-RESPONSE header
+ * Records that payments are settled and books their amounts, in one statement: as revenue, or as the deposit of its
+ * payer, whose wallet account comes into being with the first one; two deposits are of two payers. Undefined for a
+ * payment that can't be settled from the state that it is in. Safe to repeat after a lost answer.
  */
-export async function bookSettlement(
+export async function bookSettlements(
   db: Database,
-  paymentId: bigint,
-  { transaction, logIndex }: SettlementProof,
-  receipt: string,
-): Promise<Booking | undefined> {
-  const { rows } = await statement<{ receipt: string }>`
+  payments: readonly SettledPayment[],
+): Promise<(Booking | undefined)[]> {
+  const { rows } = await statement<{ id: bigint; receipt: string }>`
     with payment as (
       update x402_payment
       set state = 'settled', settled_at = now(), lease_until = null, refusal = null, failed_at = null, next_look_at = null,
-          transaction_hash = ${transaction}, log_index = ${logIndex}, receipt = ${receipt}
-      where id = ${paymentId} and state in ('settling', 'refused', 'unknown', 'failed')
-      returning id, purpose, payer, amount_micro_usd, receipt, trace_id
+          transaction_hash = settled.transaction, log_index = settled.log_index, receipt = settled.receipt
+      from unnest(${payments.map(({ id }) => id)}::bigint[], ${payments.map(({ proof }) => proof.transaction)}::text[],
+                  ${payments.map(({ proof }) => proof.logIndex)}::integer[],
+                  ${payments.map(({ receipt }) => receipt)}::text[]) as settled (id, transaction, log_index, receipt)
+      where x402_payment.id = settled.id and state in ('settling', 'refused', 'unknown', 'failed')
+      returning x402_payment.id, purpose, payer, amount_micro_usd, x402_payment.receipt, trace_id
     ), ${bookPayment(fragment`payment`)}
-    select receipt from payment`.execute(db);
-  if (rows[0]) return { receipt: rows[0].receipt, isNew: true };
-  // The statement's snapshot is older than an earlier booking that it has waited for; this one is not.
-  const booked = await sql<{ receipt: string }>`
-    select receipt from x402_payment where id = ${paymentId} and state = 'settled'`.execute(db);
-  return booked.rows[0] && { receipt: booked.rows[0].receipt, isNew: false };
+    select id, receipt from payment`.execute(db);
+  const receipts = new Map(rows.map(({ id, receipt }) => [id, receipt]));
+  return Promise.all(
+    payments.map(async ({ id }) => {
+      const receipt = receipts.get(id);
+      return receipt === undefined ? findBooking(db, id) : { receipt, isNew: true };
+    }),
+  );
+}
+
+/** Records and books one payment, as `bookSettlements` does. @param receipt the PAYMENT-RESPONSE header */
+export async function bookSettlement(
+  db: Database,
+  id: bigint,
+  proof: SettlementProof,
+  receipt: string,
+): Promise<Booking | undefined> {
+  return (await bookSettlements(db, [{ id, proof, receipt }]))[0];
+}
+
+/** A booking's snapshot is older than an earlier booking that it has waited for; this one's is not. */
+async function findBooking(db: Database, id: bigint): Promise<Booking | undefined> {
+  const { rows } = await statement<{ receipt: string }>`
+    select receipt from x402_payment where id = ${id} and state = 'settled'`.execute(db);
+  return rows[0] && { receipt: rows[0].receipt, isNew: false };
 }

@@ -1,6 +1,6 @@
-import { sql } from 'kysely';
 import type { AudioStore } from '../audio/audio-store.ts';
 import type { Database } from '../db/database.ts';
+import { statement } from '../db/statement.ts';
 import { PAYMENT_COLUMNS, type Payment, REPLAY_WINDOW_SECONDS, readPayments } from './payment.ts';
 
 /** Where the audio of a payment is kept. Whoever takes a reservation over has a fence, and so an object, of its own. */
@@ -15,14 +15,14 @@ export async function deletePaymentAudio(store: AudioStore, { id, fence }: Payme
 export async function findAudioToDelete(db: Database, limit: number): Promise<Payment[]> {
   return readPayments(
     db,
-    sql`
+    statement`
     select ${PAYMENT_COLUMNS} from x402_payment
     where state in ('settled', 'failed') and audio_deleted_at is null and purpose = 'speech'
-      and (state = 'failed' or settled_at < now() - make_interval(secs => ${sql.lit(REPLAY_WINDOW_SECONDS)}))
+      and (state = 'failed' or settled_at < now() - make_interval(secs => ${REPLAY_WINDOW_SECONDS}::double precision))
     order by settled_at limit ${limit}`,
   );
 }
 
 export async function markAudioDeleted(db: Database, { id }: Payment): Promise<void> {
-  await sql`update x402_payment set audio_deleted_at = now() where id = ${id}`.execute(db);
+  await statement`update x402_payment set audio_deleted_at = now() where id = ${id}`.execute(db);
 }

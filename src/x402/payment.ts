@@ -1,5 +1,5 @@
-import { type RawBuilder, sql } from 'kysely';
 import type { Database } from '../db/database.ts';
+import { fragment, type Statement } from '../db/statement.ts';
 import type { TransferClaim } from './chain.ts';
 import type { Hex } from './envelope.ts';
 import type { Address } from './payees.ts';
@@ -33,7 +33,8 @@ export interface Payment {
 /** For how long the exact repetition of a paid request gets the same answer (specification, "Limits"). */
 export const REPLAY_WINDOW_SECONDS = 86_400;
 
-interface Row {
+/** What a statement returns as PAYMENT_COLUMNS. */
+export interface PaymentRow {
   id: bigint;
   state: PaymentState;
   request_hash: Buffer;
@@ -54,13 +55,14 @@ interface Row {
 }
 
 /** What a statement of x402_payment returns for `readPayments`. */
-export const PAYMENT_COLUMNS = sql`
+export const PAYMENT_COLUMNS = fragment`
   id, state, request_hash, trace_id, fence, payer, nonce, pay_to, amount_micro_usd, valid_before, head_block, refusal, receipt,
   purpose, awaited_transaction,
   coalesce(lease_until >= now(), false) as is_leased,
-  coalesce(settled_at > now() - make_interval(secs => ${sql.lit(REPLAY_WINDOW_SECONDS)}), false) as is_replayable`;
+  coalesce(settled_at > now() - make_interval(secs => ${REPLAY_WINDOW_SECONDS}::double precision), false) as is_replayable`;
 
-const toPayment = (row: Row): Payment => ({
+/** The payment of a row that was returned as PAYMENT_COLUMNS. */
+export const toPayment = (row: PaymentRow): Payment => ({
   id: row.id,
   state: row.state,
   requestHash: row.request_hash,
@@ -83,12 +85,12 @@ const toPayment = (row: Row): Payment => ({
 });
 
 /** The payments that a statement returns as PAYMENT_COLUMNS. */
-export async function readPayments(db: Database, query: RawBuilder<unknown>): Promise<Payment[]> {
-  const { rows } = await (query as RawBuilder<Row>).execute(db);
+export async function readPayments(db: Database, query: Statement<PaymentRow>): Promise<Payment[]> {
+  const { rows } = await query.execute(db);
   return rows.map(toPayment);
 }
 
 /** Likewise, of a statement that returns one at most. */
-export async function readPayment(db: Database, query: RawBuilder<unknown>): Promise<Payment | undefined> {
+export async function readPayment(db: Database, query: Statement<PaymentRow>): Promise<Payment | undefined> {
   return (await readPayments(db, query))[0];
 }

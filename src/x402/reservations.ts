@@ -1,8 +1,17 @@
-import { type RawBuilder, sql } from 'kysely';
 import type { Database } from '../db/database.ts';
+import { GroupedStatement } from '../db/grouped-statement.ts';
+import { fragment, type Statement, statement } from '../db/statement.ts';
 import type { TransferClaim } from './chain.ts';
 import type { Asset } from './network.ts';
-import { PAYMENT_COLUMNS, type Payment, type PaymentPurpose, readPayment, readPayments } from './payment.ts';
+import {
+  PAYMENT_COLUMNS,
+  type Payment,
+  type PaymentPurpose,
+  type PaymentRow,
+  readPayment,
+  readPayments,
+  toPayment,
+} from './payment.ts';
 
 /** What a payment is reserved for. */
 export interface Reservation {
@@ -27,11 +36,31 @@ export interface Exposure {
   readonly hasFailedLately: boolean;
 }
 
+/** A payment that has just been reserved. */
+export interface ReservedPayment {
+  readonly payment: Payment;
+  readonly exposure: Exposure;
+}
+
+interface ExposureRow {
+  readonly unsettled: bigint;
+  readonly running: bigint;
+  readonly settling: bigint;
+  readonly failed: boolean;
+}
+
+const toExposure = ({ unsettled, running, settling, failed }: ExposureRow): Exposure => ({
+  unsettled,
+  running: Number(running),
+  settling: Number(settling),
+  hasFailedLately: failed,
+});
+
 /** How long a payment is its process's own without a sign of life, and how often it gives one (R26). */
 const LEASE_SECONDS = 6;
 const RENEW_EVERY_MS = 2_000;
 
-const LEASE = sql`now() + make_interval(secs => ${sql.lit(LEASE_SECONDS)})`;
+const LEASE = fragment`now() + make_interval(secs => ${LEASE_SECONDS}::double precision)`;
 
 /**
  * Payments until a settle is sent. Each transition is one statement that names the state it starts from; whoever gets
@@ -40,6 +69,10 @@ const LEASE = sql`now() + make_interval(secs => ${sql.lit(LEASE_SECONDS)})`;
 export class Reservations {
   readonly #db: Database;
   readonly #asset: Asset;
+  readonly #settlings = new GroupedStatement({
+    run: (payments: readonly Payment[]) => this.#beginSettling(payments),
+    keyOf: ({ id }) => id,
+  });
 
   constructor(db: Database, asset: Asset) {
     this.#db = db;
@@ -48,34 +81,46 @@ export class Reservations {
 
   /** Whether a repetition is the same request, payments/intake.ts judges. */
   async find(identifier: string): Promise<Payment | undefined> {
-    return this.#one(sql`select ${PAYMENT_COLUMNS} from x402_payment where identifier = ${identifier}`);
+    return this.#one(statement`select ${PAYMENT_COLUMNS} from x402_payment where identifier = ${identifier}`);
   }
 
   /**
    * Reserves identifier and authorization, for ever should a settle be sent. Undefined when one of them is taken: by what,
    * and what that means, payments/intake.ts finds out.
-   * Payments of one payer are numbered in the order in which they become visible, which `exposure` relies on.
+   * Payments of one payer are numbered in the order in which they become visible, and each sees those before it.
+   *
+   * It does not wait for the disk: a payment that a crash of the database loses can't begin to settle, so that nothing is
+   * sent for it, and what makes it settle is written behind it.
    */
-  async reserve(reservation: Reservation): Promise<Payment | undefined> {
+  async reserve(reservation: Reservation): Promise<ReservedPayment | undefined> {
     const { purpose, identifier, requestHash, claim, headBlock, traceId } = reservation;
     const { payer, nonce, payTo, amount, validBefore } = claim;
     const { network, address } = this.#asset;
-    return this.#one(sql`
-      with turn as materialized (select pg_advisory_xact_lock(hashtextextended(${payer}, 402)))
-      insert into x402_payment (purpose, identifier, request_hash, network, asset, payer, nonce, pay_to, amount_micro_usd,
-                                valid_before, head_block, trace_id, lease_until)
-      select ${purpose}, ${identifier}, ${requestHash}, ${network}, ${address.toLowerCase()}, ${payer}, ${nonce}, ${payTo},
-             ${amount}::bigint, ${validBefore}::bigint, ${headBlock}::bigint, ${traceId}::uuid,
-             ${LEASE}
-      from turn
-      on conflict do nothing
-      returning ${PAYMENT_COLUMNS}`);
+    const { rows } = await statement<PaymentRow & ExposureRow>`
+      with quick as materialized (
+        select set_config('synchronous_commit', 'off', true)
+      ), turn as materialized (
+        select pg_advisory_xact_lock(hashtextextended(${payer}, 402)) from quick
+      ), reserved as (
+        insert into x402_payment (purpose, identifier, request_hash, network, asset, payer, nonce, pay_to, amount_micro_usd,
+                                  valid_before, head_block, trace_id, lease_until)
+        select ${purpose}, ${identifier}, ${requestHash}, ${network}, ${address.toLowerCase()}, ${payer}, ${nonce}, ${payTo},
+               ${amount}::bigint, ${validBefore}::bigint, ${headBlock}::bigint, ${traceId}::uuid, ${LEASE}
+        from turn
+        on conflict do nothing
+        returning ${PAYMENT_COLUMNS}
+      )
+      select reserved.*, exposure.* from reserved, x402_exposure(reserved.payer, reserved.id) exposure`.execute(
+      this.#db,
+    );
+    const [row] = rows;
+    return row && { payment: toPayment(row), exposure: toExposure(row) };
   }
 
   /** Whether a payment with this authorization is recorded, under whatever identifier (R22). */
   async isAuthorizationTaken({ payer, nonce }: TransferClaim): Promise<boolean> {
     const { network, address } = this.#asset;
-    const { rows } = await sql<{ taken: boolean }>`
+    const { rows } = await statement<{ taken: boolean }>`
       select exists (
         select from x402_payment
         where network = ${network} and asset = ${address.toLowerCase()} and payer = ${payer} and nonce = ${nonce}
@@ -85,24 +130,15 @@ export class Reservations {
 
   /** What the payer has under way before this payment of his (R21b). */
   async exposure({ id, claim }: Payment): Promise<Exposure> {
-    const { rows } = await sql<{ unsettled: bigint; running: bigint; settling: bigint; failed: boolean }>`
-      select coalesce(sum(amount_micro_usd) filter (where awaited_transaction is null), 0)::bigint as unsettled,
-             count(*) filter (where state in ('reserved', 'settling')) as running,
-             count(*) filter (where state = 'settling' and awaited_transaction is null) as settling,
-             exists (
-               select from x402_payment where payer = ${claim.payer} and failed_at > now() - interval '1 hour'
-             ) as failed
-      from x402_payment
-      where payer = ${claim.payer} and id < ${id} and state in ('reserved', 'settling', 'refused', 'unknown')`.execute(
+    const { rows } = await statement<ExposureRow>`select * from x402_exposure(${claim.payer}, ${id}::bigint)`.execute(
       this.#db,
     );
-    const { unsettled = 0n, running = 0n, settling = 0n, failed = false } = rows[0] ?? {};
-    return { unsettled, running: Number(running), settling: Number(settling), hasFailedLately: failed };
+    return toExposure(rows[0] as ExposureRow);
   }
 
   /** Takes over a reservation whose process is gone (R26); undefined when somebody else was first. */
   async takeOver({ id, fence }: Payment, headBlock: bigint): Promise<Payment | undefined> {
-    return this.#one(sql`
+    return this.#one(statement`
       update x402_payment set fence = fence + 1, head_block = ${headBlock}, lease_until = ${LEASE}
       where id = ${id} and fence = ${fence} and state = 'reserved' and lease_until < now()
       returning ${PAYMENT_COLUMNS}`);
@@ -112,7 +148,7 @@ export class Reservations {
   keepLease({ id, fence }: Payment): () => void {
     const timer = setInterval(() => {
       // A renewal that fails is made up for by the next one; when all fail, the lease passes as it should.
-      sql`update x402_payment set lease_until = ${LEASE}
+      statement`update x402_payment set lease_until = ${LEASE}
           where id = ${id} and fence = ${fence} and state in ('reserved', 'settling')`
         .execute(this.#db)
         .catch(() => {});
@@ -122,7 +158,7 @@ export class Reservations {
 
   /** Frees identifier and authorization; nothing happens once a settle may have been sent. */
   async release({ id, fence }: Payment): Promise<boolean> {
-    const { numAffectedRows } = await sql`
+    const { numAffectedRows } = await statement`
       delete from x402_payment where id = ${id} and fence = ${fence} and state = 'reserved'`.execute(this.#db);
     return numAffectedRows === 1n;
   }
@@ -131,24 +167,32 @@ export class Reservations {
    * Records that a settle is about to be sent. False when the reservation was lost: then none may be sent. May be
    * repeated after a lost answer, since nobody else has this fence.
    */
-  async beginSettling({ id, fence }: Payment): Promise<boolean> {
-    const { numAffectedRows } = await sql`
+  beginSettling(payment: Payment): Promise<boolean> {
+    return this.#settlings.execute(payment);
+  }
+
+  async #beginSettling(payments: readonly Payment[]): Promise<boolean[]> {
+    const { rows } = await statement<{ id: bigint }>`
       update x402_payment set state = 'settling', settling_at = now(), lease_until = ${LEASE}
-      where id = ${id} and fence = ${fence} and state in ('reserved', 'settling')`.execute(this.#db);
-    return numAffectedRows === 1n;
+      from unnest(${payments.map(({ id }) => id)}::bigint[], ${payments.map(({ fence }) => fence)}::integer[])
+        as owned (id, fence)
+      where x402_payment.id = owned.id and x402_payment.fence = owned.fence and state in ('reserved', 'settling')
+      returning x402_payment.id`.execute(this.#db);
+    const begun = new Set(rows.map(({ id }) => id));
+    return payments.map(({ id }) => begun.has(id));
   }
 
   /** Reservations whose process is gone, at most so many. */
   async findAbandoned(limit: number): Promise<Payment[]> {
     return readPayments(
       this.#db,
-      sql`
+      statement`
       select ${PAYMENT_COLUMNS} from x402_payment where state = 'reserved' and lease_until < now()
       order by id limit ${limit}`,
     );
   }
 
-  #one(query: RawBuilder<unknown>): Promise<Payment | undefined> {
+  #one(query: Statement<PaymentRow>): Promise<Payment | undefined> {
     return readPayment(this.#db, query);
   }
 }

@@ -1,8 +1,9 @@
 import { getAddress } from 'viem';
 import type { Database } from '../db/database.ts';
+import { GroupedStatement } from '../db/grouped-statement.ts';
 import { retryWhileAway } from '../db/retry-while-away.ts';
 import type { Metrics } from '../observability/metrics.ts';
-import { type Booking, bookSettlement } from './book-settlement.ts';
+import { type Booking, bookSettlements, type SettledPayment } from './book-settlement.ts';
 import type { Chain, TransferProof } from './chain.ts';
 import { encodeHeader } from './challenge.ts';
 import type { Asset } from './network.ts';
@@ -25,11 +26,14 @@ export const DATABASE_PATIENCE_MS = 20_000;
  * reconcile/failed-payments.ts). Its methods throw RpcError when the chain tells nothing.
  */
 export class Resolver {
-  readonly #db: Database;
   readonly #outcomes: PaymentOutcomes;
   readonly #chain: Chain;
   readonly #asset: Asset;
   readonly #metrics: Metrics | undefined;
+  readonly #bookings: GroupedStatement<
+    SettledPayment & { readonly depositor?: string | undefined },
+    Booking | undefined
+  >;
 
   constructor(parts: {
     db: Database;
@@ -38,7 +42,10 @@ export class Resolver {
     asset: Asset;
     metrics: Metrics | undefined;
   }) {
-    this.#db = parts.db;
+    this.#bookings = new GroupedStatement({
+      run: (settled) => bookSettlements(parts.db, settled),
+      keyOf: ({ id, depositor }) => depositor ?? id,
+    });
     this.#outcomes = parts.outcomes;
     this.#chain = parts.chain;
     this.#asset = parts.asset;
@@ -91,9 +98,9 @@ export class Resolver {
       network: this.#asset.network,
       payer: getAddress(payment.claim.payer),
     });
-    const booking = await retryWhileAway(DATABASE_PATIENCE_MS, () =>
-      bookSettlement(this.#db, payment.id, proof, receipt),
-    );
+    const depositor = payment.purpose === 'deposit' ? payment.claim.payer : undefined;
+    const settled = { id: payment.id, proof, receipt, depositor };
+    const booking = await retryWhileAway(DATABASE_PATIENCE_MS, () => this.#bookings.execute(settled));
     if (booking?.isNew) this.#metrics?.paymentMoved(payment, 'settled');
     return booking;
   }
