@@ -1,0 +1,54 @@
+import type { Row } from '../rows.ts';
+import { type Spread, spread } from '../statistics.ts';
+import type { Round, Rounds } from '../throughput.ts';
+
+/** How a row compares with another one: medians over the rounds of what each round came to. */
+export interface Ratio {
+  readonly against: string;
+  readonly rate: number;
+  readonly cpu: number;
+  readonly askedRate: number;
+  readonly askedCpu: number;
+}
+
+/** A row as it is shown. */
+export interface Line {
+  readonly name: string;
+  readonly label: string;
+  readonly requestsPerSecond: Spread;
+  readonly p50Ms: Spread;
+  readonly p99Ms: Spread;
+  readonly cpuMs: Spread;
+  /** Of the gateway's rows. */
+  readonly postgresCpuMs: Spread | undefined;
+  readonly memory: Spread;
+  readonly eventLoopP99Ms: Spread | undefined;
+  readonly loadCpuMs: Spread;
+  readonly ratios: readonly Ratio[];
+}
+
+export function linesOf(rows: readonly Row[], rounds: Rounds): Line[] {
+  const of = (name: string): readonly Round[] => rounds[name] ?? [];
+  return rows.map(({ name, label, target, asked = [] }) => {
+    const values = (pick: (round: Round) => number) => spread(of(name).map(pick));
+    const ratio = (against: string, pick: (round: Round) => number) =>
+      spread(of(name).map((round, index) => pick(round) / pick(of(against)[index] as Round))).median;
+    return {
+      ...{ name, label },
+      requestsPerSecond: values((round) => round.requestsPerSecond),
+      p50Ms: values((round) => round.p50Ms),
+      p99Ms: values((round) => round.p99Ms),
+      cpuMs: values((round) => round.cpuMs),
+      postgresCpuMs: target === 'ours' ? values((round) => round.postgresCpuMs) : undefined,
+      memory: values((round) => round.memory),
+      eventLoopP99Ms: target === 'ours' ? values((round) => round.eventLoopP99Ms ?? Number.NaN) : undefined,
+      loadCpuMs: values((round) => round.loadCpuMs),
+      ratios: asked.map(({ against, rate, cpu }) => ({
+        against,
+        rate: ratio(against, (round) => round.requestsPerSecond),
+        cpu: ratio(against, (round) => round.cpuMs),
+        ...{ askedRate: rate, askedCpu: cpu },
+      })),
+    };
+  });
+}
