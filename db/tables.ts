@@ -120,6 +120,7 @@ export interface PrepaidNonce {
 export interface RateWindow {
   allowed: boolean;
   checked_at: Timestamp;
+  granted: Generated<number>;
   key: Buffer;
   scope: string;
   taken: ArrayType<Timestamp>;

@@ -1,11 +1,13 @@
 import { createHash } from 'node:crypto';
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
+import { GroupedStatement } from '../db/grouped-statement.ts';
 import { type Fragment, fragment, statement } from '../db/statement.ts';
 import { cardAccountExists, isAccountId } from '../ledger/accounts.ts';
 import type { Gate } from '../ledger/card-holds.ts';
 import type { Metrics } from '../observability/metrics.ts';
 import type { Scope, Slot } from './slot.ts';
+import { SLOT_COLUMNS, type SlotRow, slotsOf, takeSlots, type WindowSize } from './take-slots.ts';
 
 /** A bucket of the persistent window. Its key is stored hashed only. */
 export interface Bucket {
@@ -13,20 +15,9 @@ export interface Bucket {
   readonly key: string;
 }
 
-export interface WindowOptions {
-  /** Requests per bucket within any `windowSeconds`. */
-  readonly max: number;
-  readonly windowSeconds: number;
+export interface WindowOptions extends WindowSize {
   /** Of the card processor's key; accounts of the other mode have no bucket. Undefined for either mode. */
   readonly livemode?: boolean | undefined;
-}
-
-/** What taking a slot returns. */
-export interface SlotRow {
-  readonly scope: Bucket['scope'];
-  readonly allowed: boolean;
-  readonly taken: number;
-  readonly reset_seconds: number;
 }
 
 /** Rows that one pruning deletes at most, so that it stays short. */
@@ -43,10 +34,18 @@ export class RollingWindow {
   /** For the statement that debits accounts: takes a slot of each one's own bucket, and lets through what has got one. */
   readonly gate: Gate<SlotRow, Slot> = {
     keyOf: (accountId) => hash({ scope: 'account', key: accountId }),
-    pass: (payers) => this.#takeOf(fragment`(select gate_key as key, 'account' as scope from ${payers}) bucket`),
-    columns: fragment`gate.scope, gate.taken, gate.reset_seconds`,
-    read: (row) => this.#read(row),
+    pass: (payers) =>
+      takeSlots(
+        fragment`(select gate_key as key, 'account' as scope, 1 as attempts from ${payers}) bucket`,
+        this.#options,
+      ),
+    columns: SLOT_COLUMNS,
+    read: (row) => this.#read(row)[0] as Slot,
   };
+  readonly #grouped = new GroupedStatement({
+    run: (buckets: readonly Bucket[]) => this.#takeOfBuckets(buckets),
+    keyOf: (bucket) => bucket,
+  });
 
   /** @param db never a transaction: taking a slot commits by itself, without waiting for the disk */
   constructor(db: Database, options: WindowOptions, metrics: Metrics) {
@@ -57,16 +56,23 @@ export class RollingWindow {
 
   /** Takes a slot of the bucket, or tells when there will be one. */
   take(bucket: Bucket): Promise<Slot> {
-    return this.#take(null, bucket);
+    return this.#grouped.execute(bucket);
   }
 
   /**
    * Takes a slot of the card account's own bucket if that account exists, otherwise one of the other bucket, so that
    * inventing account ids opens no new buckets (R13).
    */
-  takeForAccount(accountId: string | undefined, otherwise: Bucket): Promise<Slot> {
-    const known = accountId !== undefined && isAccountId(accountId);
-    return this.#take(known ? accountId.toLowerCase() : null, otherwise);
+  async takeForAccount(accountId: string | undefined, otherwise: Bucket): Promise<Slot> {
+    if (accountId === undefined || !isAccountId(accountId)) return this.take(otherwise);
+    const id = accountId.toLowerCase();
+    const [row] = await this.#take(fragment`(
+      select case when known then 'account' else ${otherwise.scope}::text end as scope,
+             case when known then ${this.gate.keyOf(id)}::bytea else ${hash(otherwise)}::bytea end as key, 1 as attempts
+      from (select ${cardAccountExists(id, this.#options.livemode ?? null)} as known) requested
+      where ${WITHOUT_WAITING}
+    ) bucket`);
+    return this.#read(row as SlotRow)[0] as Slot;
   }
 
   /** The slot that somebody is told who is refused without an attempt; counted as a refusal. */
@@ -104,56 +110,43 @@ export class RollingWindow {
     };
   }
 
-  /**
-   * One statement. The row's lock puts attempts on one bucket in order, and the clock is read under it. What a crash of
-   * the database may lose is the last moment's counts, so nobody waits until they are on disk.
-   */
-  async #take(accountId: string | null, otherwise: Bucket): Promise<Slot> {
-    const { livemode = null } = this.#options;
-    const accountKey = accountId === null ? null : hash({ scope: 'account', key: accountId });
-    const { rows } = await statement<SlotRow>`
-      with bucket as (
-        select case when known then 'account' else ${otherwise.scope}::text end as scope,
-               case when known then ${accountKey}::bytea else ${hash(otherwise)}::bytea end as key
-        from (select ${cardAccountExists(accountId, livemode)} as known) requested
-      )
-      ${this.#takeOf(fragment`(select * from bucket where set_config('synchronous_commit', 'off', true) = 'off') bucket`)}
-      `.execute(this.#db);
-    const row = rows[0];
-    if (!row) throw new Error('the rate window returned no row');
-    return this.#read(row);
+  /** One statement for what is asked at the same moment. */
+  async #takeOfBuckets(buckets: readonly Bucket[]): Promise<Slot[]> {
+    const keys = buckets.map((bucket) => hash(bucket).toString('hex'));
+    const attempts = new Map<string, { readonly scope: Bucket['scope']; count: number }>();
+    for (const [index, key] of keys.entries()) {
+      const known = attempts.get(key);
+      if (known) known.count += 1;
+      else attempts.set(key, { scope: (buckets[index] as Bucket).scope, count: 1 });
+    }
+    const all = [...attempts.values()];
+    const rows = await this.#take(fragment`(
+      select decode(key, 'hex') as key, scope, attempts
+      from unnest(${[...attempts.keys()]}::text[], ${all.map(({ scope }) => scope)}::text[],
+                  ${all.map(({ count }) => count)}::int[]) as asked (key, scope, attempts)
+      where ${WITHOUT_WAITING}
+    ) bucket`);
+    const slots = new Map(
+      rows.map((row) => {
+        const key = row.key.toString('hex');
+        return [key, this.#read(row, attempts.get(key)?.count)];
+      }),
+    );
+    return keys.map((key) => slots.get(key)?.shift() as Slot);
   }
 
-  /** Takes a slot of each bucket. @param buckets rows with `key` and `scope`, for a `from` */
-  #takeOf(buckets: Fragment): Fragment {
-    const { max, windowSeconds } = this.#options;
-    const window = fragment`${windowSeconds}::double precision * interval '1 second'`;
-    return fragment`
-      insert into rate_window (key, scope, checked_at, allowed, taken)
-      select key, scope, at, true, array[at] from ${buckets}, (select clock_timestamp() as at) clock
-      on conflict (key) do update set (checked_at, allowed, taken) = (
-        select at, cardinality(live) < ${max}::int, case when cardinality(live) < ${max}::int then live || at else live end
-        from (
-          select at, rate_window.taken[width_bucket(at - ${window}, rate_window.taken) + 1 :] as live
-          from (select greatest(clock_timestamp(), rate_window.checked_at) as at) clock
-        ) attempt
-      )
-      returning key, scope, allowed, cardinality(taken) as taken,
-                ceil(extract(epoch from taken[greatest(cardinality(taken) - ${max}::int, 0) + 1] + ${window} - checked_at))::int
-                  as reset_seconds`;
+  /** @param buckets as of `takeSlots` */
+  async #take(buckets: Fragment): Promise<(SlotRow & { readonly key: Buffer })[]> {
+    const { rows } = await statement<SlotRow & { readonly key: Buffer }>`${takeSlots(buckets, this.#options)}`.execute(
+      this.#db,
+    );
+    return rows;
   }
 
-  #read(row: SlotRow): Slot {
-    const { max, windowSeconds } = this.#options;
-    if (!row.allowed) this.#metrics.rateLimitRefused(row.scope);
-    return {
-      scope: row.scope,
-      allowed: row.allowed,
-      limit: max,
-      windowSeconds,
-      remaining: Math.max(max - row.taken, 0),
-      resetSeconds: row.reset_seconds,
-    };
+  #read(row: SlotRow, attempts = 1): Slot[] {
+    const slots = slotsOf(row, attempts, this.#options);
+    for (const { allowed, scope } of slots) if (!allowed) this.#metrics.rateLimitRefused(scope);
+    return slots;
   }
 
   /**
@@ -170,5 +163,8 @@ export class RollingWindow {
     return Number(numAffectedRows ?? 0n);
   }
 }
+
+/** What a crash of the database may lose is the last moment's counts, so nobody waits until they are on disk. */
+const WITHOUT_WAITING = fragment`set_config('synchronous_commit', 'off', true) = 'off'`;
 
 const hash = ({ scope, key }: Bucket): Buffer => createHash('sha256').update(`${scope}\0${key}`).digest();

@@ -9,8 +9,8 @@ import {
   placeCardHold,
   placeCardHolds,
 } from '../ledger/card-holds.ts';
-import type { SlotRow } from '../limits/rolling-window.ts';
 import type { PendingSlot, Slot } from '../limits/slot.ts';
+import type { SlotRow } from '../limits/take-slots.ts';
 import type { BalanceHold } from './balance-hold.ts';
 import { HoldKeeper, type HoldKeeperParts, NOT_CHARGED } from './hold-keeper.ts';
 import type { Authorization, Charge, PaymentFlow } from './payment-flow.ts';

@@ -69,6 +69,10 @@ const LEASE = fragment`now() + make_interval(secs => ${LEASE_SECONDS}::double pr
 export class Reservations {
   readonly #db: Database;
   readonly #asset: Asset;
+  readonly #reserving = new GroupedStatement({
+    run: (asked: readonly Reservation[]) => this.#reserve(asked),
+    keyOf: ({ claim }) => claim.payer,
+  });
   readonly #settlings = new GroupedStatement({
     run: (payments: readonly Payment[]) => this.#beginSettling(payments),
     keyOf: ({ id }) => id,
@@ -92,29 +96,45 @@ export class Reservations {
    * It does not wait for the disk: a payment that a crash of the database loses can't begin to settle, so that nothing is
    * sent for it, and what makes it settle is written behind it.
    */
-  async reserve(reservation: Reservation): Promise<ReservedPayment | undefined> {
-    const { purpose, identifier, requestHash, claim, headBlock, traceId } = reservation;
-    const { payer, nonce, payTo, amount, validBefore } = claim;
+  reserve(reservation: Reservation): Promise<ReservedPayment | undefined> {
+    return this.#reserving.execute(reservation);
+  }
+
+  /** Each is of another payer. */
+  async #reserve(asked: readonly Reservation[]): Promise<(ReservedPayment | undefined)[]> {
     const { network, address } = this.#asset;
-    const { rows } = await statement<PaymentRow & ExposureRow>`
-      with quick as materialized (
-        select set_config('synchronous_commit', 'off', true)
+    const { rows } = await statement<PaymentRow & ExposureRow & { readonly identifier: string }>`
+      with asked as materialized (
+        select * from unnest(
+          ${asked.map(({ purpose }) => purpose)}::text[], ${asked.map(({ identifier }) => identifier)}::text[],
+          ${asked.map(({ requestHash }) => requestHash)}::bytea[], ${asked.map(({ claim }) => claim.payer)}::text[],
+          ${asked.map(({ claim }) => claim.nonce)}::text[], ${asked.map(({ claim }) => claim.payTo)}::text[],
+          ${asked.map(({ claim }) => claim.amount)}::bigint[], ${asked.map(({ claim }) => claim.validBefore)}::bigint[],
+          ${asked.map(({ headBlock }) => headBlock)}::bigint[], ${asked.map(({ traceId }) => traceId)}::uuid[]
+        ) as asked (purpose, identifier, request_hash, payer, nonce, pay_to, amount_micro_usd, valid_before, head_block,
+                    trace_id)
       ), turn as materialized (
-        select pg_advisory_xact_lock(hashtextextended(${payer}, 402)) from quick
+        select payer, pg_advisory_xact_lock(lock) from (
+          select payer, hashtextextended(payer, 402) as lock from asked
+          where set_config('synchronous_commit', 'off', true) = 'off' order by lock
+        ) payer
       ), reserved as (
         insert into x402_payment (purpose, identifier, request_hash, network, asset, payer, nonce, pay_to, amount_micro_usd,
                                   valid_before, head_block, trace_id, lease_until)
-        select ${purpose}, ${identifier}, ${requestHash}, ${network}, ${address.toLowerCase()}, ${payer}, ${nonce}, ${payTo},
-               ${amount}::bigint, ${validBefore}::bigint, ${headBlock}::bigint, ${traceId}::uuid, ${LEASE}
-        from turn
+        select purpose, identifier, request_hash, ${network}, ${address.toLowerCase()}, payer, nonce, pay_to,
+               amount_micro_usd, valid_before, head_block, trace_id, ${LEASE}
+        from asked join turn using (payer)
         on conflict do nothing
-        returning ${PAYMENT_COLUMNS}
+        returning identifier, ${PAYMENT_COLUMNS}
       )
       select reserved.*, exposure.* from reserved, x402_exposure(reserved.payer, reserved.id) exposure`.execute(
       this.#db,
     );
-    const [row] = rows;
-    return row && { payment: toPayment(row), exposure: toExposure(row) };
+    const reserved = new Map(rows.map((row) => [row.identifier, row]));
+    return asked.map(({ identifier, claim }) => {
+      const row = reserved.get(identifier);
+      return row?.payer === claim.payer ? { payment: toPayment(row), exposure: toExposure(row) } : undefined;
+    });
   }
 
   /** Whether a payment with this authorization is recorded, under whatever identifier (R22). */
