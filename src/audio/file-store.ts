@@ -20,7 +20,8 @@ const OPEN_OBJECT = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONB
 export class FileAudioStore implements AudioStore {
   readonly #path: string;
   #root: Promise<string> | undefined;
-  readonly #syncedDirectories = new Set<string>();
+  /** Those that objects were put into: made durable, and open, so that they can be synced. */
+  readonly #directories = new Map<string, Promise<OpenDirectory>>();
   #nextSweepAt = 0;
 
   /** @param path absolute; made when it doesn't exist */
@@ -32,17 +33,17 @@ export class FileAudioStore implements AudioStore {
     const { directory: name, file } = locate(key);
     await storing(async () => {
       const root = await this.#openRoot();
-      const directory = await this.#openDirectory(root, name);
+      const { path, handle } = await this.#openDirectory(root, name);
       await this.#removeLeftovers(root);
       const partial = join(root, randomUUID() + PARTIAL_SUFFIX);
       try {
         await writeDurably(partial, audio);
-        await rename(partial, join(directory, file));
+        await rename(partial, join(path, file));
       } catch (error) {
         await rm(partial, { force: true }).catch(() => undefined);
         throw error;
       }
-      await syncFolder(directory);
+      await handle.sync();
     });
   }
 
@@ -70,7 +71,11 @@ export class FileAudioStore implements AudioStore {
     });
   }
 
-  async close(): Promise<void> {}
+  async close(): Promise<void> {
+    const opened = await Promise.allSettled(this.#directories.values());
+    this.#directories.clear();
+    for (const directory of opened) if (directory.status === 'fulfilled') await directory.value.handle.close();
+  }
 
   #openRoot(): Promise<string> {
     this.#root ??= makeRoot(this.#path).catch((error) => {
@@ -80,17 +85,23 @@ export class FileAudioStore implements AudioStore {
     return this.#root;
   }
 
-  /** Another put of this process may have made the directory a moment ago: each syncs until one has succeeded. */
-  async #openDirectory(root: string, name: string): Promise<string> {
-    const directory = join(root, name);
-    const made = await mkdir(directory, { recursive: true, mode: 0o700 });
-    if (made) await chmod(directory, 0o700);
-    if (!(await isOwnDirectory(directory))) throw new Error('The directory has gone.');
-    if (made || !this.#syncedDirectories.has(name)) {
-      await syncFolder(root);
-      this.#syncedDirectories.add(name);
+  /** The one that was opened before, unless somebody has removed or replaced it. */
+  async #openDirectory(root: string, name: string): Promise<OpenDirectory> {
+    const path = join(root, name);
+    const known = this.#directories.get(name);
+    if (known) {
+      const directory = await known;
+      if ((await unlessAbsent(() => lstat(path)))?.ino === directory.inode) return directory;
+      if (this.#directories.get(name) === known) {
+        this.#directories.delete(name);
+        await directory.handle.close();
+      }
+      return this.#openDirectory(root, name);
     }
-    return directory;
+    const opening = makeDirectory(root, path);
+    this.#directories.set(name, opening);
+    opening.catch(() => this.#directories.delete(name));
+    return opening;
   }
 
   async #removeLeftovers(root: string): Promise<void> {
@@ -132,6 +143,21 @@ async function makeRoot(path: string): Promise<string> {
   return realpath(path);
 }
 
+interface OpenDirectory {
+  readonly path: string;
+  readonly handle: FileHandle;
+  readonly inode: number;
+}
+
+/** Makes a directory of the root where there is none, durably, and opens it. */
+async function makeDirectory(root: string, path: string): Promise<OpenDirectory> {
+  const made = await mkdir(path, { recursive: true, mode: 0o700 });
+  if (made) await chmod(path, 0o700);
+  await syncFolder(root);
+  const handle = await open(path, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
+  return { path, handle, inode: (await handle.stat()).ino };
+}
+
 /** False when it is absent; throws when something else, such as a symlink out of the store, is in its place. */
 async function isOwnDirectory(path: string): Promise<boolean> {
   const stats = await unlessAbsent(() => lstat(path));
@@ -160,7 +186,6 @@ async function openFile(
 async function writeDurably(path: string, content: Buffer): Promise<void> {
   const handle = await open(path, 'wx', 0o600);
   try {
-    await handle.chmod(0o600);
     await handle.writeFile(content);
     await handle.sync();
   } finally {

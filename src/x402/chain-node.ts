@@ -142,7 +142,7 @@ export class ChainNode {
 
   /** Null while the transaction is in no block. */
   #receipt(transaction: Hex): Promise<RpcTransactionReceipt | null> {
-    return this.#ask((client) => client.request({ method: 'eth_getTransactionReceipt', params: [transaction] }));
+    return this.#call('eth_getTransactionReceipt', [transaction]);
   }
 
   /** What an authorization was used for, or that it was cancelled. */
@@ -176,9 +176,7 @@ export class ChainNode {
     const topics = [[AUTHORIZATION_USED, AUTHORIZATION_CANCELED], pad(payer), nonce];
     const range = { fromBlock: numberToHex(from), toBlock: numberToHex(to) };
     const filter = { address: this.#asset.address, topics, ...range };
-    return this.#ask(
-      (client) => client.request({ method: 'eth_getLogs', params: [filter] }) as Promise<readonly MinedLog[]>,
-    );
+    return this.#call('eth_getLogs', [filter]);
   }
 
   async #isUsed({ payer, nonce }: TransferClaim, block: bigint): Promise<boolean> {
@@ -191,7 +189,12 @@ export class ChainNode {
    */
   async #view(call: readonly Hex[], block: Hex | 'latest'): Promise<bigint> {
     const request = { to: this.#asset.address, data: concat(call) };
-    return BigInt(await this.#ask((client) => client.request({ method: 'eth_call', params: [request, block] })));
+    return BigInt(await this.#call<Hex>('eth_call', [request, block]));
+  }
+
+  /** A call whose answer is taken as it is. Past viem's client, which takes longer over it than the call itself. */
+  async #call<T>(method: string, params: readonly unknown[]): Promise<T> {
+    return (await this.#ask(() => this.#rpc.request({ method, params }))) as T;
   }
 
   async #ask<T>(question: (client: PublicClient) => Promise<T>): Promise<T> {

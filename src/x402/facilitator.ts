@@ -2,6 +2,7 @@ import { PAYMENT_IDENTIFIER } from '@x402/extensions/payment-identifier';
 import { Pool } from 'undici';
 import { identifierExtension, type Resource } from './challenge.ts';
 import type { Hex, PaymentEnvelope } from './envelope.ts';
+import { AnswerTimeout, postJson } from './json-exchange.ts';
 import type { Offer } from './offer.ts';
 
 const VERIFY_TIMEOUT_MS = 5_000;
@@ -101,48 +102,57 @@ export class Facilitator {
 
   async #post(
     action: 'verify' | 'settle',
-    { envelope, offer, resource }: FacilitatorPayment,
+    payment: FacilitatorPayment,
     timeoutMs: number,
   ): Promise<{ status: number; body: Record<string, unknown> }> {
-    const { authorization, signature, identifier } = envelope;
-    const payload = {
-      x402Version: 2,
-      paymentPayload: {
-        x402Version: 2,
-        resource: resource.resource,
-        accepted: offer,
-        payload: {
-          signature,
-          authorization: {
-            ...authorization,
-            value: String(authorization.value),
-            validAfter: String(authorization.validAfter),
-            validBefore: String(authorization.validBefore),
-          },
-        },
-        extensions: { ...resource.extensions, [PAYMENT_IDENTIFIER]: identifierExtension(identifier) },
-      },
-      paymentRequirements: offer,
-    };
-    const signal = AbortSignal.timeout(timeoutMs);
+    const path = `${this.#path}/${action}`;
     try {
-      const { statusCode, body } = await this.#pool.request({
-        method: 'POST',
-        path: `${this.#path}/${action}`,
-        headers: this.#headers,
-        body: JSON.stringify(payload),
-        signal,
-      });
-      return { status: statusCode, body: readObject(await body.text()) };
+      const { status, text } = await postJson(
+        this.#pool,
+        { path, headers: this.#headers, body: bodyOf(payment) },
+        timeoutMs,
+      );
+      return { status, body: readObject(text) };
     } catch (error) {
       throw new FacilitatorError(
-        signal.aborted
+        error instanceof AnswerTimeout
           ? `The facilitator did not answer ${action} within ${timeoutMs} ms.`
           : `The facilitator gave no answer to ${action} that can be read.`,
         { cause: error },
       );
     }
   }
+}
+
+const bodies = new WeakMap<FacilitatorPayment, string>();
+
+/** What is sent of a payment, which is the same to verify and to settle. */
+function bodyOf(payment: FacilitatorPayment): string {
+  const known = bodies.get(payment);
+  if (known !== undefined) return known;
+  const { envelope, offer, resource } = payment;
+  const { authorization, signature, identifier } = envelope;
+  const body = JSON.stringify({
+    x402Version: 2,
+    paymentPayload: {
+      x402Version: 2,
+      resource: resource.resource,
+      accepted: offer,
+      payload: {
+        signature,
+        authorization: {
+          ...authorization,
+          value: String(authorization.value),
+          validAfter: String(authorization.validAfter),
+          validBefore: String(authorization.validBefore),
+        },
+      },
+      extensions: { ...resource.extensions, [PAYMENT_IDENTIFIER]: identifierExtension(identifier) },
+    },
+    paymentRequirements: offer,
+  });
+  bodies.set(payment, body);
+  return body;
 }
 
 /** Of what is no object, an empty one. */

@@ -78,6 +78,9 @@ export class Reservations {
     keyOf: ({ id }) => id,
   });
 
+  readonly #kept = new Set<Payment>();
+  #renewal: NodeJS.Timeout | undefined;
+
   constructor(db: Database, asset: Asset) {
     this.#db = db;
     this.#asset = asset;
@@ -165,15 +168,29 @@ export class Reservations {
   }
 
   /** Keeps a payment's lease alive until the returned function is called. */
-  keepLease({ id, fence }: Payment): () => void {
-    const timer = setInterval(() => {
-      // A renewal that fails is made up for by the next one; when all fail, the lease passes as it should.
-      statement`update x402_payment set lease_until = ${LEASE}
-          where id = ${id} and fence = ${fence} and state in ('reserved', 'settling')`
-        .execute(this.#db)
-        .catch(() => {});
-    }, RENEW_EVERY_MS);
-    return () => clearInterval(timer);
+  keepLease(payment: Payment): () => void {
+    this.#kept.add(payment);
+    // A renewal that fails is made up for by the next one; when all fail, the leases pass as they should.
+    this.#renewal ??= setInterval(() => this.#renewLeases().catch(() => {}), RENEW_EVERY_MS);
+    return () => {
+      this.#kept.delete(payment);
+      if (this.#kept.size > 0) return;
+      clearInterval(this.#renewal);
+      this.#renewal = undefined;
+    };
+  }
+
+  /** In one statement for all of them, which waits for nobody who is at one of them. */
+  async #renewLeases(): Promise<void> {
+    const kept = [...this.#kept];
+    await statement`
+      update x402_payment set lease_until = ${LEASE}
+      where id in (
+        select x402_payment.id
+        from unnest(${kept.map(({ id }) => id)}::bigint[], ${kept.map(({ fence }) => fence)}::integer[]) as kept (id, fence)
+          join x402_payment on x402_payment.id = kept.id and x402_payment.fence = kept.fence
+        where state in ('reserved', 'settling') for no key update of x402_payment skip locked
+      )`.execute(this.#db);
   }
 
   /** Frees identifier and authorization; nothing happens once a settle may have been sent. */

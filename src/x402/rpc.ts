@@ -1,5 +1,6 @@
 import { Pool } from 'undici';
 import { BaseError, BlockNotFoundError } from 'viem';
+import { postJson } from './json-exchange.ts';
 import { isAnswer } from './node-answers.ts';
 
 const TIMEOUT_MS = 5_000;
@@ -52,15 +53,13 @@ export class Rpc {
   async request({ method, params = [] }: { method: string; params?: unknown }): Promise<unknown> {
     let answer: { result?: unknown; error?: unknown };
     try {
-      const { statusCode, body } = await this.#pool.request({
-        method: 'POST',
-        path: this.#path,
-        headers: this.#headers,
-        body: JSON.stringify({ jsonrpc: '2.0', id: ++this.#id, method, params }),
-        signal: AbortSignal.timeout(TIMEOUT_MS),
-      });
-      const text = await body.text();
-      if (statusCode !== 200) throw new RpcError(`The chain's node answered ${method} with status ${statusCode}.`);
+      const body = JSON.stringify({ jsonrpc: '2.0', id: ++this.#id, method, params });
+      const { status, text } = await postJson(
+        this.#pool,
+        { path: this.#path, headers: this.#headers, body },
+        TIMEOUT_MS,
+      );
+      if (status !== 200) throw new RpcError(`The chain's node answered ${method} with status ${status}.`);
       answer = JSON.parse(text);
     } catch (error) {
       if (error instanceof RpcError) throw error;
