@@ -9,6 +9,12 @@ export function fixedBody<Body extends object>(body: Body): Body {
   return body;
 }
 
+/** A JSON body whose text is known already. @param text the whole of it, where the body holds a part only */
+export function serializedBody<Body extends object>(body: Body, text: string): Body {
+  fixed.set(body, { payload: text });
+  return body;
+}
+
 /** A JSON body as it is sent; every answer with the same fixed body shares its bytes. */
 export function payloadOf(body: object, serialize: (body: unknown) => string): string | Buffer {
   const known = fixed.get(body);

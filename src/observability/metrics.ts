@@ -88,6 +88,13 @@ export class Metrics {
     registers: [this.#registry],
   });
 
+  readonly #request = byLabels((...labels) => this.#requests.labels(...labels));
+  readonly #hold = byLabels((...labels) => this.#holds.labels(...labels));
+  readonly #held = byLabels((...labels) => this.#heldMicroUsd.labels(...labels));
+  readonly #payment = byLabels((...labels) => this.#payments.labels(...labels));
+  readonly #paid = byLabels((...labels) => this.#paymentsMicroUsd.labels(...labels));
+  readonly #synthesis = byLabels((...labels) => this.#syntheses.labels(...labels));
+
   constructor() {
     collectDefaultMetrics({ register: this.#registry });
   }
@@ -97,18 +104,18 @@ export class Metrics {
    * @param status null when the caller left before there was one
    */
   requestEnded(operation: string | undefined, status: number | null, end: RequestEnd, seconds: number): void {
-    this.#requests.observe({ operation: operation ?? 'none', status: status ?? 'none', end }, seconds);
+    this.#request(operation ?? 'none', String(status ?? 'none'), end).observe(seconds);
   }
 
   holdMoved(flow: Flow, event: HoldEvent, amountMicroUsd: bigint): void {
-    this.#holds.inc({ flow, event });
-    this.#heldMicroUsd.inc({ flow, event }, Number(amountMicroUsd));
+    this.#hold(flow, event).inc();
+    this.#held(flow, event).inc(Number(amountMicroUsd));
   }
 
   paymentMoved({ purpose, claim }: MovedPayment, event: PaymentEvent): void {
     const flow: Flow = purpose === 'speech' ? 'direct' : 'deposit';
-    this.#payments.inc({ flow, event });
-    this.#paymentsMicroUsd.inc({ flow, event }, Number(claim.amount));
+    this.#payment(flow, event).inc();
+    this.#paid(flow, event).inc(Number(claim.amount));
   }
 
   /** @param reconciler its name in the code */
@@ -121,7 +128,7 @@ export class Metrics {
   }
 
   upstreamEnded(outcome: SynthesisOutcome, seconds: number): void {
-    this.#syntheses.observe({ outcome }, seconds);
+    this.#synthesis(outcome).observe(seconds);
   }
 
   /** @param scope the kind of the bucket, as X-RateLimit-Scope names it */
@@ -156,6 +163,20 @@ export class Metrics {
     await Promise.all(this.#reads.map((read) => read()));
     return this.#registry.metrics();
   }
+}
+
+/** Finds the series of some labels once; finding it for each request costs more than counting. */
+function byLabels<Series>(find: (...labels: string[]) => Series): (...labels: string[]) => Series {
+  const known = new Map<string, Series>();
+  return (...labels) => {
+    const key = labels.join();
+    let series = known.get(key);
+    if (!series) {
+      series = find(...labels);
+      known.set(key, series);
+    }
+    return series;
+  };
 }
 
 /** The value, or undefined when there is none or it takes too long. */

@@ -4,7 +4,7 @@ import type { OperationContext } from '../http/operation-context.ts';
 import { failure } from '../http/structured-error.ts';
 import type { Deposits } from '../payments/deposits.ts';
 import { readPaymentHeader } from '../payments/payment-request.ts';
-import { depositResource } from '../x402/challenge.ts';
+import type { Resource } from '../x402/challenge.ts';
 import type { Asset } from '../x402/network.ts';
 import type { Payee } from '../x402/payees.ts';
 import { isSignedByPayer } from '../x402/transfer-digest.ts';
@@ -14,8 +14,7 @@ import { walletBody } from './prepaid-account.ts';
 import { refusalAnswer, refusalFailure } from './refusals.ts';
 
 export interface DepositOptions {
-  readonly baseUrl: string;
-  readonly serviceName: string;
+  readonly resource: Resource;
   readonly terms: { readonly asset: Asset; readonly payees: readonly Payee[] };
   readonly deposits: Deposits;
   /** Of the flows that never pay here, and of all that a payment excludes (R36). */
@@ -24,7 +23,7 @@ export interface DepositOptions {
 
 /** Credits the payer's wallet, or asks for the payment (R35). The amount is within its bounds. */
 export async function makeDeposit(
-  { baseUrl, serviceName, terms, deposits, foreignHeaders }: DepositOptions,
+  { resource, terms, deposits, foreignHeaders }: DepositOptions,
   { headers, body }: CreateDepositRequest,
   context: OperationContext,
 ): Promise<CreateDepositResult> {
@@ -32,7 +31,6 @@ export async function makeDeposit(
   const isPaid = headers['payment-signature'] !== undefined;
   const foreign = refuseForeignHeaders(context, isPaid ? foreignHeaders.withPayment : foreignHeaders.always);
   if (foreign) return foreign;
-  const resource = depositResource(baseUrl, serviceName);
   const offers = offersFor(terms, BigInt(body.amountMicroUsd));
   if (!isPaid) return askForPayment(resource, offers[0]);
 

@@ -1,7 +1,9 @@
 import type { JsonObject } from '../contract/types.ts';
+import { serializedBody } from '../http/fixed-body.ts';
 import { errorBody, failure } from '../http/structured-error.ts';
 import type { Refused } from '../payments/refusal.ts';
 import { encodeHeader, makeChallenge, type Resource } from '../x402/challenge.ts';
+import { ChallengeTemplate } from '../x402/challenge-template.ts';
 import type { Asset } from '../x402/network.ts';
 import { makeOffer, type Offer } from '../x402/offer.ts';
 import { currentPayee, type Payee, payablePayees } from '../x402/payees.ts';
@@ -17,14 +19,41 @@ export function paymentRequired(resource: Resource, offer: Offer, error: string,
   };
 }
 
-/** The answer to a request without payment. */
-export const askForPayment = (resource: Resource, offer: Offer) =>
-  paymentRequired(
-    resource,
-    offer,
-    'payment_required',
-    'Sign the challenge in PAYMENT-REQUIRED, and repeat the identical request with payment-signature.',
-  );
+const UNPAID = {
+  error: 'payment_required',
+  message: 'Sign the challenge in PAYMENT-REQUIRED, and repeat the identical request with payment-signature.',
+};
+
+/** Of each resource, by the payee. */
+const unpaid = new WeakMap<Resource, Map<string, ChallengeTemplate>>();
+
+/** The answer to a request without payment, the most frequent one: it is written from a template. */
+export function askForPayment(resource: Resource, offer: Offer) {
+  const { header, body } = templateOf(resource, offer).write(offer.amount);
+  return {
+    status: 402 as const,
+    headers: { 'cache-control': 'no-store' as const, 'payment-required': header },
+    body: serializedBody(errorBody('PAYMENT_REQUIRED', UNPAID.message), body),
+  };
+}
+
+/** @param offer of the one asset that there is; its amount does not count */
+function templateOf(resource: Resource, offer: Offer): ChallengeTemplate {
+  let ofResource = unpaid.get(resource);
+  if (!ofResource) {
+    ofResource = new Map();
+    unpaid.set(resource, ofResource);
+  }
+  let template = ofResource.get(offer.payTo);
+  if (!template) {
+    template = new ChallengeTemplate(
+      (amount) => makeChallenge(resource, { ...offer, amount }, UNPAID.error),
+      (challenge) => errorBody('PAYMENT_REQUIRED', UNPAID.message, challenge as unknown as JsonObject),
+    );
+    ofResource.set(offer.payTo, template);
+  }
+  return template;
+}
 
 /** The answer to a request that says nothing at all, where that is answered as the discovery example would be (R59). */
 export const showExample = (resource: Resource, offer: Offer) =>

@@ -13,7 +13,7 @@ import { DIRECT_HEADERS, NOT_SETTLED } from '../payments/direct-payment.ts';
 import type { PrepaidBalance } from '../payments/prepaid-balance.ts';
 import type { Catalog } from '../speech/catalog.ts';
 import { type OrderRefusal, type OrderRequest, placeOrder, utteranceOf } from '../speech/order.ts';
-import { speechResource } from '../x402/challenge.ts';
+import { depositResource, speechResource } from '../x402/challenge.ts';
 import type { ServiceMetadata } from '../x402/metadata.ts';
 import type { Asset } from '../x402/network.ts';
 import { makeOffer } from '../x402/offer.ts';
@@ -78,6 +78,7 @@ export function x402Operations(options: X402Options): X402Parts {
   const resources = {
     GET: speechResource(baseUrl, serviceName, 'GET'),
     POST: speechResource(baseUrl, serviceName, 'POST'),
+    deposit: depositResource(baseUrl, serviceName),
   };
 
   async function answerSpeech(
@@ -167,7 +168,8 @@ export function x402Operations(options: X402Options): X402Parts {
       if (!terms) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
       if (!deposits) return chainMissing();
       if (await isForeign(request.headers['payment-signature'] !== undefined)) return foreignDatabase();
-      return makeDeposit({ baseUrl, serviceName, terms, deposits, foreignHeaders: besideDeposit }, request, context);
+      const resource = resources.deposit;
+      return makeDeposit({ resource, terms, deposits, foreignHeaders: besideDeposit }, request, context);
     },
 
     createQuote: async ({ body }, context) => {
