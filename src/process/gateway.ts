@@ -7,7 +7,7 @@ import type { Config } from '../settings/config.ts';
 import type { Role } from '../settings/role.ts';
 import { announce, listening } from './announce.ts';
 import { EXIT_CONFIG } from './exit-codes.ts';
-import { followPrimary } from './follow-primary.ts';
+import { followPrimary, GROUP_SIGNALS } from './follow-primary.ts';
 import { stopPatienceMs } from './stop-patience.ts';
 
 /** How long a start waits for a database that does not answer, to learn whose money it holds. */
@@ -20,13 +20,13 @@ const BELONGING_PATIENCE_MS = 5_000;
 export async function runGateway(config: Config, role: Role, log: Logger, isForked: boolean): Promise<void> {
   const app = await createApp(config, log);
   let isStopping = false;
-  const grace = closeWithGrace({ delay: stopPatienceMs(config), logger: log }, async ({ err }) => {
+  const skip = isForked ? [...GROUP_SIGNALS] : [];
+  const grace = closeWithGrace({ delay: stopPatienceMs(config), logger: log, skip }, async ({ err }) => {
     isStopping = true;
     if (err) log.fatal({ err }, 'stopping after an unexpected error');
     await app.close();
   });
   const stop = () => {
-    // The signal of a terminal reaches each process, beside what the primary says.
     if (!isStopping) grace.close();
   };
   if (isForked) followPrimary({ stop, metrics: app.metrics });

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { test } from 'tap';
 import { placeCardHold } from '../../src/ledger/hold.ts';
+import { BEAT_MS } from '../../src/queue/queue-worker.ts';
 import { send } from '../support/gateway.ts';
 import { later, untilJob } from '../support/jobs.ts';
 import { ask, startSeveral } from '../support/several-processes.ts';
@@ -36,7 +38,7 @@ test('both processes answer on one port, and one listener adds up what they coun
   for (let request = 0; request < 3; request++) {
     assert.equal((await send(url, '/tts?text=Hello+world', { headers })).status, 200);
   }
-  assert.equal(await several.metric(answered('OPID')), 3);
+  assert.equal(await several.metric(answered('getSpeech')), 3);
   assert.equal(await several.metric('speechgate_holds_total{flow="card",event="captured"}'), 3);
   assert.equal(await several.metric('speechgate_upstream_duration_seconds_count{outcome="ok"}'), 3);
   const startedAt = (await several.metric('process_start_time_seconds')) ?? 0;
@@ -72,7 +74,7 @@ test('one of the processes runs the jobs, JOB_CONCURRENCY at a time, and the one
 test('with --role=web none of them runs jobs', async (t) => {
   const several = await startSeveral(t, {}, ['--role=web']);
   assert.equal(await several.processes(), '2 of 2 listen');
-  // A worker tells that it lives before its process listens.
+  await sleep(BEAT_MS);
   assert.deepEqual(await several.gateway.db.selectFrom('worker').select('id').execute(), []);
   assert.equal(await several.child.stop(), 0);
 });

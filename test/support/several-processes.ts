@@ -42,7 +42,7 @@ export async function severalSettings(t: Test, env: Record<string, string> = {})
     ADMIN_PORT: String(adminPort),
     DATABASE_URL: databaseUrl,
     SPEECH_BASE_URL: upstream.url,
-    SPEECH_TIMEOUT_MS: '10000',
+    SPEECH_TIMEOUT_MS: '30000',
     STRIPE_SECRET_KEY: 'sk_test_gateway',
     STRIPE_API_BASE: 'http://127.0.0.1:1',
     ...env,
