@@ -4,6 +4,7 @@
  */
 const LAYERS = [
   ['main', 'cli'],
+  ['process'],
   ['sandbox'],
   ['app'],
   ['features'],

@@ -28,6 +28,7 @@ export interface App {
   /** Runs jobs once it is started; undefined without a speech provider. */
   readonly worker: JobWorker | undefined;
   readonly reconcilers: ReconcilerRunner;
+  readonly metrics: Metrics;
   /** Whether the database's money is that of the settings. */
   readonly belonging: Belonging;
   /** Mails feedback once it is started; undefined where mail is not set up. */
@@ -71,7 +72,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
       ...{ proofs: x402.proofs, standIns: x402.standIns, work, metrics },
     },
   );
-  const admin = createAdminServer(db, metrics, config.admin.names);
+  const admin = createAdminServer({ db, metrics, names: config.admin.names });
   const reconcilers = new ReconcilerRunner({
     ...{ db, intervalMs, log },
     reconcilers: features.flatMap((feature) => feature.reconcilers),
@@ -91,5 +92,5 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     await admin.close();
     await db.destroy();
   };
-  return { server, admin, worker, mailer, reconcilers, belonging, close };
+  return { server, admin, worker, mailer, reconcilers, metrics, belonging, close };
 }

@@ -3,14 +3,26 @@ import Fastify, { type FastifyInstance } from 'fastify';
 import type { Database } from '../db/database.ts';
 import { pendingMigrations } from '../db/migrate.ts';
 import { errorBody } from '../http/structured-error.ts';
-import type { Metrics } from '../observability/metrics.ts';
+
+export interface AdminParts {
+  readonly db: Database;
+  readonly metrics: {
+    readonly contentType: string;
+    /** Prometheus' text format. */
+    scrape(): Promise<string>;
+  };
+  /** Host names that it answers to, in lower case, besides addresses and localhost. */
+  readonly names: readonly string[];
+  /** How many processes take requests, where that are others than this one. */
+  readonly processes?: () => { readonly listening: number; readonly wanted: number };
+}
 
 /**
  * The operators' listener, apart from the public one and on loopback unless told otherwise: `/livez` tells that the
- * process runs, `/readyz` whether it can serve (database reachable, schema current), `/metrics` what Prometheus collects.
- * @param names host names that it answers to, in lower case, besides addresses and localhost
+ * process runs, `/readyz` whether it can serve (database reachable, schema current, some process there), `/metrics` what
+ * Prometheus collects.
  */
-export function createAdminServer(db: Database, metrics: Metrics, names: readonly string[]): FastifyInstance {
+export function createAdminServer({ db, metrics, names, processes }: AdminParts): FastifyInstance {
   const admin = Fastify({ logger: false, forceCloseConnections: true });
 
   admin.addHook('onRequest', async (request, reply) => {
@@ -22,9 +34,13 @@ export function createAdminServer(db: Database, metrics: Metrics, names: readonl
   admin.get('/livez', async () => ({ status: 'ok' }));
 
   admin.get('/readyz', async (_request, reply) => {
-    const checks = await readiness(db);
-    const ready = Object.values(checks).every((check) => check === 'ok');
-    return reply.code(ready ? 200 : 503).send({ status: ready ? 'ok' : 'not ready', checks });
+    const { database, schema } = await readiness(db);
+    const others = processes?.();
+    const ready = database === 'ok' && schema === 'ok' && others?.listening !== 0;
+    const told = others && { processes: `${others.listening} of ${others.wanted} listen` };
+    return reply
+      .code(ready ? 200 : 503)
+      .send({ status: ready ? 'ok' : 'not ready', checks: { database, schema, ...told } });
   });
 
   admin.get('/metrics', async (_request, reply) => reply.type(metrics.contentType).send(await metrics.scrape()));

@@ -10,6 +10,7 @@ import type { AudioMemory } from '../speech/audio-memory.ts';
 /** Shows operators how busy this process's connections to the database are. */
 export function addPoolGauges(metrics: Metrics, pool: Pool): void {
   metrics.addGauges(
+    'process',
     {
       speechgate_database_connections: 'Connections of the pool.',
       speechgate_database_idle_connections: 'Those of them that nobody uses.',
@@ -26,6 +27,7 @@ export function addPoolGauges(metrics: Metrics, pool: Pool): void {
 /** Shows operators the money that is being held now, which is the database's to tell. */
 export function addHoldGauges(metrics: Metrics, db: Database): void {
   metrics.addGauges(
+    'database',
     {
       speechgate_pending_holds: 'Holds in the database that are neither captured nor voided.',
       speechgate_oldest_pending_hold_seconds: 'Age of the oldest of them.',
@@ -40,6 +42,7 @@ export function addHoldGauges(metrics: Metrics, db: Database): void {
 /** Shows operators the captures that may have been made without this process knowing it. */
 export function addDoubtGauge(metrics: Metrics, givingBack: GivingBack): void {
   metrics.addGauges(
+    'process',
     { speechgate_doubtful_captures: 'Captures of unknown end whose callers were told that they failed.' },
     async () => ({ speechgate_doubtful_captures: givingBack.count }),
   );
@@ -48,6 +51,7 @@ export function addDoubtGauge(metrics: Metrics, givingBack: GivingBack): void {
 /** Shows operators the jobs that wait or run, in all processes together. */
 export function addJobGauges(metrics: Metrics, db: Database): void {
   metrics.addGauges(
+    'database',
     {
       speechgate_queued_jobs: 'Jobs in the database that wait, those included that wait for their next attempt.',
       speechgate_processing_jobs: 'Jobs in the database that a worker has claimed.',
@@ -69,6 +73,7 @@ export function addJobGauges(metrics: Metrics, db: Database): void {
 /** Shows operators how much work of the speech provider waits for its payment, or was lost to failed settlements lately (R21b). */
 export function addUnsettledWorkGauge(metrics: Metrics, work: DirectWork): void {
   metrics.addGauges(
+    'process',
     { speechgate_unsettled_work_seconds: 'Upstream seconds whose direct payment is not settled, of the last hour.' },
     async () => ({ speechgate_unsettled_work_seconds: work.unsettledSeconds }),
   );
@@ -77,6 +82,7 @@ export function addUnsettledWorkGauge(metrics: Metrics, work: DirectWork): void 
 /** Shows operators how much audio waits in this process for callers who have not taken it (R55). */
 export function addWaitingAudioGauge(metrics: Metrics, memory: AudioMemory): void {
   metrics.addGauges(
+    'process',
     { speechgate_waiting_audio_bytes: 'Audio in memory that callers have not taken yet.' },
     async () => ({ speechgate_waiting_audio_bytes: memory.bytes }),
   );

@@ -1,5 +1,10 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 
+/** The metrics of one process with their values, to be added up with those of others. */
+export type MetricValues = Awaited<ReturnType<Registry['getMetricsAsJSON']>>;
+/** What a gauge is about: several processes have as much together as each by itself, or all of them see the same. */
+export type GaugeScope = 'process' | 'database';
+
 /** A payment flow, as a label: its name in the parts list, or deposit. */
 export type Flow = string;
 /** What becomes of a hold; a captured one is reversed when nothing could be delivered. */
@@ -137,13 +142,18 @@ export class Metrics {
   }
 
   /**
-   * Adds gauges whose values are read together when they are scraped; reads begin in the order they were added in. While the read fails, or takes longer than a
-   * second, they have no value at all.
+   * Adds gauges whose values are read together when they are scraped; reads begin in the order they were added in. While
+   * the read fails, or takes longer than a second, they have no value at all.
    * @param help what each gauge tells, by name
    */
-  addGauges<Name extends string>(help: Record<Name, string>, read: () => Promise<Record<Name, number>>): void {
+  addGauges<Name extends string>(
+    scope: GaugeScope,
+    help: Record<Name, string>,
+    read: () => Promise<Record<Name, number>>,
+  ): void {
+    const aggregator = scope === 'database' ? 'max' : 'sum';
     const gauges = (Object.entries(help) as [Name, string][]).map(
-      ([name, text]) => [name, new Gauge({ name, help: text, registers: [this.#registry] })] as const,
+      ([name, text]) => [name, new Gauge({ name, help: text, aggregator, registers: [this.#registry] })] as const,
     );
     let reading: Promise<Record<Name, number>> | undefined;
     this.#reads.push(async () => {
@@ -160,8 +170,18 @@ export class Metrics {
 
   /** All metrics in Prometheus' text format. */
   async scrape(): Promise<string> {
-    await Promise.all(this.#reads.map((read) => read()));
+    await this.#read();
     return this.#registry.metrics();
+  }
+
+  /** All metrics as values. */
+  async values(): Promise<MetricValues> {
+    await this.#read();
+    return this.#registry.getMetricsAsJSON();
+  }
+
+  async #read(): Promise<void> {
+    await Promise.all(this.#reads.map((read) => read()));
   }
 }
 

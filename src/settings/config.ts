@@ -36,6 +36,8 @@ export interface Config extends EdgeConfig, AdminConfig {
   /** How long a capture is repeated while the database is away; less than a lease outlasts its synthesis. */
   readonly capturePatienceMs: number;
   readonly logLevel: string;
+  /** Gateway processes on the port. */
+  readonly webConcurrency: number;
 }
 
 export type ConfigResult = (
@@ -81,6 +83,7 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     capturePatienceMs: CAPTURE_PATIENCE_MS,
     ...readAdmin(reader),
     logLevel: readLogLevel(reader),
+    webConcurrency: reader.integer('WEB_CONCURRENCY', 1, 64) ?? 1,
   };
   const misspelt = findMisspelt(Object.keys(env), reader.names);
   if (reader.faults.length > 0) return { outcome: 'faulty', faults: reader.faults, misspelt };

@@ -130,7 +130,7 @@ test('a value that never comes holds no scrape up, is asked for once, and shows 
   const metrics = new Metrics();
   let reads = 0;
   let arrive: (values: { depth: number }) => void = () => {};
-  metrics.addGauges({ depth: 'Jobs in the queue.' }, () => {
+  metrics.addGauges('process', { depth: 'Jobs in the queue.' }, () => {
     reads += 1;
     return new Promise((resolve) => {
       arrive = resolve;

@@ -39,6 +39,12 @@ export const PROCESS_SETTINGS: Settings = {
     accepted: { '100': 100, '86400000': 86_400_000 },
     refused: ['99', '86400001', ...NO_WHOLE_NUMBER],
   },
+  WEB_CONCURRENCY: {
+    read: (config) => config.webConcurrency,
+    absent: 1,
+    accepted: { '1': 1, '64': 64 },
+    refused: ['0', '65', ...NO_WHOLE_NUMBER],
+  },
   LOG_LEVEL: {
     read: (config) => config.logLevel,
     absent: 'info',

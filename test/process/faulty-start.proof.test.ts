@@ -1,0 +1,64 @@
+import assert from 'node:assert/strict';
+import { createServer } from 'node:net';
+import { type Test, test } from 'tap';
+import { openDatabase } from '../../src/db/database.ts';
+import { claimInstance } from '../../src/ledger/instance.ts';
+import { startChild } from '../support/child.ts';
+import { severalSettings } from '../support/several-processes.ts';
+
+const TEST_NETWORK = 'eip155:84532';
+const TEST_ASSET = '0x036CbD53842c5426634e7929541eC2318f3dCF7e';
+const X402 = {
+  X402_PAY_TO: '0x00000000000000000000000000000000000000a1',
+  X402_FACILITATOR_URL: 'http://127.0.0.1:1',
+  X402_RPC_URL: 'http://127.0.0.1:1',
+};
+
+const count = (text: string, part: string): number => text.split(part).length - 1;
+
+async function occupy(t: Test, port: number): Promise<void> {
+  const server = createServer().listen(port, '127.0.0.1');
+  t.teardown(() => server.close());
+  await new Promise((resolve) => server.once('listening', resolve));
+}
+
+test('R47: faulty settings are named once, not by each process, and the start exits 78', async (t) => {
+  const { env } = await severalSettings(t, { SPEECH_TIMEOUT_MS: 'long', RATE_LIMT_MAX: '5', DATABASE_URL: '' });
+  const child = startChild(t, 'src/main.ts', env);
+  assert.equal(await child.ended(), 78);
+  for (const name of ['SPEECH_TIMEOUT_MS', 'DATABASE_URL', 'RATE_LIMT_MAX is no setting']) {
+    assert.equal(count(child.output(), name), 1, name);
+  }
+});
+
+test('R47: a misspelt setting is named once beside a start that goes on', async (t) => {
+  const { env } = await severalSettings(t, { RATE_LIMT_MAX: '5' });
+  const child = startChild(t, 'src/main.ts', env);
+  await child.printed(/listens on/);
+  assert.equal(count(child.output(), 'RATE_LIMT_MAX is no setting'), 1);
+  assert.equal(await child.stop(), 0);
+});
+
+test("a database of another network's money is told once, and the start exits 78", async (t) => {
+  const { env, databaseUrl } = await severalSettings(t, X402);
+  const db = openDatabase(databaseUrl, { maxConnections: 1 });
+  t.teardown(() => db.destroy());
+  const denomination = { network: TEST_NETWORK, asset: TEST_ASSET.toLowerCase() };
+  await claimInstance(db, { denomination, livemode: undefined });
+  const child = startChild(t, 'src/main.ts', env);
+  assert.equal(await child.ended(), 78);
+  assert.equal(count(child.output(), 'DATABASE_URL names a database of'), 1);
+  assert.doesNotMatch(child.output(), /listen/i);
+});
+
+for (const which of ['port', 'adminPort'] as const) {
+  test(`a ${which} that is in use is told once, and the start exits 1`, async (t) => {
+    const settings = await severalSettings(t);
+    await occupy(t, settings[which]);
+    const child = startChild(t, 'src/main.ts', settings.env);
+    assert.equal(await child.ended(), 1);
+    assert.match(child.output(), new RegExp(`EADDRINUSE.*127\\.0\\.0\\.1:${settings[which]}`));
+    assert.equal(count(child.output(), '"code":"EADDRINUSE"'), 1);
+    assert.doesNotMatch(child.output(), /listens on/);
+  });
+}

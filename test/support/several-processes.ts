@@ -1,0 +1,104 @@
+import type { Test } from 'tap';
+import { freePort } from '../../src/sandbox/free-port.ts';
+import { type Child, startChild } from './child.ts';
+import { testDatabase } from './database.ts';
+import { type Gateway, send, startGateway } from './gateway.ts';
+import { type StubUpstream, startStubUpstream } from './stub-upstream.ts';
+import { until } from './until.ts';
+
+const SETTLE_MS = 30_000;
+
+/** Several gateway processes on one port, their primary, and the provider that they speak by. */
+export interface SeveralProcesses {
+  readonly url: string;
+  readonly adminUrl: string;
+  readonly port: number;
+  /** The primary. */
+  readonly child: Child;
+  readonly env: Record<string, string>;
+  readonly upstream: StubUpstream;
+  /** Another gateway on the same database, which tells what is in it. */
+  readonly gateway: Gateway;
+  /** The lines of the log with this message. */
+  logged(msg: string | RegExp): Record<string, unknown>[];
+  /** The processes that have begun to listen, in that order, those included that have ended since. */
+  pids(): number[];
+  /** What the operators' listener tells of the processes, such as `2 of 2 listen`. */
+  processes(): Promise<string>;
+  /** A sample of `/metrics` by its name and labels. */
+  metric(name: string): Promise<number | undefined>;
+}
+
+/** Where the processes are to listen, and what by. */
+export async function severalSettings(t: Test, env: Record<string, string> = {}) {
+  const { url: databaseUrl } = await testDatabase(t);
+  const upstream = await startStubUpstream();
+  t.teardown(() => upstream.close());
+  const port = await freePort(undefined);
+  const adminPort = await freePort(undefined);
+  const settings: Record<string, string> = {
+    WEB_CONCURRENCY: '2',
+    PORT: String(port),
+    ADMIN_PORT: String(adminPort),
+    DATABASE_URL: databaseUrl,
+    SPEECH_BASE_URL: upstream.url,
+    SPEECH_TIMEOUT_MS: '30000',
+    STRIPE_SECRET_KEY: 'sk_test_gateway',
+    STRIPE_API_BASE: 'http://127.0.0.1:1',
+    ...env,
+  };
+  return { env: settings, databaseUrl, upstream, port, adminPort };
+}
+
+/** Runs `src/main.ts` with two processes, unless WEB_CONCURRENCY says otherwise; resolves when all listen. */
+export async function startSeveral(
+  t: Test,
+  settings: Record<string, string> = {},
+  args: string[] = [],
+): Promise<SeveralProcesses> {
+  const { env, databaseUrl, upstream, port, adminPort } = await severalSettings(t, settings);
+  const gateway = await startGateway(t, {}, { databaseUrl });
+  const child = startChild(t, 'src/main.ts', env, args);
+  const adminUrl = `http://127.0.0.1:${adminPort}`;
+  await child.printed(/listens on/);
+  const logged = (msg: string | RegExp) => linesOf(child).filter((line) => new RegExp(msg).test(String(line.msg)));
+  return {
+    ...{ url: `http://127.0.0.1:${port}`, adminUrl, port, child, env, upstream, gateway, logged },
+    pids: () => logged('^Server listening at').map(({ pid }) => pid as number),
+    processes: async () => {
+      const reply = await fetch(`${adminUrl}/readyz`);
+      const { checks } = (await reply.json()) as { checks: { processes: string } };
+      return checks.processes;
+    },
+    metric: async (name) => {
+      const text = await (await fetch(`${adminUrl}/metrics`)).text();
+      const line = text.split('\n').find((candidate) => candidate.startsWith(`${name} `));
+      return line === undefined ? undefined : Number(line.slice(name.length + 1));
+    },
+  };
+}
+
+/** Sends that many requests at once, each on a connection of its own; tells their statuses. */
+export async function ask(url: string, count: number, path = '/'): Promise<number[]> {
+  const replies = Array.from({ length: count }, () => send(url, path, { headers: { connection: 'close' } }));
+  return (await Promise.all(replies)).map(({ status }) => status);
+}
+
+/** Waits until a process of this id is gone. */
+export const untilGone = (pid: number): Promise<void> => until(() => !isThere(pid), SETTLE_MS);
+
+export function isThere(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+const linesOf = (child: Child): Record<string, unknown>[] =>
+  child
+    .output()
+    .split('\n')
+    .filter((line) => line.startsWith('{') && line.endsWith('}'))
+    .map((line) => JSON.parse(line));
