@@ -15,7 +15,7 @@ export const isAccountId = isUuid;
  * For a `where` on accounts: it is the card account with this id, of this mode.
  * @param livemode null for either mode
  */
-export const isCardAccount = (id: string | null, livemode: boolean | null): Fragment =>
+const isCardAccount = (id: string | null, livemode: boolean | null): Fragment =>
   fragment`account.id = ${id}::uuid and kind = 'card' and ${isOfMode(livemode)}`;
 
 /** Whether there is that card account; null names none. */

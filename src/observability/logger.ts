@@ -1,7 +1,9 @@
 import { type DestinationStream, type Logger, pino } from 'pino';
 
 /** Lines are written together: a write for each would be one of the dearest steps of a request. */
-const BATCH_BYTES = 4_096;
+const BATCH_BYTES = 2_048;
+/** Several processes may share the pipe: up to here a write is not mixed with others' (PIPE_BUF). */
+const MAX_WRITE_BYTES = 4_096;
 /** How long a line waits for company. */
 const BATCH_MS = 100;
 /** What waits when nobody reads standard output; lines beyond it are dropped. */
@@ -11,7 +13,7 @@ const MAX_WAITING_BYTES = 16 * 1024 * 1024;
 const standardOutput = (): DestinationStream =>
   pino.destination({
     ...{ dest: 1, sync: false },
-    ...{ minLength: BATCH_BYTES, periodicFlush: BATCH_MS, maxLength: MAX_WAITING_BYTES },
+    ...{ minLength: BATCH_BYTES, maxWrite: MAX_WRITE_BYTES, periodicFlush: BATCH_MS, maxLength: MAX_WAITING_BYTES },
   });
 
 /**

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { test } from 'tap';
-import { placeCardHold } from '../../src/ledger/hold.ts';
+import { placeCardHold } from '../../src/ledger/card-holds.ts';
 import { BEAT_MS } from '../../src/queue/queue-worker.ts';
 import { send } from '../support/gateway.ts';
 import { later, untilJob } from '../support/jobs.ts';
