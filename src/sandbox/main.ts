@@ -50,12 +50,14 @@ await removeSandboxFile(dataDir);
 await removeSandboxSettings(dataDir);
 started.push({ close: () => removeSandboxSettings(dataDir) });
 let databaseUrl = process.env.SANDBOX_DATABASE_URL?.trim();
+let nearDatabaseUrl = databaseUrl;
 let databaseHome: string | undefined;
 if (!databaseUrl) {
   progress('Starting PostgreSQL');
   const postgres = await startPostgres({ dataDir, onProgress: progress });
   started.push({ close: () => postgres.stop() });
   databaseUrl = postgres.url;
+  nearDatabaseUrl = postgres.nearUrl;
   databaseHome = postgres.home;
 }
 await signFolder(dataDir);
@@ -82,7 +84,7 @@ if (String(port) !== (process.env.PORT ?? '8080')) progress(`Port ${process.env.
 const settings = sandboxSettings(process.env, {
   PORT: String(port),
   DATA_DIR: dataDir,
-  DATABASE_URL: databaseUrl,
+  DATABASE_URL: nearDatabaseUrl ?? databaseUrl,
   STRIPE_SECRET_KEY: keys.stripeSecretKey,
   STRIPE_API_BASE: checkout.apiBase,
   CHECKOUT_ORIGIN: checkout.origin,

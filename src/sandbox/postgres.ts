@@ -29,6 +29,8 @@ export interface PostgresOptions {
 export interface RunningPostgres {
   /** Of the database `speechgate`. Holds the password of a superuser. */
   readonly url: string;
+  /** Likewise, by its Unix socket where it has one: at less CPU, for processes of this user or root. */
+  readonly nearUrl: string;
   /** Of the database `postgres` on the same server. */
   readonly adminUrl: string;
   /** Where its files really are. */
@@ -64,9 +66,19 @@ export async function startPostgres(options: PostgresOptions): Promise<RunningPo
   await replaceOwnFile(join(home, 'port'), String(port));
 
   const url = (database: string) => `postgres://${ROLE}:${cluster.password}@127.0.0.1:${port}/${database}`;
+  const { rows } = await client.query<{ folder: string }>(
+    "select current_setting('unix_socket_directories') as folder",
+  );
+  const socket = new URLSearchParams({
+    host: rows[0]?.folder ?? '',
+    port: String(port),
+    user: ROLE,
+    password: cluster.password,
+  });
   let stopped: Promise<void> | undefined;
   return {
     url: url(DATABASE),
+    nearUrl: socket.get('host') === '' ? url(DATABASE) : `postgres:///${DATABASE}?${socket}`,
     adminUrl: url('postgres'),
     home,
     stop: () => {

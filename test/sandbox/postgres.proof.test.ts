@@ -22,17 +22,21 @@ test('the data and the port survive a stop, and stop() ends the server', async (
 });
 
 test('it takes 100 connections and more, only from this machine and only with the password', async (t) => {
-  const { url, stop } = await start(t, { dataDir });
+  const { url, nearUrl, home, stop } = await start(t, { dataDir });
   const names = ['max_connections', 'listen_addresses', 'unix_socket_directories'];
   const settings = await query(url, `select name, setting from pg_settings where name in ('${names.join("','")}')`);
   const setting = Object.fromEntries(settings.map((row) => [row.name, row.setting]));
   assert.ok(Number(setting.max_connections) > 100);
   assert.equal(setting.listen_addresses, '127.0.0.1');
-  assert.equal(setting.unix_socket_directories, '');
+  const data = join(home, 'cluster/data');
+  assert.equal(setting.unix_socket_directories, data);
+  assert.equal((await stat(data)).mode & 0o777, 0o700);
+  assert.deepEqual(await query(nearUrl, 'select inet_client_addr() as address'), [{ address: null }]);
 
   const stranger = new URL(url);
   stranger.password = 'guessed';
   await assert.rejects(query(stranger.href, 'select 1'), { code: '28P01' });
+  await assert.rejects(query(nearUrl.replace(/password=[^&]*/, 'password=guessed'), 'select 1'), { code: '28P01' });
   assert.equal((await stat(join(dataDir, 'postgres/cluster/password'))).mode & 0o777, 0o600);
   await stop();
 });

@@ -46,12 +46,10 @@ async function readPidFile(data: string): Promise<Postmaster | undefined> {
 }
 
 /**
- * Settings for two cores and a few hundred connections. No Unix socket, since they tend to live where everybody can
- * write. The log names neither statements nor values (R40).
+ * Settings for two cores and a few hundred connections. The log names neither statements nor values (R40).
  */
 const SETTINGS = {
   listen_addresses: '127.0.0.1',
-  unix_socket_directories: '',
   max_connections: '200',
   shared_buffers: '128MB',
   jit: 'off',
@@ -61,6 +59,16 @@ const SETTINGS = {
   log_min_error_statement: 'panic',
   log_error_verbosity: 'terse',
 };
+
+/** The longest path of a Unix socket that every platform takes. */
+const MAX_SOCKET_PATH = 103;
+
+/**
+ * The folder of the server's Unix socket: that of its data, which is its account's alone. Undefined where the path would
+ * be too long for one.
+ */
+export const socketFolder = (data: string): string | undefined =>
+  Buffer.byteLength(join(data, '.s.PGSQL.65535')) <= MAX_SOCKET_PATH ? data : undefined;
 
 /** What was committed still survives a kill of the server, since the operating system has it. */
 const NOT_DURABLE = { fsync: 'off', full_page_writes: 'off' };
@@ -76,7 +84,12 @@ export async function launch(
   options: { postgres: string; data: string; logFile: string; port: number; durable: boolean },
   account: Account,
 ): Promise<StartOutcome> {
-  const settings = { ...SETTINGS, ...(options.durable ? {} : NOT_DURABLE), port: String(options.port) };
+  const settings = {
+    ...SETTINGS,
+    ...(options.durable ? {} : NOT_DURABLE),
+    port: String(options.port),
+    unix_socket_directories: socketFolder(options.data) ?? '',
+  };
   const log = await openOwnLog(options.logFile);
   try {
     if ((await log.stat()).size > 1_000_000) await log.truncate();
