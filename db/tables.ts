@@ -120,6 +120,7 @@ export interface PrepaidNonce {
 export interface RateWindow {
   allowed: boolean;
   checked_at: Timestamp;
+  checked_minute: Generated<Timestamp>;
   key: Buffer;
   scope: string;
   taken: ArrayType<Timestamp>;

@@ -13,16 +13,20 @@ export async function deletePaymentAudio(store: AudioStore, { id, fence }: Payme
 
 /** Payments whose audio nobody can ask for any more, at most so many. */
 export async function findAudioToDelete(db: Database, limit: number): Promise<Payment[]> {
+  const hasAudio = sql`purpose = 'speech' and audio_deleted_at is null`;
   return readPayments(
     db,
     sql`
-    select ${PAYMENT_COLUMNS} from x402_payment
-    where state in ('settled', 'failed') and audio_deleted_at is null and purpose = 'speech'
-      and (state = 'failed' or settled_at < now() - make_interval(secs => ${sql.lit(REPLAY_WINDOW_SECONDS)}))
-    order by settled_at limit ${limit}`,
+    (select ${PAYMENT_COLUMNS} from x402_payment where state = 'failed' and ${hasAudio} order by failed_at limit ${limit})
+    union all
+    (select ${PAYMENT_COLUMNS} from x402_payment where state = 'settled' and ${hasAudio}
+       and settled_at < now() - make_interval(secs => ${sql.lit(REPLAY_WINDOW_SECONDS)})
+     order by settled_at limit ${limit})
+    limit ${limit}`,
   );
 }
 
-export async function markAudioDeleted(db: Database, { id }: Payment): Promise<void> {
-  await sql`update x402_payment set audio_deleted_at = now() where id = ${id}`.execute(db);
+export async function markAudioDeleted(db: Database, payments: readonly Payment[]): Promise<void> {
+  const ids = payments.map(({ id }) => id);
+  await sql`update x402_payment set audio_deleted_at = now() where id = any(${ids}::bigint[])`.execute(db);
 }
