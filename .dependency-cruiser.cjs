@@ -59,10 +59,10 @@ module.exports = {
     },
     {
       name: 'only-src-in-production',
-      comment: 'What runs imports neither the compiler of the contract nor tests.',
+      comment: 'What runs imports neither the compiler of the contract, nor tests, nor the benchmark.',
       severity: 'error',
       from: { path: '^src/' },
-      to: { path: '^(codegen|test)/' },
+      to: { path: '^(codegen|test|bench)/' },
     },
     {
       name: 'no-cycles',

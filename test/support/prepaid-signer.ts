@@ -1,14 +1,9 @@
-import { createRequire } from 'node:module';
 import type { Address, Hex } from 'viem';
 import { domainSeparator, type Eip712Domain, signingDigest } from '../../src/crypto/eip712.ts';
 import { signedBalanceRead, signedRequestOf } from '../../src/x402/prepaid-credential.ts';
 import { hashPrepaidRequest } from '../../src/x402/prepaid-typed-data.ts';
 import type { Call } from './gateway.ts';
-
-// The package has no types of its own, and those of the code under test leave signing out.
-const { ecdsaSign } = createRequire(import.meta.url)('secp256k1') as {
-  ecdsaSign(digest: Uint8Array, key: Uint8Array): { signature: Uint8Array; recid: number };
-};
+import { signDigest } from './sign-digest.ts';
 
 export interface PrepaidTerms {
   readonly nonce: string;
@@ -31,7 +26,6 @@ export function prepaidSigner(account: Address, privateKey: Hex, domain: Eip712D
     const request = { method: call.method ?? 'GET', url: path, bytes: Buffer.from(call.body ?? '') };
     const signed = path.startsWith('/x402/accounts/') ? signedBalanceRead(request) : signedRequestOf(request);
     const hash = hashPrepaidRequest({ account, nonce, expiry, maxAmountMicroUsd: max, ...signed });
-    const { signature, recid } = ecdsaSign(signingDigest(separator, hash), key);
     return {
       ...call,
       headers: {
@@ -40,7 +34,7 @@ export function prepaidSigner(account: Address, privateKey: Hex, domain: Eip712D
         'x-x402-nonce': nonce,
         'x-x402-expiry': String(expiry),
         'x-x402-max-amount': String(max),
-        'x-x402-signature': `0x${Buffer.from(signature).toString('hex')}${(27 + recid).toString(16)}`,
+        'x-x402-signature': signDigest(signingDigest(separator, hash), key),
       },
     };
   };

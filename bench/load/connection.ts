@@ -1,0 +1,72 @@
+import { connect, type Socket } from 'node:net';
+import { ResponseReader } from './response-reader.ts';
+
+const READ_BYTES = 65_536;
+
+/** What every answer has to be. */
+export interface Expected {
+  readonly status: number;
+  readonly bytes: number;
+}
+
+/** A kept-alive connection with one request at a time on it. */
+export class Connection {
+  readonly #socket: Socket;
+  readonly #expected: Expected;
+  readonly #reader = new ResponseReader(
+    (status, bytes) => this.#answered(status, bytes),
+    () => this.#onFirstByte(),
+  );
+  #resolve: () => void = () => {};
+  #reject: (error: Error) => void = () => {};
+  #onFirstByte: () => void = () => {};
+
+  private constructor(port: number, expected: Expected, onConnect: (error?: Error) => void) {
+    this.#expected = expected;
+    const buffer = Buffer.allocUnsafe(READ_BYTES);
+    const callback = (bytes: number) => {
+      try {
+        this.#reader.push(buffer.subarray(0, bytes));
+      } catch (error) {
+        this.#reject(error as Error);
+        this.close();
+      }
+      return true;
+    };
+    this.#socket = connect({ port, host: '127.0.0.1', noDelay: true, onread: { buffer, callback } });
+    this.#socket.once('connect', () => onConnect());
+    this.#socket.once('error', (error) => {
+      onConnect(error);
+      this.#reject(error);
+    });
+    this.#socket.once('close', () => this.#reject(new Error('the target has closed a connection')));
+  }
+
+  static open(port: number, expected: Expected): Promise<Connection> {
+    return new Promise((resolve, reject) => {
+      const connection = new Connection(port, expected, (error) => (error ? reject(error) : resolve(connection)));
+    });
+  }
+
+  /** Sends a whole request and waits for the end of its answer; throws when that is not as expected. */
+  ask(request: Buffer, onFirstByte: () => void = () => {}): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+      this.#onFirstByte = onFirstByte;
+      this.#socket.write(request);
+    });
+  }
+
+  close(): void {
+    this.#socket.destroy();
+  }
+
+  #answered(status: number, bytes: number): void {
+    const { status: expectedStatus, bytes: expectedBytes } = this.#expected;
+    if (status !== expectedStatus || bytes !== expectedBytes) {
+      throw new Error(`status ${status} with ${bytes} bytes instead of ${expectedStatus} with ${expectedBytes}`);
+    }
+    this.#resolve();
+  }
+}

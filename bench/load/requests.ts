@@ -1,0 +1,138 @@
+import { randomBytes, randomUUID } from 'node:crypto';
+import { domainSeparator, signingDigest, structHasher } from '../../src/crypto/eip712.ts';
+import type { Address } from '../../src/x402/payees.ts';
+import { prepaidSigner } from '../../test/support/prepaid-signer.ts';
+import { signDigest } from '../../test/support/sign-digest.ts';
+import { ACCOUNTS, accountId, CHAIN_ID, PAY_TO, wallets } from '../world.ts';
+
+/** A challenge's parts that a payment repeats. */
+export interface Challenge {
+  readonly resource: object;
+  readonly accepts: readonly [
+    {
+      readonly amount: string;
+      readonly asset: Address;
+      readonly payTo: Address;
+      readonly extra: { readonly name: string; readonly version: string };
+    },
+  ];
+  readonly extensions?: Readonly<Record<string, { readonly info: object }>>;
+}
+
+/** A POST of JSON to a target, and how it is paid. */
+export interface Plan {
+  readonly path: string;
+  readonly body: string;
+  readonly headers: Readonly<Record<string, string>>;
+  /** `account` is a card account's id in a header; `direct` answers this challenge. */
+  readonly payment:
+    | { readonly by: 'nothing' | 'account' | 'prepaid' }
+    | { readonly by: 'direct'; readonly challenge: Challenge };
+}
+
+const PREPAID_DOMAIN = { name: 'speechgate-Prepaid', version: '1', chainId: CHAIN_ID, verifyingContract: PAY_TO };
+/** Of prepaid signatures and authorizations: what is signed before a round must last for it. */
+const VALID_SECONDS = 110;
+const IDENTIFIER = 'payment-identifier';
+
+const hashTransfer = structHasher('TransferWithAuthorization', [
+  { name: 'from', type: 'address' },
+  { name: 'to', type: 'address' },
+  { name: 'value', type: 'uint256' },
+  { name: 'validAfter', type: 'uint256' },
+  { name: 'validBefore', type: 'uint256' },
+  { name: 'nonce', type: 'bytes32' },
+] as const);
+
+/** Whether each request is good for one time only. */
+export const isSigned = ({ payment: { by } }: Plan): boolean => by === 'prepaid' || by === 'direct';
+
+let payers: ReturnType<typeof signers> | undefined;
+
+function signers() {
+  return wallets().map((wallet) => ({
+    ...wallet,
+    prepaid: prepaidSigner(wallet.address, `0x${Buffer.from(wallet.key).toString('hex')}`, PREPAID_DOMAIN),
+  }));
+}
+
+/**
+ * Whole requests as they go over the wire, signed where they must be, in the order of accounts or wallets. Without
+ * signatures there is one for each account, to be sent again and again.
+ */
+export function buildRequests(plan: Plan, count: number): Buffer[] {
+  const { path, body, headers, payment } = plan;
+  if (payment.by === 'nothing') return [wire(path, body, headers)];
+  if (payment.by === 'account') {
+    return Array.from({ length: ACCOUNTS }, (_, index) =>
+      wire(path, body, { ...headers, 'x-credit-account': accountId(index) }),
+    );
+  }
+  payers ??= signers();
+  const known = payers;
+  const expiry = BigInt(Math.floor(Date.now() / 1000) + VALID_SECONDS);
+  const separator = payment.by === 'direct' ? separatorOf(payment.challenge) : undefined;
+  return Array.from({ length: count }, (_, index) => {
+    const payer = known[index % known.length] as (typeof known)[number];
+    if (payment.by === 'direct') {
+      const signature = directPayment(payment.challenge, payer, separator as Uint8Array, expiry);
+      return wire(path, body, { ...headers, 'payment-signature': signature });
+    }
+    const call = { method: 'POST', body, headers };
+    const signed = payer.prepaid(path, call, { nonce: randomUUID(), expiry, max: 1_000_000n });
+    return wire(path, body, signed.headers as Record<string, string>);
+  });
+}
+
+function wire(path: string, body: string, headers: Readonly<Record<string, string>>): Buffer {
+  const lines = Object.entries({
+    host: '127.0.0.1',
+    'content-type': 'application/json',
+    'content-length': String(Buffer.byteLength(body)),
+    ...headers,
+  }).map(([name, value]) => `${name}: ${value}\r\n`);
+  return Buffer.from(`POST ${path} HTTP/1.1\r\n${lines.join('')}\r\n${body}`);
+}
+
+function separatorOf({ accepts: [{ asset, extra }] }: Challenge): Uint8Array {
+  return domainSeparator({ name: extra.name, version: extra.version, chainId: CHAIN_ID, verifyingContract: asset });
+}
+
+/** The PAYMENT-SIGNATURE header as the official client makes it: it repeats the challenge's offer and extensions. */
+function directPayment(
+  { resource, accepts: [accepted], extensions }: Challenge,
+  { address, key }: { readonly address: Address; readonly key: Uint8Array },
+  separator: Uint8Array,
+  validBefore: bigint,
+): string {
+  const nonce = randomBytes(32);
+  const authorization = {
+    from: address,
+    to: accepted.payTo,
+    value: BigInt(accepted.amount),
+    validAfter: 0n,
+    validBefore,
+  };
+  const digest = signingDigest(separator, hashTransfer({ ...authorization, nonce }));
+  const { value } = authorization;
+  const payload = {
+    signature: signDigest(digest, key),
+    authorization: {
+      ...authorization,
+      ...{
+        value: String(value),
+        validAfter: '0',
+        validBefore: String(validBefore),
+        nonce: `0x${nonce.toString('hex')}`,
+      },
+    },
+  };
+  const payment = { x402Version: 2, resource, accepted, payload, extensions: withIdentifier(extensions) };
+  return Buffer.from(JSON.stringify(payment)).toString('base64');
+}
+
+function withIdentifier(extensions: Challenge['extensions']): object | undefined {
+  const asked = extensions?.[IDENTIFIER];
+  if (!asked) return extensions;
+  return { ...extensions, [IDENTIFIER]: { ...asked, info: { ...asked.info, id: `pay_${randomUUID()}` } } };
+}

@@ -1,0 +1,103 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { type FileHandle, open, readFile } from 'node:fs/promises';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+
+export const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
+
+const PATIENCE_MS = 60_000;
+const POLL_MS = 20;
+
+export interface Program {
+  readonly name: string;
+  /** After `node`. */
+  readonly args: readonly string[];
+  /** Beside PATH and HOME, all of its environment. */
+  readonly env?: Readonly<Record<string, string>>;
+  /** Where its output goes, as a file of its name. */
+  readonly folder: string;
+}
+
+/** A program of the benchmark in a process of its own. */
+export interface Running {
+  readonly name: string;
+  readonly pid: number;
+  send(message: object): void;
+  /** Sends it a message, and waits for its next one. Throws when it ends instead. */
+  ask<Answer>(message: object): Promise<Answer>;
+  /** Its next message. */
+  told<Answer>(): Promise<Answer>;
+  /** Resolves when it accepts connections. */
+  listens(port: number): Promise<void>;
+  /** SIGTERM, and after some patience SIGKILL. */
+  stop(): Promise<void>;
+}
+
+/** The arguments of a program in TypeScript. */
+export const typescript = (path: string): string[] => ['--import', 'tsx', join(PROJECT, path)];
+
+export async function startProgram({ name, args, env = {}, folder }: Program): Promise<Running> {
+  const logFile = join(folder, `${name}.log`);
+  const log = await open(logFile, 'w');
+  const child = spawnIn(args, env, log);
+  const ended = once(child, 'exit');
+  await log.close();
+  const isRunning = () => child.exitCode === null && child.signalCode === null;
+  const failure = async () => new Error(`${name} has ended:\n${(await readFile(logFile, 'utf8')).slice(-2000)}`);
+  const told = async <Answer>(): Promise<Answer> => {
+    const [answer] = await Promise.race([
+      once(child, 'message'),
+      ended.then(async () => {
+        throw await failure();
+      }),
+    ]);
+    return answer as Answer;
+  };
+
+  return {
+    name,
+    pid: child.pid as number,
+    told,
+    send: (message) => {
+      child.send(message);
+    },
+    ask: (message) => {
+      child.send(message);
+      return told();
+    },
+    listens: async (port) => {
+      for (const deadline = performance.now() + PATIENCE_MS; !(await accepts(port)); await sleep(POLL_MS)) {
+        if (!isRunning()) throw await failure();
+        if (performance.now() > deadline) throw new Error(`${name} does not listen; see ${logFile}`);
+      }
+    },
+    stop: async () => {
+      if (!isRunning()) return;
+      child.kill('SIGTERM');
+      const timer = setTimeout(() => child.kill('SIGKILL'), PATIENCE_MS);
+      await ended;
+      clearTimeout(timer);
+    },
+  };
+}
+
+const spawnIn = (args: readonly string[], env: Readonly<Record<string, string>>, log: FileHandle): ChildProcess =>
+  spawn(process.execPath, args, {
+    cwd: PROJECT,
+    env: { PATH: process.env.PATH, HOME: process.env.HOME, ...env },
+    stdio: ['ignore', log.fd, log.fd, 'ipc'],
+  });
+
+function accepts(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect({ port, host: '127.0.0.1' });
+    socket.once('connect', () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.once('error', () => resolve(false));
+  });
+}
