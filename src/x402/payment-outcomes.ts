@@ -66,16 +66,19 @@ export class PaymentOutcomes {
       returning ${PAYMENT_COLUMNS}`);
   }
 
-  /** Likewise, of all payments in doubt that were not checked since, the one that has waited the longest. */
+  /**
+   * Likewise, of all payments in doubt that were not checked since, the one that has waited the longest. It is the first
+   * one in the order of checks, or none is.
+   */
   async claimNextCheck(since: Date): Promise<Payment | undefined> {
     return this.#one(sql`
       update x402_payment
       set checked_at = now(), lease_until = null, state = case state when 'settling' then 'unknown' else state end
       where id = (
         select id from x402_payment
-        where ${IN_DOUBT} and ${this.#isOurs} and (checked_at is null or checked_at < ${since})
+        where ${IN_DOUBT} and ${this.#isOurs}
         order by checked_at nulls first limit 1 for update skip locked
-      )
+      ) and (checked_at is null or checked_at < ${since})
       returning ${PAYMENT_COLUMNS}`);
   }
 
