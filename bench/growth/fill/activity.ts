@@ -12,7 +12,7 @@ const VOIDED_EVERY = 50;
 const ENDED_SECONDS = 300;
 
 /** How many transfers of requests there are, beside those of money that came in, of reversals and of what runs. */
-export const requestsOf = ({ transfers, accounts, reversals, pendingHolds, queuedJobs }: FillSizes): number =>
+const requestsOf = ({ transfers, accounts, reversals, pendingHolds, queuedJobs }: FillSizes): number =>
   transfers - accounts - reversals - pendingHolds - queuedJobs;
 
 /**
