@@ -9,7 +9,8 @@ const CHECK_EVERY_SECONDS = 1;
 const LAST_LOOK_SECONDS = 86_400;
 const LOOK_AGAIN_SECONDS = 3_600;
 
-const IN_DOUBT = sql`(state in ('unknown', 'refused') or (state = 'settling' and lease_until < now()))`;
+/** Put so that the planner sees that the index of unfinished payments has them all. */
+const IN_DOUBT = sql`(state in ('unknown', 'refused', 'settling') and (state <> 'settling' or lease_until < now()))`;
 
 /**
  * Payments from `settling` on, except that they are settled (bookSettlement): what the facilitator's answer makes of

@@ -47,7 +47,7 @@ for (const mode of ['auto', 'force_generic_plan'] as const) {
     const prepaid = privateKeyToAccount(generatePrivateKey());
     const owner = openDatabase(url, { maxConnections: 2, statementTimeoutMs: 0 });
     t.teardown(() => owner.destroy());
-    await fillLedger(owner, SIZES, { wallets: [prepaid.address.toLowerCase()] });
+    await fillLedger(owner, SIZES, { known: { wallets: [prepaid.address.toLowerCase()] } });
     assert.deepEqual(await audit(owner), [], 'the filling is sound');
     const cards = await filledCards(owner, SIZES, 200);
 
