@@ -29,7 +29,12 @@ export type Wanted = Pick<Target, 'name' | 'processes'>;
 
 const PEERS: readonly TargetName[] = ['portkey', 'hono', 'express'];
 
-export async function setUp(wanted: readonly Wanted[], onProgress: (message: string) => void): Promise<Setup> {
+/** @param open opens the books, which go with the setup */
+export async function setUp(
+  wanted: readonly Wanted[],
+  onProgress: (message: string) => void,
+  open: (folder: string) => Promise<Books> = openBooks,
+): Promise<Setup> {
   if (wanted.some(({ name }) => PEERS.includes(name))) await installPeers(onProgress);
   const folder = await mkdtemp(join(tmpdir(), 'speechgate-bench-'));
   const programs: Running[] = [];
@@ -47,7 +52,7 @@ export async function setUp(wanted: readonly Wanted[], onProgress: (message: str
 
   try {
     onProgress('starting PostgreSQL, funding accounts and wallets');
-    books = await openBooks(folder);
+    books = await open(folder);
     onProgress('starting the targets');
     const [load, servers] = [await start('load'), await start('servers')];
     const stubs = await servers.told<StubPorts>();

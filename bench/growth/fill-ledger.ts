@@ -5,13 +5,12 @@ import { fillAccounts } from './fill/accounts.ts';
 import { fillRequests, fillReversals } from './fill/activity.ts';
 import type { Progress } from './fill/chunks.ts';
 import { fillDeposits, fillPurchases } from './fill/funding.ts';
-import { ASSET, createNames, dropNames, NETWORK } from './fill/names.ts';
+import { ASSET, createNames, dropNames, type Known, NETWORK } from './fill/names.ts';
 import type { FillSizes } from './fill/sizes.ts';
 import { fillBeside, fillUnderWay } from './fill/under-way.ts';
 
 export interface FillOptions {
-  /** Addresses in lower case that some of the wallets get, for who can sign for them. */
-  readonly wallets?: readonly string[];
+  readonly known?: Partial<Known>;
   readonly progress?: Progress;
 }
 
@@ -23,10 +22,10 @@ export interface FillOptions {
 export async function fillLedger(
   db: Database,
   sizes: FillSizes,
-  { wallets = [], progress = () => {} }: FillOptions = {},
+  { known = {}, progress = () => {} }: FillOptions = {},
 ): Promise<void> {
   await claimInstance(db, { denomination: { network: NETWORK, asset: ASSET }, livemode: false });
-  await createNames(db, wallets, sizes.accounts / 2);
+  await createNames(db, { cards: [], wallets: [], ...known }, sizes.accounts / 2);
   for (const fill of [
     fillPurchases,
     fillDeposits,

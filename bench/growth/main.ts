@@ -1,91 +1,97 @@
 /**
- * `npm run bench:growth [-- --accounts=1000000]`: the ledger of a service that has grown, beside that of a young one. It
- * takes some gigabytes below the folder for temporary files for each million of accounts.
+ * `npm run bench:growth [-- --accounts=1000000]`: a ledger that has grown beside the benchmark's own of a thousand card
+ * accounts and wallets. The same payers pay in both; in the big one they are spread over all accounts. It takes some
+ * gigabytes in the folder for temporary files for each million of accounts.
  */
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { sql } from 'kysely';
+import { type Books, openBooks } from '../database/books.ts';
+import { type Setup, setUp } from '../setup.ts';
+import { ACCOUNTS, accountId, wallets } from '../world.ts';
+import { openBigBooks } from './big-books.ts';
 import { measureBytes, tableSizes } from './bytes.ts';
 import { sizesFor } from './fill/sizes.ts';
 import { payersOf } from './flows.ts';
-import { type FilledLedger, openFilledLedger } from './ledger.ts';
 import { measureRates } from './rates.ts';
 import { type GrowthResults, reportOf } from './report.ts';
+import { measureRequests } from './requests.ts';
 import { timeAudit, timePruning, timeReconcilers } from './upkeep.ts';
 
-/** Of the young service; as many pay in both, spread over all accounts of the grown one. */
-const SMALL_ACCOUNTS = 100;
-const PAYERS = SMALL_ACCOUNTS / 2;
-/** Of a run in which many of the grown service's accounts pay. */
+/** Of a run in which many of the big ledger's accounts pay. */
 const MANY_PAYERS = 50_000;
-/** Nonces of two days beyond their time are left to be pruned. */
-const NONCE_HOURS = 72;
+const RESULTS = 'bench/results';
 
 const { values } = parseArgs({
   options: {
     accounts: { type: 'string', default: '1000000' },
-    rounds: { type: 'string', default: '10' },
+    rounds: { type: 'string', default: '8' },
     seconds: { type: 'string', default: '2' },
   },
 });
 const accounts = Number(values.accounts);
+if (!(accounts >= 2 * ACCOUNTS)) throw new Error(`--accounts is at least ${2 * ACCOUNTS}`);
+const pace = { rounds: Number(values.rounds), seconds: Number(values.seconds) };
 const startedAt = performance.now();
-const ledgers: FilledLedger[] = [];
+const folder = await mkdtemp(join(tmpdir(), 'speechgate-growth-'));
+const opened: (Books | Setup)[] = [];
 try {
   const results = await run();
-  await mkdir('bench/results', { recursive: true });
-  await writeFile('bench/results/growth.json', `${JSON.stringify(results, null, 2)}\n`);
+  await mkdir(RESULTS, { recursive: true });
+  await writeFile(join(RESULTS, 'growth.json'), `${JSON.stringify(results, null, 2)}\n`);
   console.log(reportOf(results));
 } finally {
-  for (const ledger of ledgers) await ledger.remove();
+  for (const each of opened.reverse()) await ('close' in each ? each.close() : each.remove());
+  await rm(folder, { recursive: true, force: true });
 }
 
 async function run(): Promise<GrowthResults> {
-  const open = async (name: string, count: number) => {
-    const ledger = await openFilledLedger(name, { ...sizesFor(count), nonceHours: NONCE_HOURS }, progress);
-    ledgers.push(ledger);
-    return ledger;
-  };
-  const small = await open('small', SMALL_ACCOUNTS);
-  const big = await open('big', accounts);
+  const sizes = sizesFor(accounts);
+  const { books: big, fillSeconds } = await openBigBooks(join(folder, 'big'), sizes, progress);
+  opened.push(big);
   const tables = await tableSizes(big.db);
   const databaseBytes = await sizeOf(big);
   const reconcilers = await timeReconcilers(big.db, big.url);
   const pruning = await timePruning(big.db);
+  const small = await openBooks(join(folder, 'small'));
+  opened.push(small);
 
-  const few = await payersOf(big.db, accounts, PAYERS);
+  const payers = {
+    cards: Array.from({ length: ACCOUNTS }, (_, index) => accountId(index)),
+    wallets: wallets().map(({ address }) => address),
+  };
   const many = await payersOf(big.db, accounts, Math.min(MANY_PAYERS, accounts / 2));
-  const rates = await measureRates(
+  const ledgerRates = await measureRates(
     [
-      { name: 'small', db: small.db, payers: await payersOf(small.db, SMALL_ACCOUNTS, PAYERS) },
-      { name: 'big', db: big.db, payers: few },
+      { name: 'small', db: small.db, payers },
+      { name: 'big', db: big.db, payers },
       { name: 'big, many payers', db: big.db, payers: many },
     ],
-    { rounds: Number(values.rounds), seconds: Number(values.seconds) },
+    pace,
     progress,
   );
   const bytes = await measureBytes(big.db, many, progress);
-  for (const ledger of ledgers) await timeReconcilers(ledger.db, ledger.url);
+  const setups = { small: await gatewayOn(small), big: await gatewayOn(big) };
+  const requestRates = await measureRequests(setups, pace, progress);
   await timeAudit(small.db, () => {});
   const audit = await timeAudit(big.db, progress);
-  const { transfers, payments } = big.sizes;
-  const { fillSeconds } = big;
+  const { transfers, payments } = sizes;
   return {
-    accounts,
-    transfers,
-    payments,
-    fillSeconds,
-    databaseBytes,
-    tables,
-    bytes,
-    rates,
-    reconcilers,
-    pruning,
-    audit,
+    ...{ accounts, transfers, payments, fillSeconds, databaseBytes, tables, bytes },
+    ...{ ledgerRates, requestRates, reconcilers, pruning, audit },
   };
 }
 
-async function sizeOf({ db }: FilledLedger): Promise<number> {
+/** The gateway on these books, which go with it. */
+async function gatewayOn(books: Books): Promise<Setup> {
+  const setup = await setUp([{ name: 'ours', processes: 1 }], progress, async () => books);
+  opened[opened.indexOf(books)] = setup;
+  return setup;
+}
+
+async function sizeOf({ db }: Books): Promise<number> {
   const { rows } = await sql<{ bytes: number }>`
     select pg_database_size(current_database())::float8 as bytes`.execute(db);
   return rows[0]?.bytes ?? 0;

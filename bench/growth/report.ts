@@ -12,7 +12,9 @@ export interface GrowthResults {
   readonly databaseBytes: number;
   readonly tables: readonly TableSize[];
   readonly bytes: readonly BytesPerRequest[];
-  readonly rates: readonly Rates[];
+  /** By the ledger's own statements. */
+  readonly ledgerRates: readonly Rates[];
+  readonly requestRates: readonly Rates[];
   readonly reconcilers: readonly Timed[];
   readonly pruning: readonly Timed[];
   readonly audit: readonly Timed[];
@@ -20,8 +22,7 @@ export interface GrowthResults {
 
 /** As tables in Markdown, which a terminal shows well enough. */
 export function reportOf(results: GrowthResults): string {
-  const { accounts, transfers, payments, fillSeconds, databaseBytes, tables, bytes, rates } = results;
-  const ledgers = Object.keys(rates[0]?.perSecond ?? {});
+  const { accounts, transfers, payments, fillSeconds, databaseBytes, tables, bytes } = results;
   const auditSeconds = results.audit.reduce((sum, { seconds }) => sum + seconds, 0);
   return [
     `${count(accounts)} accounts, ${count(transfers)} transfers, ${count(payments)} payments: ` +
@@ -34,20 +35,26 @@ export function reportOf(results: GrowthResults): string {
       ['a paid request', 'bytes in tables and indexes', 'bytes in the log'],
       bytes.map(({ flow, total, log }) => [flow, count(total), count(log)]),
     ),
-    table(
-      ['requests/s in the ledger', ...ledgers, ...ledgers.slice(1).map((name) => `${name} / ${ledgers[0]}`)],
-      rates.map(({ flow, perSecond }) => [
-        flow,
-        ...ledgers.map((name) => rate(perSecond, name)),
-        ...ledgers.slice(1).map((name) => ratio(perSecond, name, ledgers[0] as string)),
-      ]),
-    ),
+    ratesTable('requests/s by the statements alone', results.ledgerRates),
+    ratesTable('requests/s over HTTP', results.requestRates),
     table(['reconciler', 'ms', 'done'], results.reconcilers.map(timedCells)),
     table(
       ['pruning', 'rows', 'rows/s'],
       results.pruning.map(({ what, seconds, count: rows = 0 }) => [what, count(rows), count(rows / seconds)]),
     ),
   ].join('\n\n');
+}
+
+function ratesTable(title: string, rates: readonly Rates[]): string {
+  const [first = '', ...others] = Object.keys(rates[0]?.perSecond ?? {});
+  return table(
+    [title, first, ...others, ...others.map((name) => `${name} / ${first}`)],
+    rates.map(({ flow, perSecond }) => [
+      flow,
+      ...[first, ...others].map((name) => rate(perSecond, name)),
+      ...others.map((name) => ratio(perSecond, name, first)),
+    ]),
+  );
 }
 
 const timedCells = ({ what, seconds, count: done = 0 }: Timed) => [what, (seconds * 1000).toFixed(1), count(done)];

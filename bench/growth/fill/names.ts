@@ -12,19 +12,28 @@ export const DEPOSIT_MICRO_USD = 2_000_000;
 /** In 10^-12 USD per character: that of the default model. */
 export const RATE_PICO_USD = 18_000_000;
 
+/** Ids of card accounts, and addresses of wallets in lower case. */
+export interface Known {
+  readonly cards: readonly string[];
+  readonly wallets: readonly string[];
+}
+
 /**
  * Names of accounts by their number, so that each statement of the filling knows them without a table: functions in a
  * schema that is dropped afterwards.
- * @param wallets addresses in lower case that some wallets get, spread over all of them
+ * @param known whom others know: some accounts get these names, spread over all of them
  */
-export async function createNames(db: Database, wallets: readonly string[], walletCount: number): Promise<void> {
+export async function createNames(db: Database, known: Known, countOfEach: number): Promise<void> {
   await dropNames(db);
   await sql`create schema growth`.execute(db);
-  await sql`create table growth.known_wallet (number bigint primary key, address text not null)`.execute(db);
-  await sql`
-    insert into growth.known_wallet
-    select 1 + (place - 1) * ${walletCount}::bigint / ${wallets.length}::bigint, address
-    from unnest(${wallets}::text[]) with ordinality known (address, place)`.execute(db);
+  for (const kind of ['card', 'wallet'] as const) {
+    const table = sql.id('growth', `known_${kind}`);
+    await sql`create table ${table} (number bigint primary key, name text not null)`.execute(db);
+    await sql`
+      insert into ${table}
+      select 1 + (place - 1) * ${countOfEach}::bigint / ${known[`${kind}s`].length}::bigint, name
+      from unnest(${known[`${kind}s`]}::text[]) with ordinality known (name, place)`.execute(db);
+  }
   for (const [name, type, body] of FUNCTIONS) {
     await sql`
       create function growth.${sql.ref(name)}(number bigint) returns ${sql.raw(type)} stable language sql
@@ -35,13 +44,18 @@ export async function createNames(db: Database, wallets: readonly string[], wall
 export const dropNames = (db: Database) => sql`drop schema if exists growth cascade`.execute(db);
 
 const FUNCTIONS = [
-  ['card', 'uuid', `md5('card ' || number)::uuid`],
+  [
+    'card',
+    'uuid',
+    `coalesce((select known.name from growth.known_card known where known.number = card.number),
+              md5('card ' || number))::uuid`,
+  ],
   ['wallet', 'uuid', `md5('wallet ' || number)::uuid`],
   ['word', 'text', `'0x' || encode(sha256(convert_to(number::text, 'UTF8')), 'hex')`],
   [
     'address',
     'text',
-    `coalesce((select known.address from growth.known_wallet known where known.number = address.number),
+    `coalesce((select known.name from growth.known_wallet known where known.number = address.number),
               '0x' || left(encode(sha256(convert_to('address ' || number, 'UTF8')), 'hex'), 40))`,
   ],
 ] as const;
