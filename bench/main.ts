@@ -1,26 +1,24 @@
 import { readOptions } from './options.ts';
-import { linesOf } from './report/comparison.ts';
-import { plainTable, throughputCells } from './report/table.ts';
-import { selectRows } from './rows.ts';
-import { setUp } from './setup.ts';
-import { measureThroughput } from './throughput.ts';
+import { plainTable } from './report/cells.ts';
+import { writeDocs } from './report/docs.ts';
+import { loadResults, saveResults } from './report/results.ts';
+import { tablesOf } from './report/tables.ts';
+import { run } from './run.ts';
 
-const options = readOptions(process.argv.slice(2));
-const rows = selectRows(options.rows, options.processes);
-const targets = new Set(rows.map(({ target }) => target));
-if (targets.has('prebuilt')) targets.add('ours');
 const startedAt = performance.now();
 
 function progress(message: string): void {
-  console.error(`${((performance.now() - startedAt) / 1000).toFixed(0).padStart(4)} s  ${message}`);
+  const seconds = Math.round((performance.now() - startedAt) / 1000);
+  console.error(`${String(seconds).padStart(4)} s  ${message}`);
 }
 
-const setup = await setUp({ targets, processes: options.processes }, progress);
 try {
-  const rounds = await measureThroughput(setup, rows, options.pace, progress);
-  progress('auditing the books');
-  await setup.books.audit();
-  console.log(plainTable(throughputCells(linesOf(rows, rounds))));
-} finally {
-  await setup.close();
+  const options = readOptions(process.argv.slice(2));
+  const results = options.from === undefined ? await run(options, progress) : await loadResults(options.from);
+  for (const table of tablesOf(results)) console.log(plainTable(table));
+  if (options.from === undefined) console.log(`All figures are in ${await saveResults(results)}.`);
+  if (options.writeDocs) await writeDocs(results);
+} catch (error) {
+  console.error(error instanceof Error ? error.message : error);
+  process.exitCode = 1;
 }

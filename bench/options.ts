@@ -1,17 +1,45 @@
 import { parseArgs } from 'node:util';
+import type { LatencyPace } from './latency.ts';
+import type { LedgerPace } from './ledger/measure.ts';
 import { rowNames } from './rows.ts';
 import type { Pace } from './throughput.ts';
 
-export interface Options {
-  /** Rows of the table; none is all of them. */
-  readonly rows: readonly string[];
-  readonly pace: Pace;
-  /** Of the gateway: it is measured with each number of them. */
-  readonly processes: readonly number[];
+/** What is measured beside the rows. */
+const PARTS = ['latency', 'first-byte', 'ledger', 'memory'] as const;
+export type Part = (typeof PARTS)[number];
+
+export interface Paces {
+  readonly throughput: Pace;
+  readonly latency: LatencyPace;
+  readonly ledger: LedgerPace;
 }
 
-const FULL: Pace = { rounds: 6, warmUpSeconds: 0.4, seconds: 2 };
-const QUICK: Pace = { rounds: 2, warmUpSeconds: 0.2, seconds: 0.8 };
+export interface Options {
+  /** Rows of the table that are measured, and those that they are held against; none is all of them. */
+  readonly rows: readonly string[];
+  readonly isWithRows: boolean;
+  /** Everything, and not the quick way. */
+  readonly isComplete: boolean;
+  readonly parts: ReadonlySet<Part>;
+  readonly paces: Paces;
+  /** Of the gateway: its rows are measured with each number of them. */
+  readonly processes: readonly number[];
+  /** Whether the figures go into the page about speed. */
+  readonly writeDocs: boolean;
+  /** A file of an earlier run, whose results are shown instead of measuring. */
+  readonly from: string | undefined;
+}
+
+const FULL: Paces = {
+  throughput: { rounds: 6, warmUpSeconds: 0.4, seconds: 2 },
+  latency: { rounds: 3, seconds: 4 },
+  ledger: { rounds: 3, seconds: 3, accounts: [1, 10, 50] },
+};
+const QUICK: Paces = {
+  throughput: { rounds: 2, warmUpSeconds: 0.2, seconds: 0.6 },
+  latency: { rounds: 1, seconds: 1 },
+  ledger: { rounds: 1, seconds: 1, accounts: [1, 50] },
+};
 
 /** Throws with what is wrong. */
 export function readOptions(args: readonly string[]): Options {
@@ -22,15 +50,28 @@ export function readOptions(args: readonly string[]): Options {
       quick: { type: 'boolean', default: false },
       rounds: { type: 'string' },
       processes: { type: 'string', default: '1' },
+      'write-docs': { type: 'boolean', default: false },
+      from: { type: 'string' },
     },
   });
-  const unknown = positionals.filter((name) => !rowNames.includes(name));
-  if (unknown.length > 0) throw new Error(`There is no ${unknown.join(', ')}. There are: ${rowNames.join(', ')}.`);
-  const pace = values.quick ? QUICK : FULL;
+  const known = [...rowNames, ...PARTS];
+  const unknown = positionals.filter((name) => !known.some((each) => each === name));
+  if (unknown.length > 0) throw new Error(`There is no ${unknown.join(', ')}. There are: ${known.join(', ')}.`);
+  const isAll = positionals.length === 0;
+  const isComplete = isAll && !values.quick;
+  if (values['write-docs'] && !isComplete) throw new Error('Only a complete run goes into the docs.');
+  const rows = positionals.filter((name) => rowNames.includes(name));
+  const paces = values.quick ? QUICK : FULL;
+  const rounds = values.rounds === undefined ? undefined : count(values.rounds);
   return {
-    rows: positionals,
-    pace: { ...pace, rounds: values.rounds === undefined ? pace.rounds : count(values.rounds) },
+    rows,
+    isWithRows: isAll || rows.length > 0,
+    isComplete,
+    parts: new Set(PARTS.filter((part) => isAll || positionals.includes(part))),
+    paces: { ...paces, ...(rounds !== undefined && { throughput: { ...paces.throughput, rounds } }) },
     processes: values.processes.split(',').map(count),
+    writeDocs: values['write-docs'],
+    from: values.from,
   };
 }
 

@@ -24,7 +24,7 @@ function readStat(pid: number): Stat | undefined {
 }
 
 /** A process and all below it. */
-function processTree(root: number): number[] {
+export function processTree(root: number): number[] {
   const children = new Map<number, number[]>();
   for (const pid of readdirSync('/proc').map(Number).filter(Number.isSafeInteger)) {
     const parent = readStat(pid)?.parent;
@@ -39,8 +39,8 @@ function processTree(root: number): number[] {
 export const cpuOf = (root: number): number =>
   processTree(root).reduce((sum, pid) => sum + (readStat(pid)?.cpuMs ?? 0), 0);
 
-/** Resident memory of a process and all below it, in bytes; memory that they share counts for each. */
-export const memoryOf = (root: number): number => processTree(root).reduce((sum, pid) => sum + readMemory(pid), 0);
+/** Resident memory of processes, in bytes; what they share counts for each. */
+export const memoryOf = (pids: readonly number[]): number => pids.reduce((sum, pid) => sum + readMemory(pid), 0);
 
 function readMemory(pid: number): number {
   try {

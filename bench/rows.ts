@@ -68,6 +68,12 @@ const ROWS: readonly Omit<Row, 'processes'>[] = [
   },
 ];
 
+/** What the added latency is added to. */
+export const UPSTREAM: Row = {
+  ...{ name: 'upstream', label: 'the upstream itself', target: 'upstream', processes: 1, work: 'open' },
+  ...{ path: OPENAI_PATH, body: openAi },
+};
+
 /**
  * The rows of these names and those that they are held against; all of them without names. The gateway's rows come once
  * for each number of processes.

@@ -7,12 +7,14 @@ import type { StubPorts } from './servers/main.ts';
 import type { Manner } from './servers/upstream.ts';
 import { installPeers } from './targets/peers.ts';
 import { type Running, startProgram, typescript } from './targets/program.ts';
-import { type StartedTarget, startTarget, type Target, type TargetName } from './targets/start.ts';
+import { startTarget, type Target, type TargetName } from './targets/start.ts';
 
 /** Everything that a run needs, each part in processes of its own. */
 export interface Setup {
   readonly books: Books;
   readonly stubs: StubPorts;
+  /** Goes with the setup. */
+  readonly folder: string;
   /** A target that runs; throws when it was not asked for. */
   target(name: TargetName, processes?: number): Target;
   /** Has the upstream speak so from now on. */
@@ -22,16 +24,18 @@ export interface Setup {
   close(): Promise<void>;
 }
 
-export interface Wanted {
-  readonly targets: ReadonlySet<TargetName>;
-  /** How many processes the gateway has; it is started once for each. */
-  readonly processes: readonly number[];
-}
+/** A target that is to be started, with so many processes. */
+export type Wanted = Pick<Target, 'name' | 'processes'>;
 
 const PEERS: readonly TargetName[] = ['portkey', 'hono', 'express'];
 
-export async function setUp(wanted: Wanted, onProgress: (message: string) => void): Promise<Setup> {
-  if (PEERS.some((peer) => wanted.targets.has(peer))) await installPeers(onProgress);
+/** @param open opens the books, which go with the setup */
+export async function setUp(
+  wanted: readonly Wanted[],
+  onProgress: (message: string) => void,
+  open: (folder: string) => Promise<Books> = openBooks,
+): Promise<Setup> {
+  if (wanted.some(({ name }) => PEERS.includes(name))) await installPeers(onProgress);
   const folder = await mkdtemp(join(tmpdir(), 'speechgate-bench-'));
   const programs: Running[] = [];
   let books: Books | undefined;
@@ -48,22 +52,30 @@ export async function setUp(wanted: Wanted, onProgress: (message: string) => voi
 
   try {
     onProgress('starting PostgreSQL, funding accounts and wallets');
-    books = await openBooks(folder);
+    books = await open(folder);
     onProgress('starting the targets');
     const [load, servers] = [await start('load'), await start('servers')];
     const stubs = await servers.told<StubPorts>();
     const surroundings = { stubs, databaseUrl: books.url, folder };
-    const targets = await Promise.all(
-      instances(wanted).map(async ([name, processes]) => {
-        const target = await startTarget(name, surroundings, processes, (program) => programs.push(program));
-        return [keyOf(name, processes), target] as const;
-      }),
+    const upstream = {
+      name: 'upstream',
+      processes: 1,
+      port: stubs.upstream,
+      pid: servers.pid,
+      program: servers,
+    } as const;
+    const started = distinct(wanted).map(({ name, processes }) =>
+      name === 'upstream'
+        ? upstream
+        : startTarget(name, processes, surroundings, (program) => {
+            programs.push(program);
+          }),
     );
-    const running = new Map<string, Target>(targets);
+    const targets: Target[] = await Promise.all(started);
     return {
-      ...{ books, stubs, close },
+      ...{ books, stubs, folder, close },
       target: (name, processes = 1) => {
-        const target = running.get(keyOf(name, processes));
+        const target = targets.find((each) => each.name === name && each.processes === processes);
         if (!target) throw new Error(`${name} was not started with ${processes} processes`);
         return target;
       },
@@ -82,9 +94,8 @@ export async function setUp(wanted: Wanted, onProgress: (message: string) => voi
   }
 }
 
-const keyOf = (name: TargetName, processes: number): string => `${name}-${processes}`;
-
-function instances({ targets, processes }: Wanted): (readonly [StartedTarget, number])[] {
-  const names = [...targets].filter((name) => name !== 'upstream');
-  return names.flatMap((name) => (name === 'ours' ? processes : [1]).map((count) => [name, count] as const));
-}
+const distinct = (wanted: readonly Wanted[]): Wanted[] =>
+  wanted.filter(({ name, processes }, index) => {
+    const first = wanted.findIndex((each) => each.name === name && each.processes === processes);
+    return first === index;
+  });

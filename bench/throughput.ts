@@ -1,11 +1,9 @@
-import type { ClosedLoop, ClosedLoopResult } from './load/closed-loop.ts';
-import type { Plan } from './load/requests.ts';
+import type { ClosedLoopResult } from './load/closed-loop.ts';
+import { type Prepared, prepare } from './prepare.ts';
 import type { Row } from './rows.ts';
-import { planOf } from './rows.ts';
 import { AT_ONCE } from './servers/upstream.ts';
 import type { Setup } from './setup.ts';
-import { challengeIn, takeSample } from './targets/sample.ts';
-import { AUDIO_BYTES, CONCURRENCY } from './world.ts';
+import { CONCURRENCY } from './world.ts';
 
 export interface Pace {
   readonly rounds: number;
@@ -23,26 +21,17 @@ export interface Round {
   readonly postgresCpuMs: number;
   /** Resident, in bytes. */
   readonly memory: number;
-  /** Of the event loop of the gateway, the 99th percentile in milliseconds. */
+  /** The delay of the gateway's event loop, its 99th percentile. */
   readonly eventLoopP99Ms?: number;
   readonly loadCpuMs: number;
 }
 
 export type Rounds = Readonly<Record<string, readonly Round[]>>;
 
-interface Prepared {
+interface Measured extends Prepared {
   readonly row: Row;
-  readonly plan: Plan;
-  readonly expected: ClosedLoop['expected'];
-  /** Requests a second, as it was last. */
-  rate: number;
   readonly rounds: Round[];
 }
-
-/** Before a row's first round, to sign enough for it: more than any does. */
-const FIRST_RATE = 4_000;
-/** A round may be so much faster than the one before. */
-const RESERVE = 1.5;
 
 /**
  * Measures the rows round by round, so that what else the machine does meets them all: each round has every row once,
@@ -55,58 +44,37 @@ export async function measureThroughput(
   onProgress: (message: string) => void,
 ): Promise<Rounds> {
   await setup.speak(AT_ONCE);
-  const prepared: Prepared[] = [];
-  for (const row of rows) prepared.push(await prepare(setup, row));
+  const measured: Measured[] = [];
+  for (const row of rows) measured.push({ row, ...(await prepare(setup, row)), rounds: [] });
   for (let round = 0; round < pace.rounds; round++) {
-    for (let turn = 0; turn < prepared.length; turn++) {
-      const each = prepared[(round + turn) % prepared.length] as Prepared;
+    for (let turn = 0; turn < measured.length; turn++) {
+      const each = measured[(round + turn) % measured.length] as Measured;
       onProgress(`round ${round + 1} of ${pace.rounds}: ${each.row.label}`);
       each.rounds.push(await measure(setup, each, pace));
     }
   }
-  return Object.fromEntries(prepared.map(({ row, rounds }) => [row.name, rounds]));
+  return Object.fromEntries(measured.map(({ row, rounds }) => [row.name, rounds]));
 }
 
-async function prepare(setup: Setup, row: Row): Promise<Prepared> {
-  const { port, program } = setup.target(row.target, row.processes);
-  const unpaid = planOf(row, `http://127.0.0.1:${setup.stubs.upstream}`);
-  const common = { row, rate: FIRST_RATE, rounds: [] };
-  if (row.work !== 'challenge' && row.work !== 'paid') {
-    return { ...common, plan: unpaid, expected: { status: 200, bytes: AUDIO_BYTES } };
-  }
-  if (row.target === 'prebuilt') {
-    await program.send(await takeSample(setup.target('ours').port, unpaid));
-    await program.listens(port);
-  }
-  const sample = await takeSample(port, unpaid);
-  const challenge = challengeIn(sample);
-  if (row.work === 'challenge') {
-    return { ...common, plan: unpaid, expected: { status: 402, bytes: Buffer.from(sample.body, 'base64').length } };
-  }
-  const plan: Plan = { ...unpaid, payment: { by: 'direct', challenge } };
-  return { ...common, plan, expected: { status: 200, bytes: AUDIO_BYTES } };
-}
-
-async function measure(setup: Setup, prepared: Prepared, { warmUpSeconds, seconds }: Pace): Promise<Round> {
-  const { row, plan, expected } = prepared;
+async function measure(setup: Setup, measured: Measured, { warmUpSeconds, seconds }: Pace): Promise<Round> {
+  const { row, plan, expected, rounds } = measured;
   const target = setup.target(row.target, row.processes);
-  const readLag = target.adminPort === undefined ? undefined : () => readEventLoopLag(target.adminPort as number);
-  await readLag?.();
+  const readDelay = target.adminPort === undefined ? undefined : () => readEventLoopDelay(target.adminPort as number);
+  await readDelay?.();
   const result = await setup
     .load<ClosedLoopResult>({
       kind: 'closed-loop',
       ...{ port: target.port, plan, expected, concurrency: CONCURRENCY, warmUpSeconds, seconds },
-      signed: Math.ceil(prepared.rate * RESERVE * (warmUpSeconds + seconds)),
+      signed: Math.ceil(guessRate(rounds) * RESERVE * (warmUpSeconds + seconds)),
       ...{ targetPid: target.pid, postgresPid: row.target === 'ours' ? setup.books.postmaster : undefined },
     })
     .catch((error: Error) => {
       throw new Error(`${row.label}: ${error.message}`);
     });
-  const eventLoopP99Ms = await readLag?.();
+  const eventLoopP99Ms = await readDelay?.();
   const { requests, p50Ms, p99Ms, memory } = result;
-  prepared.rate = requests / result.seconds;
   return {
-    ...{ requestsPerSecond: prepared.rate, p50Ms, p99Ms, memory },
+    ...{ requestsPerSecond: requests / result.seconds, p50Ms, p99Ms, memory },
     cpuMs: result.targetCpuMs / requests,
     postgresCpuMs: result.postgresCpuMs / requests,
     loadCpuMs: result.loadCpuMs / requests,
@@ -114,10 +82,25 @@ async function measure(setup: Setup, prepared: Prepared, { warmUpSeconds, second
   };
 }
 
-/** The 99th percentile since it was read last, in milliseconds. */
-async function readEventLoopLag(adminPort: number): Promise<number> {
+/** Requests a second of a row's first round: more than any row that signs may have. */
+const FIRST_GUESS = 4_000;
+const LEAST_GUESS = 1_000;
+/** A round may be so many times as fast as the fastest before it. */
+const RESERVE = 1.5;
+
+/** How many requests a second the next round may have at most, which has to be known to sign enough of them. */
+const guessRate = (rounds: readonly Round[]): number =>
+  rounds.length === 0 ? FIRST_GUESS : Math.max(LEAST_GUESS, ...rounds.map((round) => round.requestsPerSecond));
+
+/** Between two samples of the event loop: of what Node.js measures, this much is no delay. */
+const SAMPLED_EVERY_MS = 10;
+
+/** The 99th percentile since it was read last, in milliseconds; of several processes the slowest one's. */
+async function readEventLoopDelay(adminPort: number): Promise<number> {
   const metrics = await (await fetch(`http://127.0.0.1:${adminPort}/metrics`)).text();
-  const value = /^nodejs_eventloop_lag_p99_seconds (\S+)/m.exec(metrics)?.[1];
-  if (value === undefined) throw new Error('the gateway tells no event-loop lag');
-  return Number(value) * 1000;
+  const seconds = [...metrics.matchAll(/^nodejs_eventloop_lag_p99_seconds\S* (\S+)/gm)].map(([, value]) =>
+    Number(value),
+  );
+  if (seconds.length === 0) throw new Error('the gateway tells no event-loop lag');
+  return Math.max(0, Math.max(...seconds) * 1000 - SAMPLED_EVERY_MS);
 }

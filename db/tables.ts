@@ -120,7 +120,7 @@ export interface PrepaidNonce {
 export interface RateWindow {
   allowed: boolean;
   checked_at: Timestamp;
-  granted: Generated<number>;
+  checked_minute: Generated<Timestamp>;
   key: Buffer;
   scope: string;
   taken: ArrayType<Timestamp>;

@@ -25,13 +25,20 @@ export interface Books {
 /** Credits that are booked at a time. */
 const AT_A_TIME = 16;
 
-/** @param folder on a disk, since each commit is waited for until it is there */
-export async function openBooks(folder: string): Promise<Books> {
+/**
+ * @param folder on a disk, since each commit is waited for until it is there
+ * @param fill what else is written, before accounts and wallets are funded
+ */
+export async function openBooks(
+  folder: string,
+  fill: (db: Database) => Promise<void> = async () => {},
+): Promise<Books> {
   const dataDir = join(folder, 'database');
   const postgres = await startPostgres({ dataDir });
   const db = openDatabase(postgres.url, { maxConnections: AT_A_TIME, statementTimeoutMs: 0 });
   try {
     await migrate(postgres.url);
+    await fill(db);
     await fund(db);
     const pidFile = await readFile(join(postgres.home, 'cluster/data/postmaster.pid'), 'utf8');
     return {

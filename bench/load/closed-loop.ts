@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { cpuOf, memoryOf } from '../processes.ts';
+import { cpuOf, memoryOf, processTree } from '../processes.ts';
 import { quantile } from '../statistics.ts';
 import { Connection, type Expected } from './connection.ts';
 import { buildRequests, isSigned, type Plan } from './requests.ts';
@@ -66,7 +66,7 @@ export async function runClosedLoop(job: ClosedLoop): Promise<ClosedLoopResult> 
     const seconds = (performance.now() - startedAt) / 1000;
     const after = counters(job);
     phase = 'over';
-    const memory = memoryOf(job.targetPid);
+    const memory = memoryOf(processTree(job.targetPid));
     await running;
     if (latencies.length === 0) throw new Error('there was no answer within a round');
     const sorted = Float64Array.from(latencies).sort();

@@ -1,17 +1,31 @@
+import { type Burst, type BurstResult, runBurst } from './burst.ts';
 import { type ClosedLoop, type ClosedLoopResult, runClosedLoop } from './closed-loop.ts';
 import { type OpenLoop, type OpenLoopResult, runOpenLoop } from './open-loop.ts';
 
 /** What the process of the load can be told to do, one at a time. */
-export type Job = ClosedLoop | OpenLoop;
-export type Outcome = { readonly result: ClosedLoopResult | OpenLoopResult } | { readonly failure: string };
+export type Job = ClosedLoop | OpenLoop | Burst;
+export type Outcome =
+  | { readonly result: ClosedLoopResult | OpenLoopResult | BurstResult }
+  | { readonly failure: string };
 
 process.on('message', async (job: Job) => {
   let outcome: Outcome;
   try {
-    outcome = { result: await (job.kind === 'closed-loop' ? runClosedLoop(job) : runOpenLoop(job)) };
+    outcome = { result: await run(job) };
   } catch (error) {
     outcome = { failure: error instanceof Error ? error.message : String(error) };
   }
   process.send?.(outcome);
 });
 process.once('disconnect', () => process.exit());
+
+function run(job: Job) {
+  switch (job.kind) {
+    case 'closed-loop':
+      return runClosedLoop(job);
+    case 'open-loop':
+      return runOpenLoop(job);
+    case 'burst':
+      return runBurst(job);
+  }
+}

@@ -15,12 +15,15 @@ export interface Ratio {
 export interface Line {
   readonly name: string;
   readonly label: string;
+  /** The gateway's, not a peer's. */
+  readonly isOwn: boolean;
+  readonly isChallenge: boolean;
   readonly requestsPerSecond: Spread;
   readonly p50Ms: Spread;
   readonly p99Ms: Spread;
   readonly cpuMs: Spread;
-  /** Of the gateway's rows. */
-  readonly postgresCpuMs: Spread | undefined;
+  readonly postgresCpuMs: Spread;
+  /** In bytes. */
   readonly memory: Spread;
   readonly eventLoopP99Ms: Spread | undefined;
   readonly loadCpuMs: Spread;
@@ -29,22 +32,24 @@ export interface Line {
 
 export function linesOf(rows: readonly Row[], rounds: Rounds): Line[] {
   const of = (name: string): readonly Round[] => rounds[name] ?? [];
-  return rows.map(({ name, label, target, asked = [] }) => {
+  const labelOf = (name: string) => rows.find((row) => row.name === name)?.label ?? name;
+  return rows.map(({ name, label, target, work, asked = [] }) => {
+    const isOwn = target === 'ours';
     const values = (pick: (round: Round) => number) => spread(of(name).map(pick));
     const ratio = (against: string, pick: (round: Round) => number) =>
       spread(of(name).map((round, index) => pick(round) / pick(of(against)[index] as Round))).median;
     return {
-      ...{ name, label },
+      ...{ name, label, isOwn, isChallenge: work === 'challenge' },
       requestsPerSecond: values((round) => round.requestsPerSecond),
       p50Ms: values((round) => round.p50Ms),
       p99Ms: values((round) => round.p99Ms),
       cpuMs: values((round) => round.cpuMs),
-      postgresCpuMs: target === 'ours' ? values((round) => round.postgresCpuMs) : undefined,
+      postgresCpuMs: values((round) => round.postgresCpuMs),
       memory: values((round) => round.memory),
-      eventLoopP99Ms: target === 'ours' ? values((round) => round.eventLoopP99Ms ?? Number.NaN) : undefined,
+      eventLoopP99Ms: isOwn ? values((round) => round.eventLoopP99Ms as number) : undefined,
       loadCpuMs: values((round) => round.loadCpuMs),
       ratios: asked.map(({ against, rate, cpu }) => ({
-        against,
+        against: labelOf(against),
         rate: ratio(against, (round) => round.requestsPerSecond),
         cpu: ratio(against, (round) => round.cpuMs),
         ...{ askedRate: rate, askedCpu: cpu },

@@ -46,10 +46,12 @@ function drip(socket: Socket, { bytes, pieces, pieceMs }: Manner): void {
   const whole = audio(bytes);
   const size = Math.ceil(whole.length / pieces);
   socket.write(DRIPPING);
-  for (let at = 0, piece = 0; at < whole.length; at += size, piece++) {
+  const say = (at: number) => {
     const part = whole.subarray(at, at + size);
-    const end = at + size >= whole.length ? '\r\n0\r\n\r\n' : '\r\n';
-    const chunk = Buffer.concat([Buffer.from(`${part.length.toString(16)}\r\n`), part, Buffer.from(end)]);
-    setTimeout(() => socket.write(chunk), piece * pieceMs);
-  }
+    const isLast = at + size >= whole.length;
+    const end = isLast ? '\r\n0\r\n\r\n' : '\r\n';
+    socket.write(Buffer.concat([Buffer.from(`${part.length.toString(16)}\r\n`), part, Buffer.from(end)]));
+    if (!isLast) setTimeout(say, pieceMs, at + size);
+  };
+  say(0);
 }

@@ -1,5 +1,8 @@
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { freePort } from '../../src/sandbox/free-port.ts';
+import { findProcess } from '../../src/sandbox/processes.ts';
+import { processTree } from '../processes.ts';
 import type { StubPorts } from '../servers/main.ts';
 import { PAY_TO, PRICE_MICRO_USD } from '../world.ts';
 import { PROJECT, type Program, type Running, startProgram, typescript } from './program.ts';
@@ -8,10 +11,12 @@ import { PROJECT, type Program, type Running, startProgram, typescript } from '.
 export type TargetName = 'upstream' | 'bare' | 'prebuilt' | 'portkey' | 'hono' | 'express' | 'ours';
 
 /** The upstream is there anyway. */
-export type StartedTarget = Exclude<TargetName, 'upstream'>;
+type StartedTarget = Exclude<TargetName, 'upstream'>;
 
 export interface Target {
   readonly name: TargetName;
+  /** That it has been told to have. */
+  readonly processes: number;
   readonly port: number;
   readonly pid: number;
   /** The operators' listener of the gateway. */
@@ -26,14 +31,18 @@ export interface Surroundings {
   readonly folder: string;
 }
 
+const GATEWAY = 'src/main.ts';
+const PATIENCE_MS = 10_000;
+const POLL_MS = 50;
+
 /**
  * Starts a target with one process, or the gateway with as many as it is told; resolves when it listens.
  * @param onStart told of the program before that
  */
 export async function startTarget(
   name: StartedTarget,
-  surroundings: Surroundings,
   processes: number,
+  surroundings: Surroundings,
   onStart: (program: Running) => void,
 ): Promise<Target> {
   const [port, adminPort] = [await freePort(undefined), await freePort(undefined)];
@@ -41,7 +50,17 @@ export async function startTarget(
   const program = await startProgram({ name: `${name}-${processes}`, folder: surroundings.folder, ...settings });
   onStart(program);
   if (name !== 'prebuilt') await program.listens(port);
-  return { name, port, pid: program.pid, program, ...(name === 'ours' && { adminPort }) };
+  if (processes > 1) await areRunning(program.pid, processes);
+  return { name, processes, port, pid: program.pid, program, ...(name === 'ours' && { adminPort }) };
+}
+
+/** Throws when there are not so many processes of the gateway in time: else one would be measured for several. */
+async function areRunning(root: number, processes: number): Promise<void> {
+  for (const deadline = performance.now() + PATIENCE_MS; ; await sleep(POLL_MS)) {
+    const found = await Promise.all(processTree(root).map((pid) => findProcess(pid)));
+    if (found.filter((each) => each?.commandLine.includes(GATEWAY)).length >= processes) return;
+    if (performance.now() > deadline) throw new Error(`WEB_CONCURRENCY=${processes} has not made as many processes.`);
+  }
 }
 
 interface Place extends Surroundings {
@@ -84,7 +103,7 @@ const PROGRAMS: Record<StartedTarget, (place: Place) => Pick<Program, 'args' | '
   }),
   // As `npm start` does. Every limit is on; those by address are high, since all callers have the same one here.
   ours: (place) => ({
-    args: ['--import', 'tsx', 'src/main.ts'],
+    args: ['--import', 'tsx', GATEWAY],
     env: {
       PORT: String(place.port),
       ADMIN_PORT: String(place.adminPort),

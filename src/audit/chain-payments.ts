@@ -1,10 +1,11 @@
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
+import { eachOf } from '../lib/each-of.ts';
 import type { Chain, TransferClaim } from '../x402/chain.ts';
 import type { Hex } from '../x402/envelope.ts';
 import type { Asset } from '../x402/network.ts';
 import { RpcError } from '../x402/rpc.ts';
-import { eachOf, Findings, type OutsideAudit, type Progress } from './outside.ts';
+import { Findings, type OutsideAudit, type Progress } from './outside.ts';
 
 const SETTLED_IS_TRANSFERRED = 'a settled payment is the exact transfer on the chain that its row names';
 const UNSETTLED_IS_UNUSED = 'a payment that was refused or failed has not used its authorization after all';

@@ -2,8 +2,10 @@ import { sql } from 'kysely';
 import type Stripe from 'stripe';
 import type { Database } from '../db/database.ts';
 import { findInstanceId } from '../ledger/instance.ts';
+import { eachOf } from '../lib/each-of.ts';
+import { isUuid } from '../lib/uuid.ts';
 import { type Processor, ProcessorError } from '../top-up/processor.ts';
-import { eachOf, Findings, type OutsideAudit, type Progress } from './outside.ts';
+import { Findings, type OutsideAudit, type Progress } from './outside.ts';
 
 const CREDITED_IS_PAID = 'a credited purchase is a paid session of that amount for that account at the processor';
 const PAID_IS_CREDITED = 'a paid session of this instance is a credited purchase, or is on its way to be';
@@ -109,10 +111,10 @@ async function purchasesOf(
   db: Database,
   sessions: readonly Stripe.Checkout.Session[],
 ): Promise<ReadonlyMap<string, Purchase>> {
-  const ids = sessions.map((session) => session.metadata?.top_up_id ?? '');
+  const ids = sessions.map((session) => session.metadata?.top_up_id ?? '').filter(isUuid);
   const { rows } = await sql<Purchase>`
     select id, state, account_id, amount_cents, session_id from top_up
-    where id::text = any(${ids}::text[])`.execute(db);
+    where id = any(${ids}::uuid[])`.execute(db);
   return new Map(rows.map((row) => [row.id, row]));
 }
 

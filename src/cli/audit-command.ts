@@ -3,7 +3,7 @@ import { auditPayments, hasPayments, PAYMENT_RULES } from '../audit/chain-paymen
 import type { OutsideAudit } from '../audit/outside.ts';
 import { auditPurchases, hasPurchases, PURCHASE_RULES } from '../audit/processor-purchases.ts';
 import type { Database } from '../db/database.ts';
-import { type AuditFinding, audit, invariants } from '../ledger/audit.ts';
+import { type AuditFinding, type AuditProgress, audit, invariants } from '../ledger/audit.ts';
 import { newestSealable, parseSeal, type Seal, sealUpTo } from '../ledger/seal.ts';
 import { type Config, describeFaults, readConfig } from '../settings/config.ts';
 import { Processor } from '../top-up/processor.ts';
@@ -33,7 +33,7 @@ await look({ settings, subject: 'The books', maxConnections, exitCode: EXIT_UNAN
 async function run(db: Database): Promise<void> {
   let isBroken = print(
     invariants.map(({ rule }) => rule),
-    await audit(db),
+    await audit(db, checking()),
   );
   let isAnswered = true;
   if (config) {
@@ -87,6 +87,16 @@ function print(rules: readonly string[], findings: readonly AuditFinding[], isPa
     if (finding) console.table(finding.breaches);
   }
   return findings.length > 0;
+}
+
+/** A line for each rule, with the seconds that it took. */
+function checking(): AuditProgress {
+  let checked = 0;
+  return (rule) => {
+    const begunAt = performance.now();
+    process.stderr.write(`${++checked} of ${invariants.length}: ${rule} … `);
+    return () => process.stderr.write(`${((performance.now() - begunAt) / 1000).toFixed(1)} s\n`);
+  };
 }
 
 /** Counts on one line of a terminal, and nowhere else. */

@@ -10,11 +10,34 @@ import type { SharedParts } from './feature.ts';
  */
 export function startPruning({ config, db, limits, work, log }: SharedParts, belonging: Belonging): () => void {
   const longestWindowSeconds = Math.max(config.rateLimit.windowSeconds, TOP_UP_WINDOW_SECONDS);
+  const stopping = new AbortController();
+  const tasks = [
+    inTurns('rate windows', () => limits.prune(longestWindowSeconds)),
+    inTurns('spent nonces', () => pruneNonces(db)),
+  ];
   const timer = setInterval(() => {
-    work.add(limits.prune(longestWindowSeconds)).catch((err) => log.warn({ err }, 'rate windows could not be pruned'));
-    work.add(pruneNonces(db)).catch((err) => log.warn({ err }, 'spent nonces could not be pruned'));
+    for (const task of tasks) work.add(task());
     // Until the database was there for the first time; whoever needs it meanwhile tells that it is not.
     work.add(belonging.check()).catch(() => {});
   }, config.reconcileIntervalMs).unref();
-  return () => clearInterval(timer);
+  return () => {
+    clearInterval(timer);
+    stopping.abort();
+  };
+
+  /** Prunes, batch after batch, until nothing is left; a turn that still runs is not begun again. */
+  function inTurns(what: string, prune: () => Promise<number>): () => Promise<void> {
+    let isRunning = false;
+    return async () => {
+      if (isRunning) return;
+      isRunning = true;
+      try {
+        while (!stopping.signal.aborted && (await prune()) > 0);
+      } catch (err) {
+        log.warn({ err }, `${what} could not be pruned`);
+      } finally {
+        isRunning = false;
+      }
+    };
+  }
 }

@@ -17,7 +17,7 @@ export async function expiredJobs(db: Database, limit: number): Promise<ExpiredJ
     .selectFrom('job')
     .select(['id', 'fence'])
     .where('audio_expires_at', '<=', sql<Date>`now()`)
-    .where('audio_deleted', '=', false)
+    .where(sql<boolean>`not audio_deleted`)
     .orderBy('audio_expires_at')
     .limit(limit)
     .execute();

@@ -4,8 +4,11 @@ import { addEntry } from './enqueue.ts';
 
 /** All jobs of an account from this one on have the same turn; counting them stays cheap. */
 const LAST_TURN = 1000;
-/** A job that has waited so long for each of the jobs that its account had before it goes by its age. */
-const SECONDS_A_TURN = 120;
+/**
+ * When a job goes by its age: when it has waited for two minutes for each of the jobs that its account had before it. As
+ * in the index job_by_age.
+ */
+const GOES_BY_AGE = sql`(run_at at time zone 'utc' + turn * interval '120 seconds')`;
 const BATCH = 1000;
 
 /**
@@ -26,8 +29,8 @@ export async function advanceWaiting(db: Database): Promise<void> {
   await sql`
     with waiting as (
       select id from job
-      where state = 'queued' and turn > 0 and run_at < now() - make_interval(secs => turn * ${SECONDS_A_TURN}::int)
-      order by run_at limit ${BATCH} for update skip locked
+      where state = 'queued' and turn > 0 and ${GOES_BY_AGE} < now() at time zone 'utc'
+      order by ${GOES_BY_AGE} limit ${BATCH} for update skip locked
     ), advanced as (
       update job set turn = 0 from waiting where job.id = waiting.id returning job.id, job.run_at, job.turn
     )

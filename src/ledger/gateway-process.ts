@@ -68,28 +68,39 @@ export async function judgeProcesses(db: Database): Promise<void> {
 
 export interface DeadProcess {
   readonly id: number;
-  /** The smallest id that an unfinished hold of it can have. */
-  readonly unfinishedFrom: bigint;
+  /** Of its holds with smaller ids, it has told which are unfinished. */
+  readonly finishedBelow: bigint;
   /** Some hold of it is pending still: it may be frozen only, and capture that later. */
   readonly isHolding: boolean;
 }
 
 export async function deadProcesses(db: Database): Promise<DeadProcess[]> {
   const { rows } = await sql<DeadProcess>`
-    select id, least(finished_below, (select min(hold) from unnest(unfinished) hold)) as "unfinishedFrom",
+    select id, finished_below as "finishedBelow",
            exists (select from transfer where process_id = process.id and state = 'pending') as "isHolding"
     from gateway_process process where is_dead`.execute(db);
   return rows;
 }
 
-/** Charges of a dead process, at most 1000, that were neither delivered nor reversed as far as it has told. */
-export async function undeliveredCharges(db: Database, { id, unfinishedFrom }: DeadProcess): Promise<bigint[]> {
+/** How many charges are told at a time. */
+export const UNDELIVERED_BATCH = 1000;
+
+/**
+ * Charges of a dead process, at most UNDELIVERED_BATCH, that were neither delivered nor reversed as far as it has told.
+ * Reads all transfers since it has told that last.
+ */
+export async function undeliveredCharges(db: Database, { id, finishedBelow }: DeadProcess): Promise<bigint[]> {
+  // It is counted for each one: `not exists` may read all reversals.
+  const isUndelivered = sql`
+    process_id = ${id} and state = 'posted' and (select count(*) from reversal where transfer_id = transfer.id) = 0`;
+  const told = (column: 'unfinished' | 'finished') => sql`array(
+    select unnest(${sql.ref(column)}) from gateway_process where id = ${id} and is_dead)`;
   const { rows } = await sql<{ id: bigint }>`
-    select transfer.id from transfer join gateway_process process on process.id = transfer.process_id
-    where transfer.id >= ${unfinishedFrom} and process.id = ${id} and is_dead and transfer.state = 'posted'
-      and (transfer.id = any(unfinished) or transfer.id >= finished_below and transfer.id <> all(finished))
-      and not exists (select from reversal where transfer_id = transfer.id)
-    order by transfer.id limit 1000`.execute(db);
+    (select id from transfer where id = any(${told('unfinished')}) and ${isUndelivered} order by id limit ${UNDELIVERED_BATCH})
+    union all
+    (select id from transfer where id >= ${finishedBelow} and id <> all(${told('finished')}) and ${isUndelivered}
+     order by id limit ${UNDELIVERED_BATCH})
+    order by id limit ${UNDELIVERED_BATCH}`.execute(db);
   return rows.map((row) => row.id);
 }
 

@@ -94,10 +94,10 @@ export async function voidExpiredHolds(db: Database): Promise<number> {
   const { rows } = await sql<{ voided: bigint }>`
     with voided as (
       update transfer set state = 'voided', ended_at = now()
-      where id in (
+      where id = any(array(
         select id from transfer where state = 'pending' and lease_until < now()
         order by lease_until limit 1000 for update skip locked
-      ) and state = 'pending'
+      )) and state = 'pending'
       returning debit_account_id, amount_micro_usd
     ), refund as (
       select debit_account_id, sum(amount_micro_usd)::bigint as amount from voided group by debit_account_id

@@ -43,14 +43,20 @@ export async function findWallet(db: Database, address: string): Promise<bigint 
 /** For how long a spent nonce is known at least (R34). */
 export const NONCE_RETENTION_HOURS = 24;
 
-/** Forgets nonces whose retention is over, at most 10,000 of them; their signatures expired long ago. Tells how many. */
+/** Nonces that one pruning deletes at most, so that it stays short. */
+const PRUNED_NONCES = 1000;
+
+/**
+ * Forgets nonces whose retention is over, a bounded number of them; their signatures expired long ago. Tells how many.
+ * They are deleted by where they are, which the lock keeps: a nonce never changes.
+ */
 export async function pruneNonces(db: Database): Promise<number> {
   const { numAffectedRows } = await sql`
-    delete from prepaid_nonce where (account_id, nonce) in (
-      select account_id, nonce from prepaid_nonce
-      where spent_at < clock_timestamp() - make_interval(hours => ${NONCE_RETENTION_HOURS + 1}::int)
-      order by spent_at limit 10000 for update skip locked
-    )`.execute(db);
+    delete from prepaid_nonce where ctid = any(array(
+      select ctid from prepaid_nonce
+      where spent_at < (select clock_timestamp() - make_interval(hours => ${NONCE_RETENTION_HOURS + 1}::int))
+      order by spent_at limit ${PRUNED_NONCES} for update skip locked
+    ))`.execute(db);
   return Number(numAffectedRows ?? 0n);
 }
 

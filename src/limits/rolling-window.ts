@@ -21,7 +21,7 @@ export interface WindowOptions extends WindowSize {
 }
 
 /** Rows that one pruning deletes at most, so that it stays short. */
-const PRUNE_ROWS = 10_000;
+const PRUNE_ROWS = 1000;
 
 /**
  * The persistent rate limit (R39): of any window's length of time, a bucket's first `max` attempts get a slot, whichever
@@ -150,16 +150,17 @@ export class RollingWindow {
   }
 
   /**
-   * Deletes buckets that hold no slot any more, a bounded number of them. Tells how many; never waits for a taker.
+   * Deletes buckets that hold no slot any more, a bounded number of them. Tells how many; never waits for a taker. They
+   * are found by the minute of their latest attempt, so one may stay for a minute longer.
    * @param windowSeconds of the longest window that buckets in the table are counted in
    */
   async prune(windowSeconds = this.#options.windowSeconds): Promise<number> {
     const { numAffectedRows } = await sql`
-      delete from rate_window where key in (
+      delete from rate_window where key = any(array(
         select key from rate_window
-        where checked_at < clock_timestamp() - make_interval(secs => ${windowSeconds}::double precision)
-        limit ${PRUNE_ROWS} for update skip locked
-      )`.execute(this.#db);
+        where checked_minute < (select clock_timestamp() - make_interval(secs => ${windowSeconds}::double precision + 60))
+        order by checked_minute limit ${PRUNE_ROWS} for update skip locked
+      ))`.execute(this.#db);
     return Number(numAffectedRows ?? 0n);
   }
 }

@@ -1,5 +1,11 @@
 import type { Database } from '../db/database.ts';
-import { deadProcesses, forgetProcess, judgeProcesses, undeliveredCharges } from '../ledger/gateway-process.ts';
+import {
+  deadProcesses,
+  forgetProcess,
+  judgeProcesses,
+  UNDELIVERED_BATCH,
+  undeliveredCharges,
+} from '../ledger/gateway-process.ts';
 import { reverseCharge } from '../ledger/reversal.ts';
 import type { Reconciler } from './reconciler.ts';
 
@@ -17,7 +23,7 @@ export function undelivered(db: Database): Reconciler {
             if (signal.aborted) return;
             if (await reverseCharge(db, id, 'process_died')) done(1);
           }
-        } while (charges.length > 0);
+        } while (charges.length === UNDELIVERED_BATCH);
         if (!process.isHolding) await forgetProcess(db, process.id);
       }
     },

@@ -62,13 +62,13 @@ export async function startPostgres(options: PostgresOptions): Promise<RunningPo
   const place = { account, binaries, cluster, home, logFile: join(home, 'server.log') };
   const { client, port } = await attach(place, options);
   await ensureDatabase(client, DATABASE);
+  const { rows } = await client.query<{ folder: string }>(
+    "select current_setting('unix_socket_directories') as folder",
+  );
   keepsProcessAlive(client, false);
   await replaceOwnFile(join(home, 'port'), String(port));
 
   const url = (database: string) => `postgres://${ROLE}:${cluster.password}@127.0.0.1:${port}/${database}`;
-  const { rows } = await client.query<{ folder: string }>(
-    "select current_setting('unix_socket_directories') as folder",
-  );
   const socket = new URLSearchParams({
     host: rows[0]?.folder ?? '',
     port: String(port),

@@ -65,9 +65,9 @@ export async function expirePurchase(db: Database, id: string, claimedAt: string
 export async function endNeverOpened(db: Database): Promise<void> {
   await sql`
     update top_up set state = 'expired'
-    where id in (
+    where id = any(array(
       select id from top_up
       where state = 'opening' and created_at < now() - make_interval(secs => ${SESSION_SECONDS + 2 * YOUNG_SECONDS})
       limit 1000 for update skip locked
-    ) and state = 'opening'`.execute(db);
+    )) and state = 'opening'`.execute(db);
 }

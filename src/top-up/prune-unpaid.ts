@@ -11,10 +11,10 @@ const BATCH = 1000;
  */
 export async function pruneUnpaid(db: Database): Promise<number> {
   const { numAffectedRows } = await sql`
-    delete from top_up where id in (
+    delete from top_up where id = any(array(
       select id from top_up
       where state = 'expired' and created_at < now() - make_interval(days => ${KEEP_DAYS}::int)
       order by created_at limit ${BATCH} for update skip locked
-    ) and state = 'expired'`.execute(db);
+    )) and state = 'expired'`.execute(db);
   return Number(numAffectedRows ?? 0n);
 }

@@ -1,6 +1,6 @@
 import type { AudioStore } from '../audio/audio-store.ts';
 import type { Database } from '../db/database.ts';
-import { statement } from '../db/statement.ts';
+import { fragment, statement } from '../db/statement.ts';
 import { PAYMENT_COLUMNS, type Payment, REPLAY_WINDOW_SECONDS, readPayments } from './payment.ts';
 
 /** Where the audio of a payment is kept. Whoever takes a reservation over has a fence, and so an object, of its own. */
@@ -13,16 +13,20 @@ export async function deletePaymentAudio(store: AudioStore, { id, fence }: Payme
 
 /** Payments whose audio nobody can ask for any more, at most so many. */
 export async function findAudioToDelete(db: Database, limit: number): Promise<Payment[]> {
+  const hasAudio = fragment`purpose = 'speech' and audio_deleted_at is null`;
   return readPayments(
     db,
     statement`
-    select ${PAYMENT_COLUMNS} from x402_payment
-    where state in ('settled', 'failed') and audio_deleted_at is null and purpose = 'speech'
-      and (state = 'failed' or settled_at < now() - make_interval(secs => ${REPLAY_WINDOW_SECONDS}::double precision))
-    order by settled_at limit ${limit}`,
+    (select ${PAYMENT_COLUMNS} from x402_payment where state = 'failed' and ${hasAudio} order by failed_at limit ${limit})
+    union all
+    (select ${PAYMENT_COLUMNS} from x402_payment where state = 'settled' and ${hasAudio}
+       and settled_at < now() - make_interval(secs => ${REPLAY_WINDOW_SECONDS}::double precision)
+     order by settled_at limit ${limit})
+    limit ${limit}`,
   );
 }
 
-export async function markAudioDeleted(db: Database, { id }: Payment): Promise<void> {
-  await statement`update x402_payment set audio_deleted_at = now() where id = ${id}`.execute(db);
+export async function markAudioDeleted(db: Database, payments: readonly Payment[]): Promise<void> {
+  const ids = payments.map(({ id }) => id);
+  await statement`update x402_payment set audio_deleted_at = now() where id = any(${ids}::bigint[])`.execute(db);
 }

@@ -9,7 +9,8 @@ const CHECK_EVERY_SECONDS = 1;
 const LAST_LOOK_SECONDS = 86_400;
 const LOOK_AGAIN_SECONDS = 3_600;
 
-const IN_DOUBT = fragment`(state in ('unknown', 'refused') or (state = 'settling' and lease_until < now()))`;
+/** Put so that the planner sees that the index of unfinished payments has them all. */
+const IN_DOUBT = fragment`(state in ('unknown', 'refused', 'settling') and (state <> 'settling' or lease_until < now()))`;
 
 /**
  * Payments from `settling` on, except that they are settled (bookSettlement): what the facilitator's answer makes of
@@ -66,16 +67,19 @@ export class PaymentOutcomes {
       returning ${PAYMENT_COLUMNS}`);
   }
 
-  /** Likewise, of all payments in doubt that were not checked since, the one that has waited the longest. */
+  /**
+   * Likewise, of all payments in doubt that were not checked since, the one that has waited the longest. It is the first
+   * one in the order of checks, or none is.
+   */
   async claimNextCheck(since: Date): Promise<Payment | undefined> {
     return this.#one(statement`
       update x402_payment
       set checked_at = now(), lease_until = null, state = case state when 'settling' then 'unknown' else state end
       where id = (
         select id from x402_payment
-        where ${IN_DOUBT} and ${this.#isOurs} and (checked_at is null or checked_at < ${since})
+        where ${IN_DOUBT} and ${this.#isOurs}
         order by checked_at nulls first limit 1 for update skip locked
-      )
+      ) and (checked_at is null or checked_at < ${since})
       returning ${PAYMENT_COLUMNS}`);
   }
 

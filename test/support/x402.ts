@@ -36,6 +36,7 @@ export async function startX402Gateway(
   env: Record<string, string> = {},
   options: {
     databaseUrl?: string;
+    worker?: boolean;
     facilitator?: Partial<FacilitatorOptions>;
     /** Of a deposit, instead of the specification's 120 seconds. */
     confirmationTimeoutMs?: number;
@@ -60,6 +61,7 @@ export async function startX402Gateway(
     },
     {
       ...(options.databaseUrl !== undefined && { databaseUrl: options.databaseUrl }),
+      ...(options.worker !== undefined && { worker: options.worker }),
       adjust: (config) => ({
         ...adjust(config),
         x402: config.x402 && { ...config.x402, ...(timeout !== undefined && { confirmationTimeoutMs: timeout }) },

@@ -22,10 +22,14 @@ export const balanceInvariants: readonly Invariant[] = [
   {
     rule: "an account's balance is the sum of its own transfers",
     breaches: sql`
-      with movement as (
-        select credit_account_id as account_id, amount_micro_usd as amount from transfer where state = 'posted'
+      with contra as materialized (
+        select id from account where kind = 'contra'
+      ), movement as (
+        select credit_account_id as account_id, amount_micro_usd as amount from transfer
+        where state = 'posted' and credit_account_id not in (select id from contra)
         union all
-        select debit_account_id, -amount_micro_usd from transfer where state <> 'voided'
+        select debit_account_id, -amount_micro_usd from transfer
+        where state <> 'voided' and debit_account_id not in (select id from contra)
       ), expected as (
         select account_id, sum(amount) as amount from movement group by account_id
       )
@@ -40,9 +44,10 @@ export const balanceInvariants: readonly Invariant[] = [
   {
     rule: 'both accounts of a transfer exist',
     breaches: sql`
-      select id, debit_account_id, credit_account_id from transfer
-      where not exists (select from account where account.id = transfer.debit_account_id)
-         or not exists (select from account where account.id = transfer.credit_account_id)`,
+      select transfer.id, debit_account_id, credit_account_id from transfer
+      left join account debit on debit.id = debit_account_id
+      left join account credit on credit.id = credit_account_id
+      where debit.id is null or credit.id is null`,
   },
   {
     rule: 'a transfer runs between the accounts that its kind names',
@@ -50,11 +55,15 @@ export const balanceInvariants: readonly Invariant[] = [
       select transfer.id, transfer.kind, debit.kind as debit, credit.kind as credit from transfer
       join account debit on debit.id = transfer.debit_account_id
       join account credit on credit.id = transfer.credit_account_id
-      where (transfer.kind, coalesce(debit.contra_name, debit.kind), coalesce(credit.contra_name, credit.kind)) not in (
-        values ('top_up', 'card_clearing', 'card'), ('charge', 'card', 'card_revenue'),
-               ('settlement', 'usdc_clearing', 'usdc_revenue'),
-               ('deposit', 'usdc_clearing', 'wallet'), ('spend', 'wallet', 'prepaid_revenue'),
-               ('reversal', 'card_revenue', 'card'), ('reversal', 'prepaid_revenue', 'wallet'))`,
+      where not exists (
+        select from (
+          values ('top_up', 'card_clearing', 'card'), ('charge', 'card', 'card_revenue'),
+                 ('settlement', 'usdc_clearing', 'usdc_revenue'),
+                 ('deposit', 'usdc_clearing', 'wallet'), ('spend', 'wallet', 'prepaid_revenue'),
+                 ('reversal', 'card_revenue', 'card'), ('reversal', 'prepaid_revenue', 'wallet')
+        ) named (kind, debit, credit)
+        where named.kind = transfer.kind and named.debit = coalesce(debit.contra_name, debit.kind)
+          and named.credit = coalesce(credit.contra_name, credit.kind))`,
   },
   {
     rule: "the wallets' balances are their deposits less the pending and posted spends that are not reversed",

@@ -28,7 +28,7 @@ export const purchaseInvariants: readonly Invariant[] = [
     rule: 'hash and addresses of a payment are written in their one form',
     breaches: sql`
       select id, network, transaction_hash, asset, payer, pay_to from x402_payment
-      where transaction_hash !~ '^0x[0-9a-f]{64}$'
+      where length(transaction_hash) <> 66 or transaction_hash !~ '^0x[0-9a-f]+$'
          or (network, asset, payer, pay_to, nonce)
             <> (lower(network), lower(asset), lower(payer), lower(pay_to), lower(nonce))`,
   },

@@ -1,0 +1,52 @@
+import { sql } from 'kysely';
+import type { Database } from '../../src/db/database.ts';
+import { claimInstance } from '../../src/ledger/instance.ts';
+import { fillAccounts } from './fill/accounts.ts';
+import { fillRequests, fillReversals } from './fill/activity.ts';
+import type { Progress } from './fill/chunks.ts';
+import { fillDeposits, fillPurchases } from './fill/funding.ts';
+import { ASSET, createNames, dropNames, type Known, NETWORK } from './fill/names.ts';
+import type { FillSizes } from './fill/sizes.ts';
+import { fillBeside, fillUnderWay } from './fill/under-way.ts';
+
+export interface FillOptions {
+  readonly known?: Partial<Known>;
+  readonly progress?: Progress;
+}
+
+/**
+ * Fills an empty, migrated database with a ledger of these sizes, as the service would have left it: every balance is
+ * the sum of its transfers, and the audit finds nothing. The role must own the tables, since what is filled in has
+ * happened on days before. Statistics and the visibility of rows are current afterwards.
+ */
+export async function fillLedger(
+  db: Database,
+  sizes: FillSizes,
+  { known = {}, progress = () => {} }: FillOptions = {},
+): Promise<void> {
+  await claimInstance(db, { denomination: { network: NETWORK, asset: ASSET }, livemode: false });
+  await createNames(db, { cards: [], wallets: [], ...known }, sizes.accounts / 2);
+  for (const fill of [
+    fillPurchases,
+    fillDeposits,
+    fillRequests,
+    fillReversals,
+    fillUnderWay,
+    fillAccounts,
+    fillBeside,
+  ]) {
+    await fill(db, sizes, progress);
+  }
+  await dropNames(db);
+  progress('vacuum and analyze', 0, 1);
+  await sql`vacuum (analyze)`.execute(db);
+  progress('vacuum and analyze', 1, 1);
+}
+
+/** Ids of card accounts of a filled ledger, spread over all of them. */
+export async function filledCards(db: Database, { accounts }: FillSizes, count: number): Promise<string[]> {
+  const { rows } = await sql<{ id: string }>`
+    select md5('card ' || (1 + (place - 1) * ${accounts / 2}::bigint / ${count}::bigint))::uuid as id
+    from generate_series(1, ${count}::bigint) place`.execute(db);
+  return rows.map(({ id }) => id);
+}

@@ -1,0 +1,66 @@
+import type { OpenLoopResult } from './load/open-loop.ts';
+import { prepare } from './prepare.ts';
+import type { Row } from './rows.ts';
+import { AT_ONCE, type Manner } from './servers/upstream.ts';
+import type { Setup } from './setup.ts';
+import { type Spread, spread } from './statistics.ts';
+
+export interface LatencyPace {
+  readonly rounds: number;
+  readonly seconds: number;
+}
+
+export interface LatencyLine {
+  readonly name: string;
+  readonly label: string;
+  readonly p50Ms: Spread;
+  readonly p99Ms: Spread;
+  readonly firstByteP50Ms: Spread;
+  readonly firstByteP99Ms: Spread;
+}
+
+export const REQUESTS_PER_SECOND = 100;
+const WARM_UP_SECONDS = 0.5;
+
+/** A provider that thinks before it speaks. */
+export const SLOW: Manner = { ...AT_ONCE, delayMs: 50 };
+/** One that thinks, and then gives what it has every 20 ms. */
+export const DRIPPING: Manner = { ...AT_ONCE, delayMs: 50, pieces: 24, pieceMs: 20 };
+
+/** Measures the rows in interleaved rounds at a fixed rate of requests, behind an upstream that speaks in this manner. */
+export async function measureLatency(
+  setup: Setup,
+  rows: readonly Row[],
+  manner: Manner,
+  { rounds, seconds }: LatencyPace,
+  onProgress: (message: string) => void,
+): Promise<LatencyLine[]> {
+  const prepared = [];
+  for (const row of rows) prepared.push({ row, results: [] as OpenLoopResult[], ...(await prepare(setup, row)) });
+  await setup.speak(manner);
+  for (let round = 0; round < rounds; round++) {
+    for (let turn = 0; turn < prepared.length; turn++) {
+      const each = prepared[(round + turn) % prepared.length] as (typeof prepared)[number];
+      const { row, plan, expected } = each;
+      onProgress(`latency, round ${round + 1} of ${rounds}: ${row.label}`);
+      const result = await setup
+        .load<OpenLoopResult>({
+          kind: 'open-loop',
+          ...{ port: setup.target(row.target, row.processes).port, plan, expected, seconds },
+          ...{ requestsPerSecond: REQUESTS_PER_SECOND, warmUpSeconds: WARM_UP_SECONDS },
+        })
+        .catch((error: Error) => {
+          throw new Error(`${row.label}: ${error.message}`);
+        });
+      each.results.push(result);
+    }
+  }
+  await setup.speak(AT_ONCE);
+  return prepared.map(({ row: { name, label }, results }) => ({
+    ...{ name, label },
+    p50Ms: spread(results.map(({ p50Ms }) => p50Ms)),
+    p99Ms: spread(results.map(({ p99Ms }) => p99Ms)),
+    firstByteP50Ms: spread(results.map(({ firstByteP50Ms }) => firstByteP50Ms)),
+    firstByteP99Ms: spread(results.map(({ firstByteP99Ms }) => firstByteP99Ms)),
+  }));
+}

@@ -1,0 +1,65 @@
+import { Kysely, PostgresDialect } from 'kysely';
+import type { DB } from '../../db/tables.ts';
+import { type Database, openPool } from '../../src/db/database.ts';
+import { captureHold, voidHold } from '../../src/ledger/hold.ts';
+import { accountId } from '../world.ts';
+import { holdOn } from './debit.ts';
+
+interface Captured {
+  readonly sql: string;
+  readonly parameters: readonly unknown[];
+}
+
+/** A pgbench script, and the values of its variables. */
+export interface Script {
+  readonly text: string;
+  readonly variables: Readonly<Record<string, string>>;
+}
+
+/** Nothing else among the parameters looks like these. */
+const NO_HOLD = { id: 4_242_424_242_424n, fence: 4_242 };
+
+/**
+ * The statements of a card request as pgbench scripts, one for each of the first accounts: what the ledger's functions
+ * send, as they have just sent it.
+ */
+export async function debitScripts(databaseUrl: string, accounts: number): Promise<Script[]> {
+  const log: Captured[] = [];
+  const pool = openPool(databaseUrl, { maxConnections: 1 });
+  const db: Database = new Kysely<DB>({
+    dialect: new PostgresDialect({ pool }),
+    log: ({ query: { sql, parameters } }) => {
+      log.push({ sql, parameters });
+    },
+  });
+  try {
+    const hold = await holdOn(db, 0);
+    await captureHold(db, NO_HOLD);
+    const [placing, capturing] = log;
+    if (!placing || !capturing) throw new Error('the ledger has sent no statements');
+    await voidHold(db, hold);
+    return Array.from({ length: accounts }, (_, account) => scriptOf(placing, capturing, account));
+  } finally {
+    await db.destroy();
+  }
+}
+
+/** The hold's columns become variables of the script, for its capture. */
+function scriptOf(placing: Captured, capturing: Captured, account: number): Script {
+  const variables: Record<string, string> = {};
+  const place = withVariables(placing, (value, index) => {
+    if (value === null) return 'null';
+    const name = `p${index}_${account}`;
+    variables[name] = value === accountId(0) ? accountId(account) : String(value);
+    return `:${name}`;
+  });
+  const capture = withVariables(capturing, (value) => {
+    if (value === NO_HOLD.id) return ':hold_id';
+    if (value === NO_HOLD.fence) return ':fence';
+    throw new Error('a capture has a parameter that is not known');
+  });
+  return { text: `${place}\\gset\n${capture};\n`, variables };
+}
+
+const withVariables = ({ sql, parameters }: Captured, name: (value: unknown, index: number) => string): string =>
+  sql.replace(/\$(\d+)/g, (_, number) => name(parameters[Number(number) - 1], Number(number)));

@@ -1,0 +1,118 @@
+import { type LatencyLine, REQUESTS_PER_SECOND } from '../latency.ts';
+import type { LedgerResult } from '../ledger/measure.ts';
+import type { MemoryLine } from '../memory.ts';
+import { ACCOUNTS, CONCURRENCY } from '../world.ts';
+import { added, median, type Table, verdict, whole, wholeSpread } from './cells.ts';
+import type { Line } from './comparison.ts';
+import type { Results } from './results.ts';
+
+/** What may be added to the upstream's latency. */
+const ADDED_P50_MS = 1.5;
+const ADDED_P99_MS = 5;
+/** What may be added to the bare proxy's first byte. */
+const ADDED_FIRST_BYTE_MS = 5;
+/** The share of pgbench's rate that is asked for on one account. */
+const OF_PGBENCH = 0.9;
+
+/** All of a run's tables. */
+export function tablesOf({ throughput, latency, firstByte, memory, ledger }: Results): Table[] {
+  return [
+    ...(throughput ? [throughputTable(throughput), ratioTable(throughput)] : []),
+    ...(latency ? [latencyTable(latency)] : []),
+    ...(firstByte ? [firstByteTable(firstByte)] : []),
+    ...(ledger ? [ledgerTable(ledger)] : []),
+    ...(memory ? [memoryTable(memory)] : []),
+  ];
+}
+
+const throughputTable = (lines: readonly Line[]): Table => ({
+  title: `Requests, ${CONCURRENCY} at a time`,
+  cells: [
+    ['target', 'requests/s (min–max)', 'p50 ms', 'p99 ms', 'CPU ms', 'PostgreSQL ms', 'RSS MiB', 'loop p99 ms'],
+    ...lines.map((line) => [
+      line.label,
+      wholeSpread(line.requestsPerSecond),
+      median(line.p50Ms, 1),
+      median(line.p99Ms, 1),
+      median(line.cpuMs, 3),
+      line.isOwn ? median(line.postgresCpuMs, 3) : '',
+      whole(line.memory.median / 1024 ** 2),
+      median(line.eventLoopP99Ms, 1),
+    ]),
+  ],
+});
+
+const ratioTable = (lines: readonly Line[]): Table => ({
+  title: 'Beside the peers',
+  cells: [
+    ['work', 'against', 'requests/s', 'asked', '', 'CPU', 'asked', ''],
+    ...lines.flatMap(({ label, ratios }) =>
+      ratios.map(({ against, rate, cpu, askedRate, askedCpu }) => [
+        ...[label, against, `${rate.toFixed(2)}x`, `${askedRate}x`, verdict(rate >= askedRate)],
+        ...[`${cpu.toFixed(2)}x`, `${askedCpu}x`, verdict(cpu <= askedCpu)],
+      ]),
+    ),
+  ],
+});
+
+/** The gateway's flows without a chain are asked for something. */
+const isAsked = (name: string): boolean => /^(card|prepaid)(-|$)/.test(name);
+
+function latencyTable(lines: readonly LatencyLine[]): Table {
+  const upstream = lines[0] as LatencyLine;
+  return {
+    title: `${REQUESTS_PER_SECOND} requests a second over an upstream of 50 ms`,
+    cells: [
+      ['target', 'p50 ms', 'p99 ms', 'added p50', 'added p99', `asked ${ADDED_P50_MS} and ${ADDED_P99_MS}`],
+      ...lines.map(({ name, label, p50Ms, p99Ms }) => {
+        const [middle, tail] = [p50Ms.median - upstream.p50Ms.median, p99Ms.median - upstream.p99Ms.median];
+        const isReached = middle <= ADDED_P50_MS && tail <= ADDED_P99_MS;
+        return [
+          ...[label, median(p50Ms, 1), median(p99Ms, 1)],
+          ...(name === upstream.name ? ['', ''] : [added(middle), added(tail)]),
+          isAsked(name) ? verdict(isReached) : '',
+        ];
+      }),
+    ],
+  };
+}
+
+function firstByteTable(lines: readonly LatencyLine[]): Table {
+  const bare = lines.find(({ name }) => name === 'bare') as LatencyLine;
+  return {
+    title: `First byte of audio that drips, ${REQUESTS_PER_SECOND} requests a second`,
+    cells: [
+      ['target', 'p50 ms', 'p99 ms', 'to the bare proxy', `asked ${ADDED_FIRST_BYTE_MS} at most`],
+      ...lines.map(({ name, label, firstByteP50Ms, firstByteP99Ms }) => {
+        const more = firstByteP50Ms.median - bare.firstByteP50Ms.median;
+        return [
+          ...[label, median(firstByteP50Ms, 1), median(firstByteP99Ms, 1), name === bare.name ? '' : added(more)],
+          isAsked(name) ? verdict(more <= ADDED_FIRST_BYTE_MS) : '',
+        ];
+      }),
+    ],
+  };
+}
+
+const ledgerTable = ({ lines, pgbench }: LedgerResult): Table => ({
+  title: `The ledger alone, ${CONCURRENCY} at a time${pgbench ? ` (${pgbench})` : '; pgbench is not installed'}`,
+  cells: [
+    ['work', 'accounts', 'a second (min–max)', 'PostgreSQL ms', 'of pgbench', `asked ${OF_PGBENCH}x`],
+    ...lines.map(({ label, accounts, perSecond, postgresCpuMs, ofPgbench }) => [
+      ...[label, String(accounts), wholeSpread(perSecond), median(postgresCpuMs, 3)],
+      ofPgbench === undefined ? '' : `${ofPgbench.toFixed(2)}x`,
+      ofPgbench === undefined || accounts > 1 ? '' : verdict(ofPgbench >= OF_PGBENCH),
+    ]),
+  ],
+});
+
+const memoryTable = (lines: readonly MemoryLine[]): Table => ({
+  title: `Memory of the gateway, over ${whole(ACCOUNTS)} accounts`,
+  cells: [
+    ['callers', 'RSS before, MiB', 'at its highest', 'all answered in s', 'p50 ms', 'p99 ms'],
+    ...lines.map(({ label, before, highest, seconds, p50Ms, p99Ms }) => [
+      ...[label, whole(before / 1024 ** 2), whole(highest / 1024 ** 2)],
+      ...[seconds.toFixed(1), whole(p50Ms), whole(p99Ms)],
+    ]),
+  ],
+});

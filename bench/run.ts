@@ -1,0 +1,62 @@
+import { DRIPPING, measureLatency, SLOW } from './latency.ts';
+import { measureLedger } from './ledger/measure.ts';
+import { measureMemory } from './memory.ts';
+import type { Options } from './options.ts';
+import { linesOf } from './report/comparison.ts';
+import { commitOfCheckout, lookAtMachine, versionOf } from './report/machine.ts';
+import type { Results } from './report/results.ts';
+import { type Row, selectRows, UPSTREAM } from './rows.ts';
+import { setUp, type Wanted } from './setup.ts';
+import { measureThroughput } from './throughput.ts';
+
+type OnProgress = (message: string) => void;
+
+/** Measures what the options name; throws when an answer is wrong, or the books are afterwards. */
+export async function run(options: Options, onProgress: OnProgress): Promise<Results> {
+  const { paces, parts, processes } = options;
+  const seen = lookAtMachine();
+  const startedAt = performance.now();
+  const rows = options.isWithRows ? selectRows(options.rows, processes) : [];
+  const rowsOf = (part: keyof typeof ROWS_OF): Row[] => (parts.has(part) ? namedRows(ROWS_OF[part]) : []);
+  const [latencyRows, firstByteRows, memoryRows] = [rowsOf('latency'), rowsOf('first-byte'), rowsOf('memory')];
+  const all = [...rows, ...latencyRows, ...firstByteRows, ...memoryRows];
+  const wanted: Wanted[] = all.map(({ target, processes: count }) => ({ name: target, processes: count }));
+  // Whose answer it is.
+  if (wanted.some(({ name }) => name === 'prebuilt')) wanted.push({ name: 'ours', processes: 1 });
+
+  const setup = await setUp(wanted, onProgress);
+  try {
+    const rounds = rows.length > 0 && (await measureThroughput(setup, rows, paces.throughput, onProgress));
+    const latency = parts.has('latency') && (await measureLatency(setup, latencyRows, SLOW, paces.latency, onProgress));
+    const firstByte =
+      parts.has('first-byte') && (await measureLatency(setup, firstByteRows, DRIPPING, paces.latency, onProgress));
+    const memory = parts.has('memory') && (await measureMemory(setup, memoryRows, onProgress));
+    const ledger = parts.has('ledger') && (await measureLedger(setup, paces.ledger, onProgress));
+    onProgress('auditing the books');
+    await setup.books.audit();
+    return {
+      machine: { ...seen, postgres: await versionOf(setup.books.db), commit: await commitOfCheckout() },
+      isComplete: options.isComplete,
+      minutes: (performance.now() - startedAt) / 60_000,
+      rounds: paces.throughput.rounds,
+      ...(rounds && { throughput: linesOf(rows, rounds), throughputRounds: rounds }),
+      ...(latency && { latency }),
+      ...(firstByte && { firstByte }),
+      ...(memory && { memory }),
+      ...(ledger && { ledger }),
+    };
+  } finally {
+    await setup.close();
+  }
+}
+
+const ROWS_OF = {
+  latency: ['upstream', 'bare', 'portkey', 'card', 'prepaid', 'direct'],
+  'first-byte': ['upstream', 'bare', 'portkey', 'card'],
+  memory: ['card', 'prepaid', 'direct'],
+} as const;
+
+function namedRows(names: readonly string[]): Row[] {
+  const known = [UPSTREAM, ...selectRows([], [1])];
+  return names.map((name) => known.find((row) => row.name === name) as Row);
+}

@@ -1,0 +1,18 @@
+/** Does the work for each item, for at most so many at a time. After the first fault nothing more is begun. */
+export async function eachOf<T>(
+  items: readonly T[],
+  concurrency: number,
+  work: (item: T) => Promise<void>,
+): Promise<void> {
+  let queue = [...items];
+  const worker = async () => {
+    for (let item = queue.shift(); item !== undefined; item = queue.shift()) {
+      await work(item).catch((error) => {
+        queue = [];
+        throw error;
+      });
+    }
+  };
+  const ends = await Promise.allSettled(Array.from({ length: concurrency }, worker));
+  for (const end of ends) if (end.status === 'rejected') throw end.reason;
+}

@@ -1,0 +1,131 @@
+import assert from 'node:assert/strict';
+import { sql } from 'kysely';
+import { type Test, test } from 'tap';
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
+import { sizesFor } from '../../bench/growth/fill/sizes.ts';
+import { filledCards, fillLedger } from '../../bench/growth/fill-ledger.ts';
+import { openAudioStore } from '../../src/audio/open-store.ts';
+import { openDatabase } from '../../src/db/database.ts';
+import { audit } from '../../src/ledger/audit.ts';
+import { pruneNonces } from '../../src/ledger/wallets.ts';
+import { RollingWindow } from '../../src/limits/rolling-window.ts';
+import { Metrics } from '../../src/observability/metrics.ts';
+import { createReconcilers } from '../../src/reconcile/reconcilers.ts';
+import { openPayments } from '../../src/x402/open-payments.ts';
+import { testChain, wallet } from '../support/chain.ts';
+import { testCheckout } from '../support/checkout.ts';
+import { testDatabase } from '../support/database.ts';
+import { mineSteadily } from '../support/deposit.ts';
+import { LEFTOVERS, leaveWindows } from '../support/leftovers.ts';
+import { startMailServer } from '../support/mail-server.ts';
+import { FLOWS } from '../support/paid-flows.ts';
+import { faultsOf } from '../support/plan-rules.ts';
+import { type ExecutedPlan, watchPlans, writesOf } from '../support/plans.ts';
+import { startX402Gateway } from '../support/x402.ts';
+
+/** Enough that an index is the faster way wherever there is one. */
+const SIZES = {
+  ...sizesFor(50_000),
+  queuedJobs: 1000,
+  pendingHolds: 1000,
+  openPurchases: 1000,
+  feedback: 20_000,
+  nonceHours: 72,
+  reversals: 20_000,
+  jobs: 50_000,
+};
+/** A statement gets a plan for all its values in its sixth execution at the earliest. */
+const TIMES = 7;
+
+const { chain, skip } = await testChain();
+
+for (const mode of ['auto', 'force_generic_plan'] as const) {
+  test(`every statement finds its rows by an index in a large ledger, with plan_cache_mode ${mode}`, {
+    skip,
+  }, async (t) => {
+    const { url } = await testDatabase(t);
+    const prepaid = privateKeyToAccount(generatePrivateKey());
+    const owner = openDatabase(url, { maxConnections: 2, statementTimeoutMs: 0 });
+    t.teardown(() => owner.destroy());
+    await fillLedger(owner, SIZES, { known: { wallets: [prepaid.address.toLowerCase()] } });
+    assert.deepEqual(await audit(owner), [], 'the filling is sound');
+    const cards = await filledCards(owner, SIZES, 200);
+
+    const plans: ExecutedPlan[] = [];
+    await watchPlans(url, mode, (plan) => plans.push(plan));
+    const checkout = await testCheckout(t);
+    const mail = await startMailServer(t);
+    const gateway = await startX402Gateway(
+      t,
+      chain,
+      {
+        ...checkout.env,
+        ...{ SMTP_URL: mail.url, FEEDBACK_FROM: 'from@speech.example', FEEDBACK_TO: 'to@speech.example' },
+      },
+      { databaseUrl: url, worker: true },
+    );
+    mineSteadily(t, chain);
+    const { db, config } = gateway;
+    const direct = await wallet(chain.client, 100_000_000n);
+    /** Does something, and holds each statement of it against the rules. */
+    const watched = (name: string, writes: readonly string[], work: () => Promise<unknown>) =>
+      t.test(name, async (t: Test) => {
+        plans.length = 0;
+        await work();
+        const seen = new Set(plans.flatMap(writesOf));
+        assert.deepEqual(
+          writes.filter((write) => !seen.has(write)),
+          [],
+          'it has written',
+        );
+        assert.ok(plans.length > 0);
+        t.comment(`${plans.length} statements`);
+        // One for each statement and table, however often it was executed.
+        const faults = new Map(
+          plans.flatMap((plan) => faultsOf(plan).map((fault) => [`${plan.text} ${fault.table}`, fault])),
+        );
+        assert.deepEqual(
+          [...faults].map(([where, { text }]) => `${text}: ${where}`),
+          [],
+        );
+      });
+
+    for (const [name, { writes, run }] of Object.entries(FLOWS)) {
+      await watched(name, writes, async () => {
+        for (let time = 0; time < TIMES; time++) {
+          await run(gateway, { card: cards[time] as string, prepaid, direct, checkout });
+        }
+      });
+    }
+
+    const store = openAudioStore(config.jobs.audioStore);
+    assert.ok(config.x402?.rpcUrls);
+    const payments = openPayments(db, config.x402.asset, config.x402.rpcUrls);
+    t.teardown(() => Promise.all([store.close(), payments.chain.close()]));
+    const reconcilers = createReconcilers(config, db, store, payments);
+    assert.deepEqual(reconcilers.map(({ name }) => name).sort(), Object.keys(LEFTOVERS).sort());
+    for (const { name, run } of reconcilers) {
+      const { leave, writes } = LEFTOVERS[name] as (typeof LEFTOVERS)[string];
+      await leave(owner, cards);
+      await sql`analyze`.execute(owner);
+      await watched(`the reconciler ${name}`, writes, () =>
+        run({ signal: new AbortController().signal, done: () => {} }),
+      );
+      await watched(`the reconciler ${name} with nothing to do`, [], () =>
+        run({ signal: new AbortController().signal, done: () => {} }),
+      );
+    }
+
+    await leaveWindows(owner, 3000);
+    const limits = new RollingWindow(db, { max: 1, windowSeconds: 60 }, new Metrics());
+    for (const [name, prune, table] of [
+      ['nonces', () => pruneNonces(db), 'prepaid_nonce'],
+      ['windows', () => limits.prune(), 'rate_window'],
+    ] as const) {
+      await watched(`pruning of ${name}`, [`Delete ${table}`], prune);
+      while ((await prune()) > 0) {}
+      await watched(`pruning of ${name} with nothing to do`, [], prune);
+    }
+    assert.deepEqual(await audit(owner), []);
+  });
+}

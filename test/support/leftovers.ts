@@ -1,0 +1,140 @@
+import { randomUUID } from 'node:crypto';
+import { type RawBuilder, sql } from 'kysely';
+import type { Database } from '../../src/db/database.ts';
+import { claimJob } from '../../src/jobs/claim-job.ts';
+import { placeCardHold } from '../../src/ledger/card-holds.ts';
+import { registerProcess } from '../../src/ledger/gateway-process.ts';
+import { captureHold } from '../../src/ledger/hold.ts';
+
+/** How many of each are left. */
+const LEFT = 120;
+/** Of these so many that sorting them for the first one costs more than an index. */
+const MANY = 2000;
+const PRICE = 198n;
+const paidFor = () => ({ characters: 11, ratePicoUsd: 18_000_000n, traceId: randomUUID() });
+
+/** What dead processes and absent buyers have left in a filled ledger for one reconciler, and what that has to write. */
+export interface Leftover {
+  /** Of tables, as `Update transfer`. */
+  readonly writes: readonly string[];
+  leave(db: Database, cards: readonly string[]): Promise<void>;
+}
+
+const run =
+  (...statements: RawBuilder<unknown>[]) =>
+  async (db: Database) => {
+    for (const statement of statements) await statement.execute(db);
+  };
+
+/** By the reconciler's name. */
+export const LEFTOVERS: Readonly<Record<string, Leftover>> = {
+  expired_holds: {
+    writes: ['Update transfer', 'Update account'],
+    leave: async (db, cards) => {
+      for (const card of cards.slice(0, LEFT)) await placeCardHold(db, card, PRICE, -10, { paidFor: paidFor() });
+    },
+  },
+  undelivered: {
+    writes: [
+      'Update gateway_process',
+      'Insert reversal',
+      'Insert transfer',
+      'Update account',
+      'Delete gateway_process',
+    ],
+    leave: async (db, cards) => {
+      const { id: processId } = await registerProcess(db);
+      for (const card of cards.slice(0, LEFT)) {
+        const placed = await placeCardHold(db, card, PRICE, 60, { paidFor: paidFor(), processId });
+        if (placed.outcome === 'held') await captureHold(db, placed.hold);
+      }
+      await sql`
+        update gateway_process set heartbeat_at = now() - interval '1 hour', suspected_at = now() - interval '1 minute'
+        where id = ${processId}`.execute(db);
+    },
+  },
+  lost_jobs: {
+    writes: ['Update job'],
+    leave: async (db) => {
+      const { rows } = await sql<{ id: string }>`
+        update job set run_at = now() - interval '1 hour', turn = 1
+        where id in (select id from job where state = 'queued' limit ${2 * LEFT}) returning id`.execute(db);
+      for (const { id } of rows.slice(LEFT)) await claimJob(db, id, randomUUID());
+    },
+  },
+  expired_audio: {
+    writes: ['Update job'],
+    leave: run(sql`
+      update job set audio_deleted = false
+      where id in (select id from job where audio_deleted and audio_expires_at < now() limit ${LEFT})`),
+  },
+  top_ups: {
+    writes: ['Update top_up'],
+    leave: run(
+      sql`
+      update top_up set next_check_at = now() - interval '1 second', created_at = now() - interval '2 days'
+      where id in (select id from top_up where state = 'open' limit ${LEFT})`,
+      sql`
+      insert into top_up (state, account_id, amount_cents, created_at)
+      select 'opening', gen_random_uuid(), 500, now() - interval '2 days' from generate_series(1, ${LEFT})`,
+    ),
+  },
+  checkout_sweep: { writes: ['Update checkout_sweep'], leave: run() },
+  unpaid_purchases: {
+    writes: ['Delete top_up'],
+    leave: run(sql`
+      insert into top_up (state, account_id, amount_cents, created_at)
+      select 'expired', gen_random_uuid(), 500, now() - interval '22 days' from generate_series(1, ${LEFT})`),
+  },
+  old_feedback: {
+    writes: ['Delete feedback'],
+    leave: run(sql`
+      update feedback set received_at = now() - interval '400 days'
+      where id in (select id from feedback where mailed_at is not null order by received_at desc limit ${LEFT})`),
+  },
+  lost_mail: {
+    writes: [],
+    leave: run(sql`
+      update feedback set mailed_at = null
+      where id in (select id from feedback where mailed_at is not null order by received_at desc limit ${LEFT})`),
+  },
+  abandoned_payments: { writes: ['Update x402_payment', 'Delete x402_payment'], leave: run(payments('reserved')) },
+  doubtful_payments: { writes: ['Update x402_payment'], leave: run(payments('unknown', MANY)) },
+  failed_payments: {
+    writes: ['Update x402_payment'],
+    leave: run(sql`
+      update x402_payment set next_look_at = now() - interval '1 hour', head_block = 0
+      where id in (select id from x402_payment where state = 'failed' limit ${LEFT})`),
+  },
+  payment_audio: {
+    writes: ['Update x402_payment'],
+    leave: run(
+      sql`
+      update x402_payment set audio_deleted_at = null
+      where id in (select id from x402_payment where state = 'settled' and purpose = 'speech'
+                     and settled_at < now() - interval '25 hours' limit ${LEFT})`,
+      sql`
+      update x402_payment set audio_deleted_at = null
+      where id in (select id from x402_payment where state = 'failed' limit ${LEFT})`,
+    ),
+  },
+};
+
+/** Payments whose process is gone, of payers who have others. */
+function payments(state: 'reserved' | 'unknown', count = LEFT): RawBuilder<unknown> {
+  return sql`
+    insert into x402_payment (state, identifier, request_hash, network, asset, payer, nonce, pay_to, amount_micro_usd,
+                              valid_before, head_block, lease_until, settling_at)
+    select ${state}, gen_random_uuid()::text, '', network, asset, payer, '0x' || encode(sha256(uuid_send(gen_random_uuid())), 'hex'), pay_to, 198, 1, 0,
+           case ${state} when 'reserved' then now() - interval '1 minute' end, case ${state} when 'unknown' then now() end
+    from x402_payment where state = 'settled' limit ${count}`;
+}
+
+/** What pruning has to delete: windows that are over. Nonces are left by the filling. */
+export const leaveWindows = (db: Database, count: number) =>
+  sql`
+  insert into rate_window (key, scope, checked_at, allowed, taken)
+  select sha256(uuid_send(gen_random_uuid())), 'ip', at, true, array[at]
+  from generate_series(1, ${count}::int) n, lateral (select now() - make_interval(hours => 1, secs => n) as at) moment`.execute(
+    db,
+  );
