@@ -121,6 +121,7 @@ export interface RateWindow {
   allowed: boolean;
   checked_at: Timestamp;
   checked_minute: Generated<Timestamp>;
+  granted: Generated<number>;
   key: Buffer;
   scope: string;
   taken: ArrayType<Timestamp>;

@@ -67,7 +67,7 @@ const MAX_SOCKET_PATH = 103;
  * The folder of the server's Unix socket: that of its data, which is its account's alone. Undefined where the path would
  * be too long for one.
  */
-export const socketFolder = (data: string): string | undefined =>
+const socketFolder = (data: string): string | undefined =>
   Buffer.byteLength(join(data, '.s.PGSQL.65535')) <= MAX_SOCKET_PATH ? data : undefined;
 
 /** What was committed still survives a kill of the server, since the operating system has it. */
