@@ -43,15 +43,12 @@ export async function measureLatency(
       const each = prepared[(round + turn) % prepared.length] as (typeof prepared)[number];
       const { row, plan, expected } = each;
       onProgress(`latency, round ${round + 1} of ${rounds}: ${row.label}`);
-      const result = await setup
-        .load<OpenLoopResult>({
-          kind: 'open-loop',
-          ...{ port: setup.target(row.target, row.processes).port, plan, expected, seconds },
-          ...{ requestsPerSecond: REQUESTS_PER_SECOND, warmUpSeconds: WARM_UP_SECONDS },
-        })
-        .catch((error: Error) => {
-          throw new Error(`${row.label}: ${error.message}`);
-        });
+      const { port } = setup.target(row.target, row.processes);
+      const result = await setup.load<OpenLoopResult>(row, {
+        kind: 'open-loop',
+        ...{ port, plan, expected, seconds },
+        ...{ requestsPerSecond: REQUESTS_PER_SECOND, warmUpSeconds: WARM_UP_SECONDS },
+      });
       each.results.push(result);
     }
   }

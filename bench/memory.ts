@@ -66,9 +66,7 @@ export async function measureMemory(
     }, SAMPLE_EVERY_MS);
     try {
       const job = { port, plan, expected: { ...expected, bytes: manner.bytes }, ...crowd };
-      const result = await setup.load<BurstResult>({ kind: 'burst', ...job }).catch((error: Error) => {
-        throw new Error(`${label}: ${error.message}`);
-      });
+      const result = await setup.load<BurstResult>(row, { kind: 'burst', ...job });
       lines.push({ label, before, highest, ...result });
     } finally {
       clearInterval(sampling);

@@ -1,13 +1,16 @@
 import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Books, openBooks } from './database/books.ts';
 import type { Job, Outcome } from './load/main.ts';
+import type { Row } from './rows.ts';
 import type { StubPorts } from './servers/main.ts';
 import type { Manner } from './servers/upstream.ts';
 import { installPeers } from './targets/peers.ts';
 import { type Running, startProgram, typescript } from './targets/program.ts';
 import { startTarget, type Target, type TargetName } from './targets/start.ts';
+
+/** Kept on a disk where /tmp may be memory: a commit waits for the database's files. */
+const PLACE = '/var/tmp';
 
 /** Everything that a run needs, each part in processes of its own. */
 export interface Setup {
@@ -19,14 +22,18 @@ export interface Setup {
   target(name: TargetName, processes?: number): Target;
   /** Has the upstream speak so from now on. */
   speak(manner: Manner): Promise<void>;
-  /** Sends requests from a process of its own; throws when an answer is not as expected. */
-  load<Result>(job: Job): Promise<Result>;
+  /**
+   * Sends a row's requests from a process of its own. Throws when an answer is not as expected, with what the target has
+   * logged last.
+   */
+  load<Result>(row: Row, job: Job): Promise<Result>;
   close(): Promise<void>;
 }
 
 /** A target that is to be started, with so many processes. */
 export type Wanted = Pick<Target, 'name' | 'processes'>;
 
+const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 const PEERS: readonly TargetName[] = ['portkey', 'hono', 'express'];
 
 /** @param open opens the books, which go with the setup */
@@ -36,14 +43,22 @@ export async function setUp(
   open: (folder: string) => Promise<Books> = openBooks,
 ): Promise<Setup> {
   if (wanted.some(({ name }) => PEERS.includes(name))) await installPeers(onProgress);
-  const folder = await mkdtemp(join(tmpdir(), 'speechgate-bench-'));
+  const folder = await mkdtemp(join(PLACE, 'speechgate-bench-'));
   const programs: Running[] = [];
   let books: Books | undefined;
-  const close = async () => {
+  const remove = async () => {
+    for (const signal of SIGNALS) process.off(signal, endBySignal);
     await Promise.all(programs.map((program) => program.stop()));
     await books?.remove();
     await rm(folder, { recursive: true, force: true });
   };
+  let removed: Promise<void> | undefined;
+  const close = () => {
+    removed ??= remove();
+    return removed;
+  };
+  const endBySignal = () => void close().finally(() => process.exit(1));
+  for (const signal of SIGNALS) process.once(signal, endBySignal);
   const start = async (name: string) => {
     const program = await startProgram({ name, args: typescript(`bench/${name}/main.ts`), folder });
     programs.push(program);
@@ -71,21 +86,24 @@ export async function setUp(
             programs.push(program);
           }),
     );
+    // Should one fail, none of the others may start after everything was stopped.
+    await Promise.allSettled(started);
     const targets: Target[] = await Promise.all(started);
+    const targetOf = (name: TargetName, processes = 1): Target => {
+      const target = targets.find((each) => each.name === name && each.processes === processes);
+      if (!target) throw new Error(`${name} was not started with ${processes} processes`);
+      return target;
+    };
     return {
-      ...{ books, stubs, folder, close },
-      target: (name, processes = 1) => {
-        const target = targets.find((each) => each.name === name && each.processes === processes);
-        if (!target) throw new Error(`${name} was not started with ${processes} processes`);
-        return target;
-      },
+      ...{ books, stubs, folder, close, target: targetOf },
       speak: async (manner) => {
         await servers.ask(manner);
       },
-      load: async (job) => {
+      load: async (row, job) => {
         const outcome = await load.ask<Outcome>(job);
-        if ('failure' in outcome) throw new Error(outcome.failure);
-        return outcome.result as never;
+        if ('result' in outcome) return outcome.result as never;
+        const { program } = targetOf(row.target, row.processes);
+        throw new Error(`${row.label}: ${outcome.failure}\n${await program.lastOutput()}`);
       },
     };
   } catch (error) {

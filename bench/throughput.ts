@@ -61,16 +61,12 @@ async function measure(setup: Setup, measured: Measured, { warmUpSeconds, second
   const target = setup.target(row.target, row.processes);
   const readDelay = target.adminPort === undefined ? undefined : () => readEventLoopDelay(target.adminPort as number);
   await readDelay?.();
-  const result = await setup
-    .load<ClosedLoopResult>({
-      kind: 'closed-loop',
-      ...{ port: target.port, plan, expected, concurrency: CONCURRENCY, warmUpSeconds, seconds },
-      signed: Math.ceil(guessRate(rounds) * RESERVE * (warmUpSeconds + seconds)),
-      ...{ targetPid: target.pid, postgresPid: row.target === 'ours' ? setup.books.postmaster : undefined },
-    })
-    .catch((error: Error) => {
-      throw new Error(`${row.label}: ${error.message}`);
-    });
+  const result = await setup.load<ClosedLoopResult>(row, {
+    kind: 'closed-loop',
+    ...{ port: target.port, plan, expected, concurrency: CONCURRENCY, warmUpSeconds, seconds },
+    signed: Math.ceil(guessRate(rounds) * RESERVE * (warmUpSeconds + seconds)),
+    ...{ targetPid: target.pid, postgresPid: row.target === 'ours' ? setup.books.postmaster : undefined },
+  });
   const eventLoopP99Ms = await readDelay?.();
   const { requests, p50Ms, p99Ms, memory } = result;
   return {

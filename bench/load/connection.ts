@@ -2,6 +2,8 @@ import { connect, type Socket } from 'node:net';
 import { ResponseReader } from './response-reader.ts';
 
 const READ_BYTES = 65_536;
+/** Of an answer that is not as expected: its end, where an error says what it is. */
+const SHOWN_CHARACTERS = 300;
 
 /** What every answer has to be. */
 export interface Expected {
@@ -25,10 +27,12 @@ export class Connection {
     this.#expected = expected;
     const buffer = Buffer.allocUnsafe(READ_BYTES);
     const callback = (bytes: number) => {
+      const read = buffer.subarray(0, bytes);
       try {
-        this.#reader.push(buffer.subarray(0, bytes));
+        this.#reader.push(read);
       } catch (error) {
-        this.#reject(error as Error);
+        const { message } = error as Error;
+        this.#reject(new Error(`${message}: … ${read.toString('latin1').slice(-SHOWN_CHARACTERS)}`));
         this.close();
       }
       return true;

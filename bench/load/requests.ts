@@ -76,13 +76,16 @@ export function buildRequests(plan: Plan, count: number): Buffer[] {
     const payer = known[index % known.length] as (typeof known)[number];
     if (payment.by === 'direct') {
       const signature = directPayment(payment.challenge, payer, separator as Uint8Array, expiry);
-      return wire(path, body, { ...headers, 'payment-signature': signature });
+      return wire(path, body, { ...headers, 'x-forwarded-for': clientAddress(index), 'payment-signature': signature });
     }
     const call = { method: 'POST', body, headers };
     const signed = payer.prepaid(path, call, { nonce: randomUUID(), expiry, max: 1_000_000n });
     return wire(path, body, signed.headers as Record<string, string>);
   });
 }
+
+/** Direct payments are limited by address: each payer comes from one of his own (RFC 2544), through a proxy. */
+const clientAddress = (index: number): string => `198.18.${Math.floor(index / 250) % 4}.${(index % 250) + 1}`;
 
 function wire(path: string, body: string, headers: Readonly<Record<string, string>>): Buffer {
   const lines = Object.entries({

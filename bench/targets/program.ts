@@ -30,6 +30,8 @@ export interface Running {
   ask<Answer>(message: object): Promise<Answer>;
   /** Its next message. */
   told<Answer>(): Promise<Answer>;
+  /** The end of what it has printed. */
+  lastOutput(): Promise<string>;
   /** Resolves when it accepts connections. */
   listens(port: number): Promise<void>;
   /** SIGTERM, and after some patience SIGKILL. */
@@ -46,7 +48,8 @@ export async function startProgram({ name, args, env = {}, folder }: Program): P
   const ended = once(child, 'exit');
   await log.close();
   const isRunning = () => child.exitCode === null && child.signalCode === null;
-  const failure = async () => new Error(`${name} has ended:\n${(await readFile(logFile, 'utf8')).slice(-2000)}`);
+  const lastOutput = async () => (await readFile(logFile, 'utf8')).slice(-2000);
+  const failure = async () => new Error(`${name} has ended:\n${await lastOutput()}`);
   const told = async <Answer>(): Promise<Answer> => {
     const [answer] = await Promise.race([
       once(child, 'message'),
@@ -60,7 +63,7 @@ export async function startProgram({ name, args, env = {}, folder }: Program): P
   return {
     name,
     pid: child.pid as number,
-    told,
+    ...{ told, lastOutput },
     send: (message) => {
       child.send(message);
     },

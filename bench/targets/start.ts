@@ -101,7 +101,7 @@ const PROGRAMS: Record<StartedTarget, (place: Place) => Pick<Program, 'args' | '
     ],
     env: { NODE_ENV: 'production', ENVIRONMENT: 'production' },
   }),
-  // As `npm start` does. Every limit is on; those by address are high, since all callers have the same one here.
+  // As `npm start` does. Every limit is on; that of the edge is high, since most callers have the same address here.
   ours: (place) => ({
     args: ['--import', 'tsx', GATEWAY],
     env: {
@@ -116,6 +116,7 @@ const PROGRAMS: Record<StartedTarget, (place: Place) => Pick<Program, 'args' | '
       X402_FACILITATOR_URL: `http://127.0.0.1:${place.stubs.facilitator}`,
       X402_RPC_URL: `http://127.0.0.1:${place.stubs.node}`,
       QUOTE_SECRET: 'a-quote-secret-of-the-benchmark-of-32-bytes-or-more',
+      TRUST_PROXY: '127.0.0.1',
       RATE_LIMIT_MAX: '600',
       EDGE_RATE_LIMIT_MAX: '100000000',
       ...(place.processes > 1 && { WEB_CONCURRENCY: String(place.processes) }),
