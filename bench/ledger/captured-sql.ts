@@ -1,9 +1,9 @@
 import { Kysely, PostgresDialect } from 'kysely';
 import type { DB } from '../../db/tables.ts';
 import { type Database, openPool } from '../../src/db/database.ts';
-import { captureHold, voidHold } from '../../src/ledger/hold.ts';
+import { captureHolds, type Hold, voidHold } from '../../src/ledger/hold.ts';
 import { accountId } from '../world.ts';
-import { holdOn } from './debit.ts';
+import { askedOf, placeHolds } from './debit.ts';
 
 interface Captured {
   readonly sql: string;
@@ -33,11 +33,11 @@ export async function debitScripts(databaseUrl: string, accounts: number): Promi
     },
   });
   try {
-    const hold = await holdOn(db, 0);
-    await captureHold(db, NO_HOLD);
+    const [hold] = await placeHolds(db, [askedOf(0)], 'wait');
+    await captureHolds(db, [NO_HOLD]);
     const [placing, capturing] = log;
     if (!placing || !capturing) throw new Error('the ledger has sent no statements');
-    await voidHold(db, hold);
+    await voidHold(db, hold as Hold);
     return Array.from({ length: accounts }, (_, account) => scriptOf(placing, capturing, account));
   } finally {
     await db.destroy();
@@ -50,12 +50,12 @@ function scriptOf(placing: Captured, capturing: Captured, account: number): Scri
   const place = withVariables(placing, (value, index) => {
     if (value === null) return 'null';
     const name = `p${index}_${account}`;
-    variables[name] = value === accountId(0) ? accountId(account) : String(value);
+    variables[name] = textOf(value).replace(accountId(0), accountId(account));
     return `:${name}`;
   });
   const capture = withVariables(capturing, (value) => {
-    if (value === NO_HOLD.id) return ':hold_id';
-    if (value === NO_HOLD.fence) return ':fence';
+    if (textOf(value) === textOf([NO_HOLD.id])) return 'array[:hold_id]';
+    if (textOf(value) === textOf([NO_HOLD.fence])) return 'array[:fence]';
     throw new Error('a capture has a parameter that is not known');
   });
   return { text: `${place}\\gset\n${capture};\n`, variables };
@@ -63,3 +63,10 @@ function scriptOf(placing: Captured, capturing: Captured, account: number): Scri
 
 const withVariables = ({ sql, parameters }: Captured, name: (value: unknown, index: number) => string): string =>
   sql.replace(/\$(\d+)/g, (_, number) => name(parameters[Number(number) - 1], Number(number)));
+
+/** As PostgreSQL reads it. */
+function textOf(value: unknown): string {
+  if (!Array.isArray(value)) return String(value);
+  const items = value.map((item) => (Buffer.isBuffer(item) ? `\\\\x${item.toString('hex')}` : String(item ?? 'null')));
+  return `{${items.join()}}`;
+}

@@ -1,21 +1,42 @@
 import { randomUUID } from 'node:crypto';
 import type { Database } from '../../src/db/database.ts';
-import { placeCardHold } from '../../src/ledger/card-holds.ts';
-import { captureHold } from '../../src/ledger/hold.ts';
+import { GroupedStatement } from '../../src/db/grouped-statement.ts';
+import { type AskedCardHold, OPEN, placeCardHolds } from '../../src/ledger/card-holds.ts';
+import { captureHolds, type HeldBy } from '../../src/ledger/hold.ts';
 import { accountId, PRICE_MICRO_USD, TEXT } from '../world.ts';
 
-const LEASE_SECONDS = 75;
+const TERMS = { leaseSeconds: 75, livemode: null } as const;
 const RATE_PICO_USD = 18_000_000n;
 
-/** Places the hold of a request on an account, by its number, as the gateway does. */
-export async function holdOn(db: Database, account: number) {
-  const paidFor = { characters: TEXT.length, ratePicoUsd: RATE_PICO_USD, traceId: randomUUID() };
-  const placed = await placeCardHold(db, accountId(account), PRICE_MICRO_USD, LEASE_SECONDS, { paidFor });
-  if (placed.outcome !== 'held') throw new Error(`a hold was refused: ${placed.outcome}`);
-  return placed.hold;
+/** Places holds as the gateway does. @param locked what becomes of accounts that others are changing */
+export async function placeHolds(db: Database, asked: readonly AskedCardHold[], locked: 'wait' | 'skip') {
+  const holds = await placeCardHolds(db, asked, { ...TERMS, locked }, OPEN);
+  return holds.map((gated) => {
+    if (gated?.placed.outcome !== 'held') throw new Error('a hold was refused');
+    return gated.placed.hold;
+  });
 }
 
-/** What a card request takes from the ledger: a hold, and its capture. */
-export async function debit(db: Database, account: number): Promise<void> {
-  if (!(await captureHold(db, await holdOn(db, account)))) throw new Error('a hold had ended before its capture');
+/** What is asked of an account for a request. @param account its number */
+export const askedOf = (account: number): AskedCardHold => ({
+  accountId: accountId(account),
+  amountMicroUsd: PRICE_MICRO_USD,
+  paidFor: { characters: TEXT.length, ratePicoUsd: RATE_PICO_USD, traceId: randomUUID() },
+});
+
+/** What card requests take from the ledger, a hold and its capture, each in a statement that those at the same time share. */
+export function openDebits(db: Database): (account: number) => Promise<void> {
+  const holds = new GroupedStatement({
+    run: (asked: readonly AskedCardHold[]) => placeHolds(db, asked, 'skip'),
+    keyOf: (asked) => asked.accountId,
+  });
+  const captures = new GroupedStatement({
+    run: (held: readonly HeldBy[]) => captureHolds(db, held),
+    keyOf: ({ id }) => id,
+  });
+  return async (account) => {
+    if (!(await captures.execute(await holds.execute(askedOf(account))))) {
+      throw new Error('a hold had ended before its capture');
+    }
+  };
 }

@@ -1,5 +1,5 @@
 import { openDatabase } from '../../src/db/database.ts';
-import { debit } from './debit.ts';
+import { openDebits } from './debit.ts';
 
 /** Debits through the ledger's functions, so many at a time, each on one of the first accounts. */
 export interface DebitJob {
@@ -15,9 +15,10 @@ export interface DebitResult {
 
 process.once('message', async ({ databaseUrl, accounts, concurrency, seconds }: DebitJob) => {
   const db = openDatabase(databaseUrl, { maxConnections: concurrency });
+  const debit = openDebits(db);
   const debitUntil = async (deadline: number) => {
     let debits = 0;
-    for (; performance.now() < deadline; debits++) await debit(db, Math.floor(Math.random() * accounts));
+    for (; performance.now() < deadline; debits++) await debit(Math.floor(Math.random() * accounts));
     return debits;
   };
   const run = (forMs: number) => {
