@@ -1,0 +1,125 @@
+import assert from 'node:assert/strict';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { test } from 'tap';
+import { GroupedStatement } from '../../src/db/grouped-statement.ts';
+
+interface Item {
+  readonly key: string;
+  readonly number: number;
+}
+
+/** A statement that stays under way until a test ends it. */
+class Statements {
+  readonly groups: string[] = [];
+  readonly #ends: (() => void)[] = [];
+  /** What the database makes of each statement; undefined lets it succeed. */
+  failure: (items: readonly Item[]) => Error | undefined = () => undefined;
+  readonly grouped = new GroupedStatement({
+    run: async (items: readonly Item[]) => {
+      this.groups.push(items.map(({ key }) => key).join(''));
+      await new Promise<void>((end) => this.#ends.push(end));
+      const error = this.failure(items);
+      if (error) throw error;
+      return items.map(({ key, number }) => `${key}${number}`);
+    },
+    keyOf: ({ key }) => key,
+  });
+
+  /** What comes of items of these keys, in their order, of which all are asked for at once. */
+  async ask(keys: string): Promise<string[]> {
+    const results = await Promise.allSettled([...keys].map((key, number) => this.grouped.execute({ key, number })));
+    return results.map((result) => (result.status === 'fulfilled' ? result.value : result.reason.message));
+  }
+
+  /** Ends the statements that are under way; what has waited for that is under way then. */
+  async end(): Promise<void> {
+    for (const end of this.#ends.splice(0)) end();
+    await nextTurn();
+  }
+
+  async endAll(): Promise<void> {
+    while (this.#ends.length > 0) await this.end();
+  }
+}
+
+const CASES: readonly { title: string; before: string; asked: string; groups: readonly string[] }[] = [
+  { title: 'what is asked for alone runs alone, at once', before: '', asked: 'a', groups: ['a'] },
+  { title: 'what is asked for at the same moment runs together', before: '', asked: 'abc', groups: ['abc'] },
+  { title: 'what comes while a statement runs goes together then', before: 'a', asked: 'bcd', groups: ['a', 'bcd'] },
+  { title: 'equal keys never meet', before: '', asked: 'aaa', groups: ['a', 'a', 'a'] },
+  { title: 'equal keys keep nobody else', before: '', asked: 'aabac', groups: ['abc', 'a', 'a'] },
+  { title: 'one of a key that is under way waits for it', before: 'a', asked: 'ab', groups: ['a', 'ab'] },
+];
+
+/** What comes of items that succeed. */
+const succeeded = (keys: string) => [...keys].map((key, number) => `${key}${number}`);
+
+for (const { title, before, asked, groups } of CASES) {
+  test(title, async () => {
+    const statements = new Statements();
+    const first = statements.ask(before);
+    await nextTurn();
+    assert.equal(statements.groups.length, before.length, 'nobody waits for company');
+    const then = statements.ask(asked);
+    await nextTurn();
+    await statements.endAll();
+    assert.deepEqual(statements.groups, groups);
+    assert.deepEqual([await first, await then], [succeeded(before), succeeded(asked)]);
+  });
+}
+
+test('a statement takes 64 items at most, the earliest, and the others come next', async () => {
+  const statements = new Statements();
+  const keys = String.fromCodePoint(...Array.from({ length: 150 }, (_, number) => 0x4e00 + number));
+  const told = statements.ask(keys);
+  await nextTurn();
+  await statements.endAll();
+  assert.deepEqual(statements.groups, [keys.slice(0, 64), keys.slice(64, 128), keys.slice(128)]);
+  assert.deepEqual(await told, succeeded(keys));
+});
+
+test('items of one key end in the order of asking', async () => {
+  const statements = new Statements();
+  const ended: string[] = [];
+  const results = [...'abab'].map(async (key, number) => {
+    ended.push(await statements.grouped.execute({ key, number }));
+  });
+  await nextTurn();
+  await statements.endAll();
+  await Promise.all(results);
+  assert.deepEqual(ended, ['a0', 'b1', 'a2', 'b3']);
+});
+
+test('when a statement fails, each of its items is asked for alone, and has an error of its own', async () => {
+  const statements = new Statements();
+  statements.failure = (items) => (items.some(({ key }) => key === 'b') ? new Error('b is wrong') : undefined);
+  const told = statements.ask('abcb');
+  await nextTurn();
+  await statements.endAll();
+  assert.deepEqual(statements.groups, ['abc', 'a', 'b', 'c', 'b']);
+  assert.deepEqual(await told, ['a0', 'b is wrong', 'c2', 'b is wrong']);
+});
+
+test('while the database is away, that is the error of each item, and none is asked for again', async () => {
+  const statements = new Statements();
+  statements.failure = () => Object.assign(new Error('refused'), { code: 'ECONNREFUSED' });
+  const told = statements.ask('abc');
+  await nextTurn();
+  await statements.endAll();
+  assert.deepEqual(statements.groups, ['abc']);
+  assert.deepEqual(await told, ['refused', 'refused', 'refused']);
+});
+
+test('after an error, what waited is run, and what comes later', async () => {
+  const statements = new Statements();
+  const failures = [new Error('once')];
+  statements.failure = () => failures.pop();
+  const first = statements.ask('a');
+  await nextTurn();
+  const waited = statements.ask('b');
+  await statements.endAll();
+  const later = statements.ask('c');
+  await nextTurn();
+  await statements.endAll();
+  assert.deepEqual([await first, await waited, await later], [['once'], ['b0'], ['c0']]);
+});

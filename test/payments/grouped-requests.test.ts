@@ -1,0 +1,199 @@
+import assert from 'node:assert/strict';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { sql } from 'kysely';
+import { type Test, test } from 'tap';
+import { audit } from '../../src/ledger/audit.ts';
+import { failStatements } from '../support/failing-statements.ts';
+import type { Call, Reply } from '../support/gateway.ts';
+import { depositor, HELLO, type PrepaidGateway, startPrepaidGateway, TTS } from '../support/prepaid.ts';
+import { recordStatements } from '../support/recorded-statements.ts';
+import { lockRows } from '../support/row-lock.ts';
+
+/** Of HELLO, in micro-USD. */
+const PRICE = 198n;
+/** A cent. */
+const FUNDS = 10_000n;
+const PLACING = /insert into transfer/;
+const CAPTURING = /set state = 'posted'/;
+/** Longer than a request in this process is on its way to its statement. */
+const ON_THE_WAY_MS = 150;
+
+/** Somebody with a cent. */
+interface Payer {
+  /** Of his account. */
+  readonly id: string;
+  call(json?: object): Promise<Call>;
+  balance(): Promise<bigint>;
+}
+
+interface Flow {
+  readonly name: string;
+  readonly path: string;
+  open(gateway: PrepaidGateway): Promise<Payer>;
+}
+
+/** Whose requests are paid for by statements that they share. */
+const FLOWS: readonly Flow[] = [
+  {
+    name: 'card',
+    path: '/tts',
+    open: async (gateway) => {
+      const id = await gateway.fund(1);
+      const headers = { 'x-credit-account': id };
+      return {
+        id,
+        call: async (json = HELLO.json as object) => ({ ...HELLO, json, headers }),
+        balance: () => gateway.balance(id),
+      };
+    },
+  },
+  {
+    name: 'prepaid',
+    path: TTS,
+    open: async (gateway) => {
+      const { wallet, sign, balance } = await depositor(gateway, FUNDS);
+      const { id } = await gateway.db
+        .selectFrom('account')
+        .select('id')
+        .where('address', '=', wallet.address.toLowerCase())
+        .executeTakeFirstOrThrow();
+      return { id, call: (json = HELLO.json as object) => sign(TTS, { ...HELLO, json }), balance };
+    },
+  },
+];
+
+async function setUp(t: Test, flow: Flow, count: number, env: Record<string, string> = {}) {
+  const gateway = await startPrepaidGateway(t, env);
+  const opener = await flow.open(gateway);
+  const payers: Payer[] = [];
+  for (let index = 0; index < count; index++) payers.push(await flow.open(gateway));
+  // What is done once a process is done.
+  assert.equal((await gateway.call(flow.path, await opener.call())).status, 200);
+  const statements = recordStatements(t);
+
+  /** Sends the calls while the statement of the first one is under way, so that the others share the next one. */
+  async function together(calls: readonly Call[], text = PLACING): Promise<Promise<Reply>[]> {
+    const first = await opener.call();
+    statements.take();
+    const obstacle = statements.holdBack(text);
+    const opened = gateway.call(flow.path, first);
+    await obstacle.held;
+    const replies = calls.map((call) => gateway.call(flow.path, call));
+    await sleep(ON_THE_WAY_MS);
+    obstacle.letGo();
+    assert.equal((await opened).status, 200);
+    return replies;
+  }
+  return {
+    ...{ gateway, payers, statements, together },
+    /** How many items each statement with such a text was asked for. */
+    groupSizes: (text: RegExp) =>
+      statements.recorded
+        .filter((statement) => text.test(statement.text))
+        .map(({ values }) => (values.find(Array.isArray) as unknown[]).length),
+    balances: () => Promise.all(payers.map((payer) => payer.balance())),
+    findings: () => audit(gateway.db),
+  };
+}
+
+const statusesOf = async (replies: readonly Promise<Reply>[]) =>
+  (await Promise.all(replies)).map(({ status }) => status);
+
+const callsOf = (payers: readonly Payer[]) => Promise.all(payers.map((payer) => payer.call()));
+
+/** What each of `count` has, when all of them have what `usual` is but the one at `index`. */
+const allBut = <T>(count: number, usual: T, index: number, odd: T): T[] =>
+  Array.from({ length: count }, (_, at) => (at === index ? odd : usual));
+
+for (const flow of FLOWS) {
+  test(`${flow.name}: 16 requests of 16 accounts take a statement before and after, and each account pays once`, async (t) => {
+    const { payers, together, groupSizes, statements, balances, findings } = await setUp(t, flow, 16);
+    const calls = await callsOf(payers);
+    assert.deepEqual(await statusesOf(await together(calls)), Array(16).fill(200));
+    assert.deepEqual(groupSizes(PLACING), [1, 16], 'the opener, and all others');
+    assert.ok(statements.recorded.length < 32, `${statements.recorded.length} statements`);
+    assert.deepEqual(await balances(), Array(16).fill(FUNDS - PRICE));
+    assert.deepEqual(await findings(), []);
+  });
+
+  test(`${flow.name}: 16 requests of one account at once each pay`, async (t) => {
+    const { gateway, payers, groupSizes, balances, findings } = await setUp(t, flow, 1);
+    const [payer] = payers as [Payer];
+    const calls = await Promise.all(Array.from({ length: 16 }, () => payer.call()));
+    const replies = calls.map((call) => gateway.call(flow.path, call));
+    assert.deepEqual(await statusesOf(replies), Array(16).fill(200));
+    assert.deepEqual(groupSizes(PLACING), Array(16).fill(1), 'one after the other');
+    assert.deepEqual(await balances(), [FUNDS - 16n * PRICE]);
+    const posted = await sql`
+      select from transfer where debit_account_id = ${payer.id} and state = 'posted'`.execute(gateway.db);
+    assert.equal(posted.rows.length, 16);
+    assert.deepEqual(await findings(), []);
+  });
+
+  test(`${flow.name}: an account that another connection has locked keeps nobody else, and pays once it is free`, async (t) => {
+    const { gateway, payers, together, groupSizes, balances, findings } = await setUp(t, flow, 5);
+    const lock = await lockRows(
+      t,
+      gateway.databaseUrl,
+      sql`select from account where id = ${payers[2]?.id} for update`,
+    );
+    const replies = await together(await callsOf(payers));
+    const [locked] = replies.splice(2, 1) as [Promise<Reply>];
+    let isAnswered = false;
+    locked.finally(() => (isAnswered = true));
+    assert.deepEqual(await statusesOf(replies), Array(4).fill(200));
+    await lock.untilWaiting(1);
+    assert.deepEqual([isAnswered, groupSizes(PLACING)], [false, [1, 5, 1]]);
+    assert.deepEqual(await balances(), allBut(5, FUNDS - PRICE, 2, FUNDS));
+    await lock.release();
+    assert.equal((await locked).status, 200);
+    assert.deepEqual(await balances(), Array(5).fill(FUNDS - PRICE));
+    assert.deepEqual(await findings(), []);
+  });
+
+  test(`${flow.name}: an account that holds too little is refused, and the others of its statement are not`, async (t) => {
+    const { payers, together, groupSizes, balances, findings } = await setUp(t, flow, 5);
+    const calls = await callsOf(payers);
+    calls[2] = (await payers[2]?.call({ text: 'a'.repeat(1_000) })) as Call;
+    assert.deepEqual(await statusesOf(await together(calls)), allBut(5, 200, 2, 402));
+    assert.deepEqual(groupSizes(PLACING), [1, 5]);
+    assert.deepEqual(await balances(), allBut(5, FUNDS - PRICE, 2, FUNDS));
+    assert.deepEqual(await findings(), []);
+  });
+
+  for (const [what, text, on] of [
+    ['hold', PLACING, 'insert'],
+    ['capture', CAPTURING, 'update'],
+  ] as const) {
+    test(`${flow.name}: a ${what} that the database refuses fails alone, and nothing is charged for it`, async (t) => {
+      const { gateway, payers, together, groupSizes, balances, findings } = await setUp(t, flow, 5);
+      const isOdd = sql`new.debit_account_id = ${sql.lit(payers[2]?.id)} and new.state <> 'voided'`;
+      await failStatements(gateway.db, { table: 'transfer', on, when: isOdd, state: 'P0001' });
+      const replies = await together(await callsOf(payers), text);
+      assert.deepEqual(await statusesOf(replies), allBut(5, 200, 2, 500));
+      assert.deepEqual(groupSizes(text), [1, 5, 1, 1, 1, 1, 1], 'together, and then each alone');
+      assert.deepEqual(await balances(), allBut(5, FUNDS - PRICE, 2, FUNDS));
+      assert.deepEqual(await findings(), []);
+    });
+  }
+}
+
+test('card: an account without a slot is refused, and the others of its statement are not', async (t) => {
+  const [card] = FLOWS as [Flow];
+  const env = { RATE_LIMIT_MAX: '2' };
+  const { gateway, payers, together, groupSizes, balances, findings } = await setUp(t, card, 5, env);
+  const busy = (await payers[2]?.call()) as Call;
+  for (let slot = 0; slot < 2; slot++) assert.equal((await gateway.call(card.path, busy)).status, 200);
+  const replies = await Promise.all(await together(await callsOf(payers)));
+  assert.deepEqual(
+    replies.map(({ status }) => status),
+    allBut(5, 200, 2, 429),
+  );
+  assert.deepEqual(
+    replies.map(({ headers }) => headers.get('x-ratelimit-remaining')),
+    allBut(5, '1', 2, '0'),
+  );
+  assert.deepEqual(groupSizes(PLACING), [1, 5]);
+  assert.deepEqual(await balances(), allBut(5, FUNDS - PRICE, 2, FUNDS - 2n * PRICE));
+  assert.deepEqual(await findings(), []);
+});

@@ -1,0 +1,159 @@
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { type Test, test } from 'tap';
+import { testChain, wallet } from '../support/chain.ts';
+import { DEPOSIT, DEPOSIT_PATH, depositOf, mineSteadily, signDeposit } from '../support/deposit.ts';
+import { type Gateway, startGateway } from '../support/gateway.ts';
+import { PAYERS, SPEECH } from '../support/payers.ts';
+import { recordCommits } from '../support/recorded-commits.ts';
+import { recordStatements } from '../support/recorded-statements.ts';
+import { until } from '../support/until.ts';
+
+import { startX402Gateway, withPayment } from '../support/x402.ts';
+
+/** What a request takes of the database; `+` stands where the provider is asked. */
+interface Counted {
+  readonly statements: string;
+  /** What each commit has changed, and whether it waits until that is on disk. */
+  readonly commits: readonly string[];
+}
+
+// Only what a crash of the database may lose does not wait for the disk: slots, and reservations, behind which the
+// settling is written.
+const SLOT = 'rate_window: does not wait';
+const RESERVATION = 'x402_payment: does not wait';
+const SETTLING = 'x402_payment: waits';
+
+const { chain, skip } = await testChain();
+
+/** @param upstream of the gateway, where the provider is asked */
+async function counting(t: Test, { db }: Gateway, upstream?: { mode: (...parameters: never[]) => void }) {
+  const commits = await recordCommits(db);
+  const statements = recordStatements(t);
+  const before: number[] = [];
+  const speak = upstream?.mode;
+  if (upstream && speak) {
+    upstream.mode = (...parameters) => {
+      before.push(statements.take().length);
+      speak(...parameters);
+    };
+  }
+  return async (use: () => Promise<unknown>): Promise<Counted> => {
+    statements.take();
+    await use();
+    const counts = [...before.splice(0), statements.take().length].join(' + ');
+    const noted = (await commits.take()).map(
+      ({ changed, waits }) => `${changed.join(' ')}: ${waits ? 'waits' : 'does not wait'}`,
+    );
+    return { statements: counts, commits: noted };
+  };
+}
+
+const PAID: readonly { flow: 'card' | 'prepaid' | 'direct'; paid: Counted; repeated: Counted | undefined }[] = [
+  {
+    flow: 'card',
+    paid: { statements: '1 + 1', commits: ['account rate_window transfer: waits', 'transfer: waits'] },
+    repeated: undefined,
+  },
+  {
+    flow: 'prepaid',
+    paid: { statements: '1 + 1', commits: ['account prepaid_nonce transfer: waits', 'transfer: waits'] },
+    repeated: { statements: '1', commits: [] },
+  },
+  {
+    flow: 'direct',
+    paid: { statements: '2 + 2', commits: [SLOT, RESERVATION, SETTLING, 'transfer x402_payment: waits'] },
+    repeated: { statements: '3', commits: [SLOT] },
+  },
+];
+
+for (const { flow, paid, repeated } of PAID) {
+  const { start, skip: unavailable } = PAYERS[flow];
+  test(`a ${flow} request takes ${paid.statements} statements`, { skip: unavailable }, async (t) => {
+    const payer = await start(t);
+    await payer.ask(await payer.pay());
+    const call = await payer.pay();
+    const count = await counting(t, payer.gateway, payer.upstream);
+    assert.deepEqual(await count(async () => assert.equal((await payer.ask(call)).status, 200)), paid);
+    if (repeated) assert.deepEqual(await count(() => payer.ask(call)), repeated);
+  });
+}
+
+test('a deposit takes 6 statements', { skip }, async (t) => {
+  mineSteadily(t, chain);
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, BigInt(2 * DEPOSIT));
+  const deposit = async () => withPayment(depositOf(DEPOSIT), await signDeposit(gateway, payer));
+  await gateway.call(DEPOSIT_PATH, await deposit());
+  const call = await deposit();
+  const count = await counting(t, gateway);
+  assert.deepEqual(await count(async () => assert.equal((await gateway.call(DEPOSIT_PATH, call)).status, 200)), {
+    statements: '6',
+    commits: [RESERVATION, SETTLING, SETTLING, 'account transfer x402_payment: waits'],
+  });
+});
+
+test('a job takes 5 statements to be accepted, and 6 to be spoken besides those of its queue', async (t) => {
+  const payer = await PAYERS.job.start(t);
+  await payer.ask(await payer.pay());
+  const statements = recordStatements(t);
+  const isOver = () => statements.recorded.filter(({ text }) => text === 'commit').length === 2;
+  const count = await counting(t, payer.gateway, payer.upstream);
+  const call = await payer.pay();
+  const counted = await count(async () => {
+    assert.equal((await payer.gateway.call(payer.path, call)).status, 202);
+    await until(isOver);
+  });
+  assert.deepEqual(counted, {
+    // The sixth claims the job.
+    statements: '6 + 5',
+    commits: [SLOT, 'account job transfer: waits', 'job transfer: waits', 'job transfer: waits'],
+  });
+});
+
+const REFUSED: readonly {
+  title: string;
+  path: string;
+  account?: 'unknown' | 'poor' | 'busy';
+  status: number;
+  told: Counted;
+}[] = [
+  { title: 'without a payment', path: '/x402/tts', status: 402, told: { statements: '0', commits: [] } },
+  { title: 'without an account', path: '/tts', status: 402, told: { statements: '1', commits: [SLOT] } },
+  {
+    title: 'of an unknown account',
+    path: '/tts',
+    account: 'unknown',
+    status: 402,
+    told: { statements: '3', commits: [SLOT] },
+  },
+  {
+    title: 'of an account that holds too little',
+    path: '/tts',
+    account: 'poor',
+    status: 402,
+    told: { statements: '1', commits: [SLOT] },
+  },
+  {
+    title: 'of an account that has used up its window',
+    path: '/tts',
+    account: 'busy',
+    status: 429,
+    told: { statements: '1', commits: [SLOT] },
+  },
+];
+
+test('a request that is refused writes the slot of its window at most', async (t) => {
+  const gateway = await startGateway(t, { RATE_LIMIT_MAX: '2' });
+  const accounts = { poor: await gateway.fund(1), busy: await gateway.fund(100), unknown: randomUUID() };
+  const LONG = { method: 'POST', json: { text: 'a'.repeat(1_000) } };
+  const headersOf = (account: keyof typeof accounts | undefined) =>
+    account === undefined ? {} : { 'x-credit-account': accounts[account] };
+  for (let slot = 0; slot < 2; slot++) await gateway.call('/tts', { ...SPEECH, headers: headersOf('busy') });
+  const count = await counting(t, gateway);
+  for (const { title, path, account, status, told } of REFUSED) {
+    const call = { ...LONG, headers: headersOf(account) };
+    const counted = await count(async () => assert.equal((await gateway.call(path, call)).status, status, title));
+    assert.deepEqual(counted, told, title);
+  }
+});

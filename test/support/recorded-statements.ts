@@ -1,0 +1,54 @@
+import pg from 'pg';
+import type { Test } from 'tap';
+
+/** A statement as it was handed to the driver. */
+interface RecordedStatement {
+  readonly text: string;
+  readonly values: readonly unknown[];
+}
+
+interface StatementRecorder {
+  readonly recorded: readonly RecordedStatement[];
+  /** Tells what was recorded, and forgets it. */
+  take(): RecordedStatement[];
+  /** Keeps the next statement with such a text from the database until it is let go; `held` resolves when it has come. */
+  holdBack(text: RegExp): { readonly held: Promise<void>; letGo(): void };
+}
+
+/** Statements of upkeep, which come by the clock and not by a request. */
+const UPKEEP = /gateway_process|"graphile_worker"/;
+
+/** Records what this process asks of databases from now on, by whichever connection, until the test ends. */
+export function recordStatements(t: Test): StatementRecorder {
+  const { query } = pg.Client.prototype;
+  const recorded: RecordedStatement[] = [];
+  let obstacle: { readonly text: RegExp; readonly come: () => void; readonly isGone: Promise<void> } | undefined;
+  pg.Client.prototype.query = function (this: pg.Client, ...parameters: unknown[]) {
+    const [first, second] = parameters as [string | RecordedStatement, unknown[] | undefined];
+    const { text, values } = typeof first === 'string' ? { text: first, values: second ?? [] } : first;
+    if (!UPKEEP.test(text)) recorded.push({ text, values: values ?? [] });
+    const ask = () => Reflect.apply(query, this, parameters);
+    if (!obstacle?.text.test(text)) return ask();
+    const { come, isGone } = obstacle;
+    obstacle = undefined;
+    come();
+    return isGone.then(ask);
+  } as typeof query;
+  t.teardown(() => {
+    pg.Client.prototype.query = query;
+  });
+  return {
+    recorded,
+    take: () => recorded.splice(0),
+    holdBack: (text) => {
+      let letGo = () => {};
+      const isGone = new Promise<void>((resolve) => {
+        letGo = resolve;
+      });
+      const held = new Promise<void>((come) => {
+        obstacle = { text, come, isGone };
+      });
+      return { held, letGo };
+    },
+  };
+}
