@@ -12,7 +12,7 @@ const RATE_PICO_USD = 18_000_000n;
 export async function placeHolds(db: Database, asked: readonly AskedCardHold[], locked: 'wait' | 'skip') {
   const holds = await placeCardHolds(db, asked, { ...TERMS, locked }, OPEN);
   return holds.map((gated) => {
-    if (gated?.placed.outcome !== 'held') throw new Error('a hold was refused');
+    if (gated?.placed?.outcome !== 'held') throw new Error('a hold was refused');
     return gated.placed.hold;
   });
 }
@@ -28,7 +28,7 @@ export const askedOf = (account: number): AskedCardHold => ({
 export function openDebits(db: Database): (account: number) => Promise<void> {
   const holds = new GroupedStatement({
     run: (asked: readonly AskedCardHold[]) => placeHolds(db, asked, 'skip'),
-    keyOf: (asked) => asked.accountId,
+    keyOf: (asked) => asked,
   });
   const captures = new GroupedStatement({
     run: (held: readonly HeldBy[]) => captureHolds(db, held),

@@ -22,10 +22,14 @@ export interface CardHoldTerms extends HoldTerms {
 export interface Gate<Row, Told> {
   /** Names an account to the gate, by its id in lower case. */
   keyOf(accountId: string): Buffer;
-  /** For a `with`: returns rows with `key`, `allowed` and the columns. @param payers names rows with `gate_key` */
+  /**
+   * For a `with`: returns rows with `key`, `granted` (how many of the holds are let through, the first ones) and the
+   * columns. @param payers names rows with `gate_key` and `attempts`, how many holds are asked for
+   */
   pass(payers: Fragment): Fragment;
   readonly columns: Fragment;
-  read(row: Row & { readonly allowed: boolean }): Told;
+  /** @param turn of the hold among those of its account, from 1 */
+  read(row: Row, turn: number): Told;
 }
 
 type Placed =
@@ -37,16 +41,20 @@ export type CardHoldResult = Placed | { readonly outcome: 'unknown_account' };
 /** What the gate told of a hold, and what became of it if the gate let it through. */
 export interface GatedHold<Told> {
   readonly told: Told;
-  readonly placed: Placed;
+  /** Undefined where the balance was too small beside the holds before it: then only a statement of its own can tell. */
+  readonly placed: Placed | undefined;
 }
 
 interface Row {
+  /** Of the hold in what was asked, from 1. */
+  readonly place: bigint;
   readonly id: string;
   readonly balance: bigint;
   readonly amount: bigint;
-  readonly allowed: boolean;
-  readonly remaining: bigint | null;
-  readonly hold_id: bigint;
+  readonly turn: number;
+  /** Of this hold and those before it on the account. */
+  readonly total: bigint;
+  readonly hold_id: bigint | null;
   readonly fence: number;
 }
 
@@ -60,9 +68,11 @@ const CHARGE: Omit<Entry, 'hold'> = {
 };
 
 /**
- * Holds amounts on card accounts for charges, each on another account, in one statement: the accounts are locked, the
- * gate is asked for each, and those are debited that are let through and can pay. It is the locked balance that is
- * lowered: that of the statement's snapshot may be older. A statement that holds nothing does not wait for the disk.
+ * Holds amounts on card accounts for charges, in one statement: the accounts are locked, the gate is asked for each, and
+ * those are debited that are let through and can pay, an account's holds in the order in which they were asked for. It
+ * is the locked balance that is lowered: that of the statement's snapshot may be older. A statement that holds nothing
+ * does not wait for the disk.
+ * @param asked of several holds on one account, each has a trace id of its own
  * @returns undefined for an account that is unknown, or locked by somebody else where such are skipped
  */
 export async function placeCardHolds<Columns, Told>(
@@ -73,49 +83,59 @@ export async function placeCardHolds<Columns, Told>(
 ): Promise<(GatedHold<Told> | undefined)[]> {
   const { leaseSeconds, livemode } = terms;
   const { rows } = await statement<Row & Columns>`
-    with asked as (
+    with asked as materialized (
       select * from unnest(${asked.map(({ accountId }) => accountId)}::uuid[],
                            ${asked.map(({ accountId }) => gate.keyOf(accountId))}::bytea[], ${holdArrays(asked)})
-        as asked (account_id, gate_key, ${HOLD_COLUMNS})
+        with ordinality as asked (account_id, gate_key, ${HOLD_COLUMNS}, place)
     ), payer as materialized (
-      select account.id, balance_micro_usd as balance, gate_key, ${HOLD_COLUMNS}
-      from asked join account on account.id = asked.account_id and kind = 'card' and ${isOfMode(livemode)}
+      select account.id, balance_micro_usd as balance, gate_key, attempts
+      from (select account_id, gate_key, count(*)::integer as attempts from asked group by account_id, gate_key) asked
+        join account on account.id = asked.account_id and kind = 'card' and ${isOfMode(livemode)}
       for no key update of account ${unlessLocked(terms)}
     ), gate as (
       ${gate.pass(fragment`payer`)}
+    ), ranked as materialized (
+      select place, payer.id, balance, ${HOLD_COLUMNS}, granted, ${gate.columns},
+             row_number() over account_holds as turn, sum(amount) over account_holds as total
+      from asked join payer on payer.id = asked.account_id join gate on gate.key = payer.gate_key
+      window account_holds as (partition by payer.id order by place)
+    ), payable as (
+      select * from ranked where turn <= granted and total <= balance
     ), debit as (
-      update account set balance_micro_usd = payer.balance - payer.amount
-      from payer join gate on gate.key = payer.gate_key
-      where account.id = payer.id and gate.allowed and payer.balance >= payer.amount
-      returning account.id, account.balance_micro_usd as remaining, ${HOLD_COLUMNS}
+      update account set balance_micro_usd = spent.balance - spent.total
+      from (select id, balance, max(total)::bigint as total from payable group by id, balance) spent
+      where account.id = spent.id
+      returning account.id as account_id
     ), hold as (
-      ${insertTransfer({ ...CHARGE, hold: { leaseSeconds } }, fragment`debit`)}
-      returning id, fence, debit_account_id
+      ${insertTransfer({ ...CHARGE, hold: { leaseSeconds } }, fragment`payable join debit on debit.account_id = payable.id`)}
+      returning id, fence, debit_account_id, trace_id
     ), quick as (
       select set_config('synchronous_commit', 'off', true) where not exists (select from hold)
     )
-    select payer.id, payer.balance, payer.amount, gate.allowed, ${gate.columns}, debit.remaining,
+    select place, ranked.id, balance, amount, turn::integer, total::bigint, granted, ${gate.columns},
            hold.id as hold_id, hold.fence, (select count(*) from quick)
-    from payer join gate on gate.key = payer.gate_key
-      left join debit on debit.id = payer.id left join hold on hold.debit_account_id = payer.id`.execute(db);
-  const found = new Map(rows.map((row) => [row.id, row]));
-  return asked.map(({ accountId }) => {
-    const row = found.get(accountId);
-    return row && { told: gate.read(row), placed: readPlaced(row) };
+    from ranked left join hold
+      on hold.debit_account_id = ranked.id and hold.trace_id is not distinct from ranked.trace_id`.execute(db);
+  const found = new Map(rows.map((row) => [Number(row.place), row]));
+  return asked.map((_, index) => {
+    const row = found.get(index + 1);
+    return row && { told: gate.read(row, row.turn), placed: readPlaced(row) };
   });
 }
 
-const readPlaced = ({ id, balance, amount, remaining, hold_id, fence }: Row): Placed => {
-  if (remaining === null) return { outcome: 'insufficient_funds', balanceMicroUsd: balance };
-  const hold = { id: hold_id, fence, accountId: id, amountMicroUsd: amount, balanceMicroUsd: remaining };
-  return { outcome: 'held', hold };
-};
+function readPlaced({ id, balance, amount, turn, total, hold_id, fence }: Row): Placed | undefined {
+  if (hold_id !== null) {
+    const hold = { id: hold_id, fence, accountId: id, amountMicroUsd: amount, balanceMicroUsd: balance - total };
+    return { outcome: 'held', hold };
+  }
+  return turn === 1 ? { outcome: 'insufficient_funds', balanceMicroUsd: balance } : undefined;
+}
 
 /** Lets everything through. */
 export const OPEN: Gate<unknown, undefined> = {
   keyOf: () => Buffer.alloc(0),
-  pass: (payers) => fragment`select gate_key as key, true as allowed from ${payers}`,
-  columns: fragment`null as told`,
+  pass: (payers) => fragment`select gate_key as key, attempts as granted, null as told from ${payers}`,
+  columns: fragment`told`,
   read: () => undefined,
 };
 

@@ -27,14 +27,17 @@ export type SpendResult =
   | { readonly outcome: 'replayed' | 'insufficient_funds'; readonly balanceMicroUsd: bigint };
 
 interface Row {
-  readonly address: string;
+  /** Of the spend in what was asked, from 1. */
+  readonly place: bigint;
   readonly amount: bigint;
   readonly in_time: boolean;
   readonly id: string | null;
   readonly balance: bigint;
+  /** Among the spends of the wallet, from 1. */
+  readonly turn: number;
   readonly affordable: boolean;
-  readonly remaining: bigint | null;
-  readonly hold_id: bigint;
+  readonly remaining: bigint;
+  readonly hold_id: bigint | null;
   readonly fence: number;
 }
 
@@ -48,45 +51,59 @@ const SPEND: Omit<Entry, 'hold'> = {
 };
 
 /**
- * Holds amounts on wallets' balances and consumes the nonces, each of another wallet, in one statement: the accounts are
- * locked, a nonce goes in when its balance suffices, and the debit is made where the nonce went in. So nonce and debit
- * exist together or not at all, and a balance that is too small burns no nonce (R32). It is the locked balance that is
- * lowered: that of the statement's snapshot may be older, and too small.
+ * Holds amounts on wallets' balances and consumes the nonces, in one statement: the accounts are locked, a nonce goes in
+ * when its balance suffices for it and the wallet's spends before it, and the debit is made where nonces went in. So nonce
+ * and debit exist together or not at all, and a balance that is too small burns no nonce (R32). It is the locked balance
+ * that is lowered: that of the statement's snapshot may be older, and too small.
+ * @returns undefined for a spend that only a statement of its own can judge: its nonce is asked for twice, or the balance
+ *   is too small beside the spends before it
  */
 export async function placeWalletHolds(
   db: Database,
   spends: readonly Spend[],
   terms: HoldTerms,
-): Promise<SpendResult[]> {
+): Promise<(SpendResult | undefined)[]> {
   const { rows } = await statement<Row>`
     with asked as materialized (
       select *, ${inTime(fragment`expiry`)} as in_time
       from unnest(${spends.map(({ address }) => address)}::text[], ${spends.map(({ nonce }) => nonce)}::text[],
                   ${spends.map(({ expiry }) => expiry)}::bigint[],
                   ${spends.map(({ isPermitted }) => isPermitted)}::boolean[], ${holdArrays(spends)})
-        as asked (address, nonce, expiry, is_permitted, ${HOLD_COLUMNS})
+        with ordinality as asked (address, nonce, expiry, is_permitted, ${HOLD_COLUMNS}, place)
     ), payer as materialized (
-      select account.id, balance_micro_usd as balance, asked.*, is_permitted and balance_micro_usd >= amount as affordable
-      from asked join account on account.address = asked.address where in_time
+      select account.id, account.address, balance_micro_usd as balance
+      from (select distinct address from asked where in_time) asked join account on account.address = asked.address
       for no key update of account ${unlessLocked(terms)}
+    ), ranked as materialized (
+      select place, id, balance, nonce, ${HOLD_COLUMNS}, row_number() over wallet_spends as turn,
+             is_permitted and sum(amount) over wallet_spends <= balance
+               and row_number() over (partition by id, nonce order by place) = 1 as affordable
+      from asked join payer on payer.address = asked.address where in_time
+      window wallet_spends as (partition by id order by place)
     ), spent as (
-      insert into prepaid_nonce (account_id, nonce) select id, nonce from payer where affordable
+      insert into prepaid_nonce (account_id, nonce) select id, nonce from ranked where affordable
       on conflict do nothing
-      returning account_id
+      returning account_id, nonce as spent_nonce
+    ), paid as materialized (
+      select id, balance, nonce, ${HOLD_COLUMNS}, place as paid_place,
+             sum(amount) over (partition by id order by place)::bigint as total
+      from ranked join spent on account_id = id and spent_nonce = nonce where affordable
     ), debit as (
-      update account set balance_micro_usd = payer.balance - payer.amount
-      from spent join payer on payer.id = spent.account_id where account.id = spent.account_id
-      returning account.id, account.balance_micro_usd as remaining, nonce, ${HOLD_COLUMNS}
+      update account set balance_micro_usd = due.balance - due.total
+      from (select id, balance, max(total) as total from paid group by id, balance) due
+      where account.id = due.id
+      returning account.id as debited_id, account.balance_micro_usd as left_over
     ), hold as (
-      ${insertTransfer({ ...SPEND, hold: { leaseSeconds: terms.leaseSeconds } }, fragment`debit`)}
-      returning id, fence, debit_account_id
+      ${insertTransfer({ ...SPEND, hold: { leaseSeconds: terms.leaseSeconds } }, fragment`paid join debit on debited_id = id`)}
+      returning id as hold_id, fence, debit_account_id, reference
     )
-    select asked.address, asked.amount, asked.in_time, payer.id, payer.balance, payer.affordable, debit.remaining,
-           hold.id as hold_id, hold.fence
-    from asked left join payer on payer.address = asked.address
-      left join debit on debit.id = payer.id left join hold on hold.debit_account_id = payer.id`.execute(db);
-  const found = new Map(rows.map((row) => [row.address, row]));
-  return Promise.all(spends.map((spend) => readSpend(db, spend, found.get(spend.address) as Row)));
+    select asked.place, asked.amount, asked.in_time, ranked.id, coalesce(debit.left_over, ranked.balance) as balance,
+           ranked.turn::integer, affordable, paid.balance - paid.total as remaining, hold_id, fence
+    from asked left join ranked on ranked.place = asked.place left join debit on debited_id = ranked.id
+      left join paid on paid_place = asked.place
+      left join hold on debit_account_id = paid.id and reference = paid.nonce`.execute(db);
+  const found = new Map(rows.map((row) => [Number(row.place), row]));
+  return Promise.all(spends.map((spend, index) => readSpend(db, spend, found.get(index + 1) as Row)));
 }
 
 /** Holds an amount on one wallet's balance, and waits for whoever has that locked. @param leaseSeconds as of `HoldTerms` */
@@ -95,14 +112,15 @@ export async function placeWalletHold(db: Database, spend: Spend, leaseSeconds: 
   return placed as SpendResult;
 }
 
-async function readSpend(db: Database, { nonce }: Spend, row: Row): Promise<SpendResult> {
+async function readSpend(db: Database, { nonce }: Spend, row: Row): Promise<SpendResult | undefined> {
   if (!row.in_time) return { outcome: 'expiry' };
   if (row.id === null) return { outcome: 'unknown_account' };
-  if (row.remaining !== null) {
+  if (row.hold_id !== null) {
     const hold = { id: row.hold_id, fence: row.fence, accountId: row.id };
     return { outcome: 'held', hold: { ...hold, amountMicroUsd: row.amount, balanceMicroUsd: row.remaining } };
   }
   if (row.affordable) return { outcome: 'replayed', balanceMicroUsd: row.balance };
+  if (row.turn > 1) return undefined;
   // The statement's snapshot may be older than the spend that emptied the balance; this one is not.
   const { isSpent, balanceMicroUsd } = await readNonce(db, row.id, nonce);
   return { outcome: isSpent ? 'replayed' : 'insufficient_funds', balanceMicroUsd };

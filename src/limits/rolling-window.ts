@@ -7,7 +7,7 @@ import { cardAccountExists, isAccountId } from '../ledger/accounts.ts';
 import type { Gate } from '../ledger/card-holds.ts';
 import type { Metrics } from '../observability/metrics.ts';
 import type { Scope, Slot } from './slot.ts';
-import { SLOT_COLUMNS, type SlotRow, slotsOf, takeSlots, type WindowSize } from './take-slots.ts';
+import { SLOT_COLUMNS, type SlotRow, slotOf, takeSlots, type WindowSize } from './take-slots.ts';
 
 /** A bucket of the persistent window. Its key is stored hashed only. */
 export interface Bucket {
@@ -35,12 +35,9 @@ export class RollingWindow {
   readonly gate: Gate<SlotRow, Slot> = {
     keyOf: (accountId) => hash({ scope: 'account', key: accountId }),
     pass: (payers) =>
-      takeSlots(
-        fragment`(select gate_key as key, 'account' as scope, 1 as attempts from ${payers}) bucket`,
-        this.#options,
-      ),
+      takeSlots(fragment`(select gate_key as key, 'account' as scope, attempts from ${payers}) bucket`, this.#options),
     columns: SLOT_COLUMNS,
-    read: (row) => this.#read(row)[0] as Slot,
+    read: (row, turn) => this.#tell(row, turn),
   };
   readonly #grouped = new GroupedStatement({
     run: (buckets: readonly Bucket[]) => this.#takeOfBuckets(buckets),
@@ -72,7 +69,7 @@ export class RollingWindow {
       from (select ${cardAccountExists(id, this.#options.livemode ?? null)} as known) requested
       where ${WITHOUT_WAITING}
     ) bucket`);
-    return this.#read(row as SlotRow)[0] as Slot;
+    return this.#tell(row as SlotRow, 1);
   }
 
   /** The slot that somebody is told who is refused without an attempt; counted as a refusal. */
@@ -112,13 +109,14 @@ export class RollingWindow {
 
   /** One statement for what is asked at the same moment. */
   async #takeOfBuckets(buckets: readonly Bucket[]): Promise<Slot[]> {
-    const keys = buckets.map((bucket) => hash(bucket).toString('hex'));
     const attempts = new Map<string, { readonly scope: Bucket['scope']; count: number }>();
-    for (const [index, key] of keys.entries()) {
-      const known = attempts.get(key);
-      if (known) known.count += 1;
-      else attempts.set(key, { scope: (buckets[index] as Bucket).scope, count: 1 });
-    }
+    const asked = buckets.map((bucket) => {
+      const key = hash(bucket).toString('hex');
+      const ofBucket = attempts.get(key) ?? { scope: bucket.scope, count: 0 };
+      attempts.set(key, ofBucket);
+      ofBucket.count += 1;
+      return { key, turn: ofBucket.count };
+    });
     const all = [...attempts.values()];
     const rows = await this.#take(fragment`(
       select decode(key, 'hex') as key, scope, attempts
@@ -126,13 +124,8 @@ export class RollingWindow {
                   ${all.map(({ count }) => count)}::int[]) as asked (key, scope, attempts)
       where ${WITHOUT_WAITING}
     ) bucket`);
-    const slots = new Map(
-      rows.map((row) => {
-        const key = row.key.toString('hex');
-        return [key, this.#read(row, attempts.get(key)?.count)];
-      }),
-    );
-    return keys.map((key) => slots.get(key)?.shift() as Slot);
+    const found = new Map(rows.map((row) => [row.key.toString('hex'), row]));
+    return asked.map(({ key, turn }) => this.#tell(found.get(key) as SlotRow, turn));
   }
 
   /** @param buckets as of `takeSlots` */
@@ -143,10 +136,11 @@ export class RollingWindow {
     return rows;
   }
 
-  #read(row: SlotRow, attempts = 1): Slot[] {
-    const slots = slotsOf(row, attempts, this.#options);
-    for (const { allowed, scope } of slots) if (!allowed) this.#metrics.rateLimitRefused(scope);
-    return slots;
+  /** Counts a refusal. @param turn as of `slotOf` */
+  #tell(row: SlotRow, turn: number): Slot {
+    const slot = slotOf(row, turn, this.#options);
+    if (!slot.allowed) this.#metrics.rateLimitRefused(slot.scope);
+    return slot;
   }
 
   /**

@@ -17,12 +17,12 @@ export interface SlotRow {
   readonly reset_seconds: number;
 }
 
-export const SLOT_COLUMNS = fragment`scope, granted, taken, reset_seconds`;
+/** What takeSlots returns beside `key` and `granted`. */
+export const SLOT_COLUMNS = fragment`scope, taken, reset_seconds`;
 
 /**
  * For a `with`: takes slots of buckets, as many as there are attempts and the window has left. The row's lock puts
- * statements on one bucket in order, and the clock is read under it. Returns rows with `key`, `allowed` (the first attempt got a slot) and
- * SLOT_COLUMNS.
+ * statements on one bucket in order, and the clock is read under it. Returns rows with `key`, `granted` and SLOT_COLUMNS.
  * @param buckets rows with `key`, `scope` and `attempts`, for a `from`
  */
 export function takeSlots(buckets: Fragment, { max, windowSeconds }: WindowSize): Fragment {
@@ -41,16 +41,15 @@ export function takeSlots(buckets: Fragment, { max, windowSeconds }: WindowSize)
         select least(excluded.granted, greatest(${max}::int - cardinality(live), 0)) as granted
       ) room
     )
-    returning key, scope, allowed, granted, cardinality(taken) as taken,
+    returning key, scope, granted, cardinality(taken) as taken,
               ceil(extract(epoch from taken[greatest(cardinality(taken) - ${max}::int, 0) + 1] + ${window} - checked_at))::int
                 as reset_seconds`;
 }
 
-/** What each of the attempts is told, in their order. */
-export const slotsOf = (row: SlotRow, attempts: number, { max, windowSeconds }: WindowSize): Slot[] =>
-  Array.from({ length: attempts }, (_, index) => {
-    const allowed = index < row.granted;
-    const taken = allowed ? row.taken - row.granted + index + 1 : row.taken;
-    const remaining = Math.max(max - taken, 0);
-    return { scope: row.scope, allowed, limit: max, windowSeconds, remaining, resetSeconds: row.reset_seconds };
-  });
+/** What one of the attempts is told. @param turn of it among those on the bucket, from 1 */
+export function slotOf(row: SlotRow, turn: number, { max, windowSeconds }: WindowSize): Slot {
+  const allowed = turn <= row.granted;
+  const taken = allowed ? row.taken - row.granted + turn : row.taken;
+  const remaining = Math.max(max - taken, 0);
+  return { scope: row.scope, allowed, limit: max, windowSeconds, remaining, resetSeconds: row.reset_seconds };
+}

@@ -50,7 +50,7 @@ export class CardCredits implements PaymentFlow<string | undefined, CardCode, Ca
     this.#leaseSeconds = leaseSeconds;
     this.#grouped = new GroupedStatement({
       run: (asked) => placeCardHolds(db, asked, { leaseSeconds, livemode, locked: 'skip' }, gate),
-      keyOf: ({ accountId }) => accountId,
+      keyOf: ({ paidFor }) => paidFor?.traceId,
     });
   }
 
@@ -83,11 +83,15 @@ export class CardCredits implements PaymentFlow<string | undefined, CardCode, Ca
     return result.hold ? { outcome: 'held', hold: result.hold } : refuse(result.placed);
   }
 
-  /** Together with others' and the slot, unless the account is unknown, or in the hands of another process just now. */
+  /**
+   * Together with others' and the slot, unless the account is unknown, in the hands of another process just now, or has
+   * too little for all that is asked of it at once.
+   */
   async #place(asked: AskedCardHold, slot: PendingSlot | undefined): Promise<CardPlacement> {
     if (slot && isAccountId(asked.accountId)) {
       const gated = await this.#grouped.execute({ ...asked, accountId: asked.accountId.toLowerCase() });
-      if (gated) return slot.taken(gated.told) ? gated.placed : RATE_LIMITED;
+      if (gated && !slot.taken(gated.told)) return RATE_LIMITED;
+      if (gated?.placed) return gated.placed;
     }
     if (slot && !(await slot.take())) return RATE_LIMITED;
     return this.#placeAlone(this.#db, asked, this.#leaseSeconds);

@@ -40,7 +40,7 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCod
   readonly #verifier: PrepaidVerifier;
   readonly #holds: HoldKeeper;
   readonly #leaseSeconds: number;
-  readonly #grouped: GroupedStatement<Spend, SpendResult>;
+  readonly #grouped: GroupedStatement<Spend, SpendResult | undefined>;
   readonly #refusedReplays = new RefusedReplays();
 
   constructor(verifier: PrepaidVerifier, parts: HoldKeeperParts) {
@@ -51,7 +51,7 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCod
     this.#leaseSeconds = leaseSeconds;
     this.#grouped = new GroupedStatement({
       run: (spends) => placeWalletHolds(db, spends, { leaseSeconds, locked: 'skip' }),
-      keyOf: ({ address }) => address,
+      keyOf: (spend) => spend,
     });
   }
 
@@ -112,10 +112,12 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCod
     return reading.outcome === 'expiry' ? EXPIRY_REFUSED : reading;
   }
 
-  /** Together with others', unless the wallet is unknown, or in the hands of another process just now. */
+  /** Together with others', unless the wallet is unknown or in the hands of another process, or others come before it. */
   async #place(spend: Spend): Promise<SpendResult> {
     const placed = await this.#grouped.execute(spend);
-    return placed.outcome === 'unknown_account' ? placeWalletHold(this.#db, spend, this.#leaseSeconds) : placed;
+    return placed && placed.outcome !== 'unknown_account'
+      ? placed
+      : placeWalletHold(this.#db, spend, this.#leaseSeconds);
   }
 
   /** An expiry out of range is told first, whoever signed it (R30). */

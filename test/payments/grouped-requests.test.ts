@@ -1,13 +1,15 @@
 import assert from 'node:assert/strict';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { mock } from 'node:test';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
+import { GroupedStatement } from '../../src/db/grouped-statement.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { failStatements } from '../support/failing-statements.ts';
 import type { Call, Reply } from '../support/gateway.ts';
 import { depositor, HELLO, type PrepaidGateway, startPrepaidGateway, TTS } from '../support/prepaid.ts';
 import { recordStatements } from '../support/recorded-statements.ts';
 import { lockRows } from '../support/row-lock.ts';
+import { until } from '../support/until.ts';
 
 /** Of HELLO, in micro-USD. */
 const PRICE = 198n;
@@ -15,8 +17,6 @@ const PRICE = 198n;
 const FUNDS = 10_000n;
 const PLACING = /insert into transfer/;
 const CAPTURING = /set state = 'posted'/;
-/** Longer than a request in this process is on its way to its statement. */
-const ON_THE_WAY_MS = 150;
 
 /** Somebody with a cent. */
 interface Payer {
@@ -76,10 +76,13 @@ async function setUp(t: Test, flow: Flow, count: number, env: Record<string, str
     const first = await opener.call();
     statements.take();
     const obstacle = statements.holdBack(text);
+    const asked = mock.method(GroupedStatement.prototype, 'execute');
+    t.teardown(() => asked.mock.restore());
     const opened = gateway.call(flow.path, first);
     await obstacle.held;
     const replies = calls.map((call) => gateway.call(flow.path, call));
-    await sleep(ON_THE_WAY_MS);
+    const statementsBefore = text === PLACING ? 1 : 2;
+    await until(() => asked.mock.callCount() >= statementsBefore * (calls.length + 1));
     obstacle.letGo();
     assert.equal((await opened).status, 200);
     return replies;
@@ -117,12 +120,11 @@ for (const flow of FLOWS) {
   });
 
   test(`${flow.name}: 16 requests of one account at once each pay`, async (t) => {
-    const { gateway, payers, groupSizes, balances, findings } = await setUp(t, flow, 1);
+    const { gateway, payers, together, groupSizes, balances, findings } = await setUp(t, flow, 1);
     const [payer] = payers as [Payer];
     const calls = await Promise.all(Array.from({ length: 16 }, () => payer.call()));
-    const replies = calls.map((call) => gateway.call(flow.path, call));
-    assert.deepEqual(await statusesOf(replies), Array(16).fill(200));
-    assert.deepEqual(groupSizes(PLACING), Array(16).fill(1), 'one after the other');
+    assert.deepEqual(await statusesOf(await together(calls)), Array(16).fill(200));
+    assert.deepEqual(groupSizes(PLACING), [1, 16], 'the opener, and all others');
     assert.deepEqual(await balances(), [FUNDS - 16n * PRICE]);
     const posted = await sql`
       select from transfer where debit_account_id = ${payer.id} and state = 'posted'`.execute(gateway.db);
@@ -197,3 +199,19 @@ test('card: an account without a slot is refused, and the others of its statemen
   assert.deepEqual(await balances(), allBut(5, FUNDS - PRICE, 2, FUNDS - 2n * PRICE));
   assert.deepEqual(await findings(), []);
 });
+
+for (const flow of FLOWS) {
+  test(`${flow.name}: of 16 requests of one account at once, those that it can pay are paid, and the others cost nothing`, async (t) => {
+    const { gateway, payers, together, balances } = await setUp(t, flow, 1);
+    const [payer] = payers as [Payer];
+    await sql`update account set balance_micro_usd = ${5n * PRICE + 1n} where id = ${payer.id}`.execute(gateway.db);
+    const calls = await Promise.all(Array.from({ length: 16 }, () => payer.call()));
+    const statuses = await statusesOf(await together(calls));
+    assert.deepEqual(statuses.sort(), [...Array(5).fill(200), ...Array(11).fill(402)]);
+    assert.deepEqual(await balances(), [1n]);
+    const held = await sql`select from transfer where debit_account_id = ${payer.id} and kind <> 'top_up'`.execute(
+      gateway.db,
+    );
+    assert.equal(held.rows.length, 5);
+  });
+}
