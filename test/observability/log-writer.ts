@@ -1,0 +1,30 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { createLogger } from '../../src/observability/logger.ts';
+
+// Writes so many lines under a name, and ends in the way that it is told.
+const [name, count, end] = process.argv.slice(2);
+const log = createLogger('info').child({ name });
+for (let number = 0; number < Number(count); number++) {
+  log.info({ number }, 'x'.repeat((number * 37) % 400));
+  if (number % 5 === 0 && end === 'pauses') await nextTurn();
+}
+
+switch (end) {
+  case 'exit':
+    process.exit(3);
+    break;
+  case 'throw':
+    setImmediate(() => {
+      throw new Error('nobody catches this');
+    });
+    break;
+  case 'reject':
+    Promise.reject(new Error('nobody catches this'));
+    break;
+  case 'stay':
+    setInterval(() => {}, 1_000);
+    break;
+  case 'tick':
+    setInterval(() => log.info({ number: -1 }, 'tick'), 5);
+    break;
+}
