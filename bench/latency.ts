@@ -1,6 +1,5 @@
 import type { OpenLoopResult } from './load/open-loop.ts';
-import { prepare } from './prepare.ts';
-import type { Row } from './rows.ts';
+import type { Prepared } from './prepare.ts';
 import { AT_ONCE, type Manner } from './servers/upstream.ts';
 import type { Setup } from './setup.ts';
 import { type Spread, spread } from './statistics.ts';
@@ -30,17 +29,16 @@ export const DRIPPING: Manner = { ...AT_ONCE, delayMs: 50, pieces: 24, pieceMs: 
 /** Measures the rows in interleaved rounds at a fixed rate of requests, behind an upstream that speaks in this manner. */
 export async function measureLatency(
   setup: Setup,
-  rows: readonly Row[],
+  rows: readonly Prepared[],
   manner: Manner,
   { rounds, seconds }: LatencyPace,
   onProgress: (message: string) => void,
 ): Promise<LatencyLine[]> {
-  const prepared = [];
-  for (const row of rows) prepared.push({ row, results: [] as OpenLoopResult[], ...(await prepare(setup, row)) });
+  const measured = rows.map((row) => ({ ...row, results: [] as OpenLoopResult[] }));
   await setup.speak(manner);
   for (let round = 0; round < rounds; round++) {
-    for (let turn = 0; turn < prepared.length; turn++) {
-      const each = prepared[(round + turn) % prepared.length] as (typeof prepared)[number];
+    for (let turn = 0; turn < measured.length; turn++) {
+      const each = measured[(round + turn) % measured.length] as (typeof measured)[number];
       const { row, plan, expected } = each;
       onProgress(`latency, round ${round + 1} of ${rounds}: ${row.label}`);
       const { port } = setup.target(row.target, row.processes);
@@ -53,7 +51,7 @@ export async function measureLatency(
     }
   }
   await setup.speak(AT_ONCE);
-  return prepared.map(({ row: { name, label }, results }) => ({
+  return measured.map(({ row: { name, label }, results }) => ({
     ...{ name, label },
     p50Ms: spread(results.map(({ p50Ms }) => p50Ms)),
     p99Ms: spread(results.map(({ p99Ms }) => p99Ms)),

@@ -1,7 +1,6 @@
 import type { BurstResult } from './load/burst.ts';
-import { prepare } from './prepare.ts';
+import type { Prepared } from './prepare.ts';
 import { memoryOf, processTree } from './processes.ts';
-import type { Row } from './rows.ts';
 import { AT_ONCE, type Manner } from './servers/upstream.ts';
 import type { Setup } from './setup.ts';
 
@@ -47,15 +46,15 @@ const SAMPLE_EVERY_MS = 25;
 /** @param rows of the gateway; crowds of others are left out */
 export async function measureMemory(
   setup: Setup,
-  rows: readonly Row[],
+  rows: readonly Prepared[],
   onProgress: (message: string) => void,
 ): Promise<MemoryLine[]> {
   const lines: MemoryLine[] = [];
   for (const { label, row: name, manner, ...crowd } of CROWDS) {
-    const row = rows.find((each) => each.name === name);
-    if (!row) continue;
+    const prepared = rows.find(({ row }) => row.name === name);
+    if (!prepared) continue;
     onProgress(`memory: ${label}`);
-    const { plan, expected } = await prepare(setup, row);
+    const { row, plan, expected } = prepared;
     const { port, pid } = setup.target(row.target);
     await setup.speak(manner);
     const processes = processTree(pid);

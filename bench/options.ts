@@ -1,6 +1,7 @@
 import { parseArgs } from 'node:util';
 import type { LatencyPace } from './latency.ts';
 import type { LedgerPace } from './ledger/measure.ts';
+import type { WarmUp } from './prepare.ts';
 import { rowNames } from './rows.ts';
 import type { Pace } from './throughput.ts';
 
@@ -9,6 +10,7 @@ const PARTS = ['latency', 'first-byte', 'ledger', 'memory'] as const;
 export type Part = (typeof PARTS)[number];
 
 export interface Paces {
+  readonly warmUp: WarmUp;
   readonly throughput: Pace;
   readonly latency: LatencyPace;
   readonly ledger: LedgerPace;
@@ -31,15 +33,20 @@ export interface Options {
 }
 
 const FULL: Paces = {
+  warmUp: { requests: 5_000, seconds: 10 },
   throughput: { rounds: 6, warmUpSeconds: 0.4, seconds: 2 },
   latency: { rounds: 3, seconds: 4 },
   ledger: { rounds: 3, seconds: 3, accounts: [1, 10, 50] },
 };
+/** V8 is not done with its compiling then: for what has changed, not for what it comes to. */
 const QUICK: Paces = {
-  throughput: { rounds: 2, warmUpSeconds: 0.2, seconds: 0.6 },
-  latency: { rounds: 1, seconds: 1 },
+  warmUp: { requests: 2_000, seconds: 1 },
+  throughput: { rounds: 2, warmUpSeconds: 0.1, seconds: 0.5 },
+  latency: { rounds: 1, seconds: 0.8 },
   ledger: { rounds: 1, seconds: 1, accounts: [1, 50] },
 };
+/** What the quick way has no time for, unless it is named. */
+const SLOW_PARTS: ReadonlySet<Part> = new Set(['first-byte', 'memory']);
 
 /** Throws with what is wrong. */
 export function readOptions(args: readonly string[]): Options {
@@ -67,7 +74,9 @@ export function readOptions(args: readonly string[]): Options {
     rows,
     isWithRows: isAll || rows.length > 0,
     isComplete,
-    parts: new Set(PARTS.filter((part) => isAll || positionals.includes(part))),
+    parts: new Set(
+      PARTS.filter((part) => positionals.includes(part) || (isAll && !(values.quick && SLOW_PARTS.has(part)))),
+    ),
     paces: { ...paces, ...(rounds !== undefined && { throughput: { ...paces.throughput, rounds } }) },
     processes: values.processes.split(',').map(count),
     writeDocs: values['write-docs'],

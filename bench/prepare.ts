@@ -1,18 +1,53 @@
+import type { ClosedLoopResult } from './load/closed-loop.ts';
 import type { Expected } from './load/connection.ts';
 import type { Plan } from './load/requests.ts';
 import { planOf, type Row } from './rows.ts';
 import type { Setup } from './setup.ts';
 import { challengeIn, takeSample } from './targets/sample.ts';
-import { AUDIO_BYTES } from './world.ts';
+import { AUDIO_BYTES, CONCURRENCY } from './world.ts';
 
 /** What is sent for a row, and what every answer has to be. */
 export interface Prepared {
+  readonly row: Row;
   readonly plan: Plan;
   readonly expected: Expected;
+  /** Requests a second while it was warmed up. */
+  readonly rate: number;
 }
 
-/** Learns from the row's target what to send, and starts the prebuilt answer. Throws where a challenge does not come. */
-export async function prepare(setup: Setup, row: Row): Promise<Prepared> {
+/** How each row's code is warmed up before anything is measured: with so many requests, if they take no longer. */
+export interface WarmUp {
+  readonly requests: number;
+  readonly seconds: number;
+}
+
+/**
+ * Learns from each row's target what to send, and sends enough of it for V8 to have compiled what is often run. Rows of
+ * one name are prepared once. Throws where an answer is not as expected.
+ */
+export async function prepareRows(
+  setup: Setup,
+  rows: readonly Row[],
+  warmUp: WarmUp,
+  onProgress: (message: string) => void,
+): Promise<ReadonlyMap<string, Prepared>> {
+  const prepared = new Map<string, Prepared>();
+  for (const row of rows) {
+    if (prepared.has(row.name)) continue;
+    onProgress(`warming up: ${row.label}`);
+    const work = await learn(setup, row);
+    const { port, pid } = setup.target(row.target, row.processes);
+    const { requests, seconds } = await setup.load<ClosedLoopResult>(row, {
+      kind: 'closed-loop',
+      ...{ ...work, port, concurrency: CONCURRENCY, warmUpSeconds: 0, seconds: warmUp.seconds, most: warmUp.requests },
+      ...{ targetPid: pid, postgresPid: undefined },
+    });
+    prepared.set(row.name, { row, ...work, rate: requests / seconds });
+  }
+  return prepared;
+}
+
+async function learn(setup: Setup, row: Row): Promise<Pick<Prepared, 'plan' | 'expected'>> {
   const { port, program } = setup.target(row.target, row.processes);
   const plan = planOf(row, `http://127.0.0.1:${setup.stubs.upstream}`);
   const audio = { status: 200, bytes: AUDIO_BYTES };

@@ -2,6 +2,7 @@ import { DRIPPING, measureLatency, SLOW } from './latency.ts';
 import { measureLedger } from './ledger/measure.ts';
 import { measureMemory } from './memory.ts';
 import type { Options } from './options.ts';
+import { type Prepared, prepareRows } from './prepare.ts';
 import { linesOf } from './report/comparison.ts';
 import { commitOfCheckout, lookAtMachine, versionOf } from './report/machine.ts';
 import type { Results } from './report/results.ts';
@@ -26,11 +27,14 @@ export async function run(options: Options, onProgress: OnProgress): Promise<Res
 
   const setup = await setUp(wanted, onProgress);
   try {
-    const rounds = rows.length > 0 && (await measureThroughput(setup, rows, paces.throughput, onProgress));
-    const latency = parts.has('latency') && (await measureLatency(setup, latencyRows, SLOW, paces.latency, onProgress));
+    const prepared = await prepareRows(setup, all, paces.warmUp, onProgress);
+    const of = (some: readonly Row[]) => some.map(({ name }) => prepared.get(name) as Prepared);
+    const rounds = rows.length > 0 && (await measureThroughput(setup, of(rows), paces.throughput, onProgress));
+    const latency =
+      parts.has('latency') && (await measureLatency(setup, of(latencyRows), SLOW, paces.latency, onProgress));
     const firstByte =
-      parts.has('first-byte') && (await measureLatency(setup, firstByteRows, DRIPPING, paces.latency, onProgress));
-    const memory = parts.has('memory') && (await measureMemory(setup, memoryRows, onProgress));
+      parts.has('first-byte') && (await measureLatency(setup, of(firstByteRows), DRIPPING, paces.latency, onProgress));
+    const memory = parts.has('memory') && (await measureMemory(setup, of(memoryRows), onProgress));
     const ledger = parts.has('ledger') && (await measureLedger(setup, paces.ledger, onProgress));
     onProgress('auditing the books');
     await setup.books.audit();

@@ -1,6 +1,5 @@
 import type { ClosedLoopResult } from './load/closed-loop.ts';
-import { type Prepared, prepare } from './prepare.ts';
-import type { Row } from './rows.ts';
+import type { Prepared } from './prepare.ts';
 import { AT_ONCE } from './servers/upstream.ts';
 import type { Setup } from './setup.ts';
 import { CONCURRENCY } from './world.ts';
@@ -29,7 +28,6 @@ export interface Round {
 export type Rounds = Readonly<Record<string, readonly Round[]>>;
 
 interface Measured extends Prepared {
-  readonly row: Row;
   readonly rounds: Round[];
 }
 
@@ -39,13 +37,12 @@ interface Measured extends Prepared {
  */
 export async function measureThroughput(
   setup: Setup,
-  rows: readonly Row[],
+  rows: readonly Prepared[],
   pace: Pace,
   onProgress: (message: string) => void,
 ): Promise<Rounds> {
   await setup.speak(AT_ONCE);
-  const measured: Measured[] = [];
-  for (const row of rows) measured.push({ row, ...(await prepare(setup, row)), rounds: [] });
+  const measured: Measured[] = rows.map((row) => ({ ...row, rounds: [] }));
   for (let round = 0; round < pace.rounds; round++) {
     for (let turn = 0; turn < measured.length; turn++) {
       const each = measured[(round + turn) % measured.length] as Measured;
@@ -57,14 +54,14 @@ export async function measureThroughput(
 }
 
 async function measure(setup: Setup, measured: Measured, { warmUpSeconds, seconds }: Pace): Promise<Round> {
-  const { row, plan, expected, rounds } = measured;
+  const { row, plan, expected } = measured;
   const target = setup.target(row.target, row.processes);
   const readDelay = target.adminPort === undefined ? undefined : () => readEventLoopDelay(target.adminPort as number);
   await readDelay?.();
   const result = await setup.load<ClosedLoopResult>(row, {
     kind: 'closed-loop',
     ...{ port: target.port, plan, expected, concurrency: CONCURRENCY, warmUpSeconds, seconds },
-    signed: Math.ceil(guessRate(rounds) * RESERVE * (warmUpSeconds + seconds)),
+    most: Math.ceil(mostPerSecond(measured) * (warmUpSeconds + seconds)),
     ...{ targetPid: target.pid, postgresPid: row.target === 'ours' ? setup.books.postmaster : undefined },
   });
   const eventLoopP99Ms = await readDelay?.();
@@ -78,15 +75,14 @@ async function measure(setup: Setup, measured: Measured, { warmUpSeconds, second
   };
 }
 
-/** Requests a second of a row's first round: more than any row that signs may have. */
-const FIRST_GUESS = 4_000;
-const LEAST_GUESS = 1_000;
+/** What every row is taken to be able to. */
+const LEAST_PER_SECOND = 2_000;
 /** A round may be so many times as fast as the fastest before it. */
-const RESERVE = 1.5;
+const RESERVE = 2;
 
-/** How many requests a second the next round may have at most, which has to be known to sign enough of them. */
-const guessRate = (rounds: readonly Round[]): number =>
-  rounds.length === 0 ? FIRST_GUESS : Math.max(LEAST_GUESS, ...rounds.map((round) => round.requestsPerSecond));
+/** How many requests a second the next round has at most, which has to be known to sign enough of them. */
+const mostPerSecond = ({ rate, rounds }: Measured): number =>
+  Math.max(LEAST_PER_SECOND, RESERVE * Math.max(rate, ...rounds.map((round) => round.requestsPerSecond)));
 
 /** Between two samples of the event loop: of what Node.js measures, this much is no delay. */
 const SAMPLED_EVERY_MS = 10;

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { cpuOf, memoryOf, processTree } from '../processes.ts';
 import { quantile } from '../statistics.ts';
 import { Connection, type Expected } from './connection.ts';
-import { buildRequests, isSigned, type Plan } from './requests.ts';
+import { buildRequests, type Plan } from './requests.ts';
 
 /** One round of one target: as many requests as it takes, always so many at a time. */
 export interface ClosedLoop {
@@ -13,8 +13,8 @@ export interface ClosedLoop {
   readonly concurrency: number;
   readonly warmUpSeconds: number;
   readonly seconds: number;
-  /** Requests to sign beforehand, where they are signed; the round ends when they are used up. */
-  readonly signed: number;
+  /** It ends after so many requests too. Where they are signed, this many are beforehand. */
+  readonly most: number;
   readonly targetPid: number;
   readonly postgresPid: number | undefined;
 }
@@ -38,14 +38,13 @@ export interface ClosedLoopResult extends Counters {
 
 /** Throws when an answer is not as expected. */
 export async function runClosedLoop(job: ClosedLoop): Promise<ClosedLoopResult> {
-  const requests = buildRequests(job.plan, job.signed);
-  const last = isSigned(job.plan) ? requests.length : Number.POSITIVE_INFINITY;
+  const requests = buildRequests(job.plan, job.most);
   const latencies: number[] = [];
   let sent = 0;
   let phase: 'warm-up' | 'measured' | 'over' = 'warm-up';
 
   const askOnAndOn = async (connection: Connection) => {
-    while (phase !== 'over' && sent < last) {
+    while (phase !== 'over' && sent < job.most) {
       const request = requests[sent++ % requests.length] as Buffer;
       const sentAt = performance.now();
       await connection.ask(request);

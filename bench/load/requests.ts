@@ -44,9 +44,6 @@ const hashTransfer = structHasher('TransferWithAuthorization', [
   { name: 'nonce', type: 'bytes32' },
 ] as const);
 
-/** Whether each request is good for one time only. */
-export const isSigned = ({ payment: { by } }: Plan): boolean => by === 'prepaid' || by === 'direct';
-
 let payers: ReturnType<typeof signers> | undefined;
 
 function signers() {

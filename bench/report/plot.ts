@@ -13,11 +13,15 @@ const OWN = '#1f6feb';
 const OTHER = '#9aa4b0';
 const DATABASE = '#b9d3fb';
 
+/** Ceiling and floor, beside which the others would be too short to see. */
+const LEFT_OUT: ReadonlySet<string> = new Set(['bare', 'prebuilt']);
+
 /**
  * Two groups of bars, audio and challenges, each with requests a second (the thin line goes from the slowest round to
  * the fastest) and CPU a request (PostgreSQL's in light). A group has scales of its own.
  */
-export function plot(lines: readonly Line[]): string {
+export function plot(all: readonly Line[]): string {
+  const lines = all.filter(({ name }) => !LEFT_OUT.has(name));
   const groups: [string, Line[]][] = [
     ['24 KB of audio', lines.filter(({ isChallenge }) => !isChallenge)],
     ['402 with a challenge', lines.filter(({ isChallenge }) => isChallenge)],

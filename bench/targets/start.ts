@@ -95,6 +95,7 @@ const PROGRAMS: Record<StartedTarget, (place: Place) => Pick<Program, 'args' | '
   express: peer('express.mjs', sale),
   portkey: (place) => ({
     args: [
+      ...['--import', join(PROJECT, 'bench/peers/quiet.mjs')],
       join(PROJECT, 'bench/peers/node_modules/@portkey-ai/gateway/build/start-server.js'),
       '--headless',
       `--port=${place.port}`,

@@ -17,7 +17,14 @@ async function jobAt(t: Test, listener: RequestListener): Promise<ClosedLoop> {
     port: (server.address() as AddressInfo).port,
     plan: { path: '/tts', body: '{}', headers: {}, payment: { by: 'nothing' } },
     expected: { status: 200, bytes: 5 },
-    ...{ concurrency: 4, warmUpSeconds: 0, seconds: 0.1, signed: 0, targetPid: process.pid, postgresPid: undefined },
+    ...{
+      concurrency: 4,
+      warmUpSeconds: 0,
+      seconds: 0.1,
+      most: 1_000_000,
+      targetPid: process.pid,
+      postgresPid: undefined,
+    },
   };
 }
 
@@ -30,6 +37,13 @@ test('requests are counted that are answered within the time', async (t) => {
   const { requests, seconds, p50Ms, p99Ms, memory } = await runClosedLoop(job);
   assert.ok(requests > 0 && requests <= answered, `${requests} of ${answered}`);
   assert.ok(seconds >= 0.09 && p50Ms > 0 && p50Ms <= p99Ms && memory > 1_000_000);
+});
+
+test('a run ends when its requests are used up', async (t) => {
+  const job = await jobAt(t, (_request, response) => response.end('audio'));
+  const { requests, seconds } = await runClosedLoop({ ...job, most: 10, seconds: 60 });
+  assert.equal(requests, 10);
+  assert.ok(seconds < 10);
 });
 
 test('one answer of another status or length ends the run', async (t) => {
