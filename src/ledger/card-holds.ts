@@ -133,7 +133,7 @@ function readPlaced({ id, balance, amount, turn, total, hold_id, fence }: Row): 
 
 /** Lets everything through. */
 export const OPEN: Gate<unknown, undefined> = {
-  keyOf: () => Buffer.alloc(0),
+  keyOf: (accountId) => Buffer.from(accountId),
   pass: (payers) => fragment`select gate_key as key, attempts as granted, null as told from ${payers}`,
   columns: fragment`told`,
   read: () => undefined,
