@@ -9,7 +9,7 @@ import { type Fragment, fragment, statement } from '../db/statement.ts';
  *                         pending -- voidHold, or the lease passes --> voided
  *
  * On a card account placeCardHolds places it (card-holds.ts), on a wallet placeWalletHolds, which spends the nonce with
- * it (wallet-holds.ts): several in one statement, each of another payer.
+ * it (wallet-holds.ts): several in one statement.
  * renewHold keeps the lease of a hold from passing whose speech is still being heard.
  *
  * The fence names the hold's present owner. Whoever takes a hold over raises it, and the former owner's capture or void
