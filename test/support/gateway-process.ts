@@ -12,9 +12,13 @@ export interface GatewayProcess {
 }
 
 /** Runs `src/main.ts` on a free port with these settings; resolves when it listens. */
-export async function startGatewayProcess(t: Test, env: Record<string, string>): Promise<GatewayProcess> {
+export async function startGatewayProcess(
+  t: Test,
+  env: Record<string, string>,
+  args: string[] = [],
+): Promise<GatewayProcess> {
   const port = await freePort(undefined);
-  const child = startChild(t, 'src/main.ts', { PORT: String(port), ...env });
+  const child = startChild(t, 'src/main.ts', { PORT: String(port), ...env }, args);
   await child.printed(/listens on/);
   let isKilled = false;
   return {
