@@ -33,15 +33,15 @@ export interface Options {
 }
 
 const FULL: Paces = {
-  warmUp: { requests: 5_000, seconds: 10 },
-  throughput: { rounds: 6, warmUpSeconds: 0.4, seconds: 2 },
+  warmUp: { requests: 5_000, seconds: 6 },
+  throughput: { rounds: 5, warmUpSeconds: 1.5, seconds: 2 },
   latency: { rounds: 3, seconds: 4 },
   ledger: { rounds: 3, seconds: 3, accounts: [1, 10, 50] },
 };
 /** V8 is not done with its compiling then: for what has changed, not for what it comes to. */
 const QUICK: Paces = {
   warmUp: { requests: 2_000, seconds: 1 },
-  throughput: { rounds: 2, warmUpSeconds: 0.1, seconds: 0.5 },
+  throughput: { rounds: 2, warmUpSeconds: 0.3, seconds: 0.5 },
   latency: { rounds: 1, seconds: 0.8 },
   ledger: { rounds: 1, seconds: 1, accounts: [1, 50] },
 };

@@ -42,6 +42,7 @@ export async function runClosedLoop(job: ClosedLoop): Promise<ClosedLoopResult> 
   const latencies: number[] = [];
   let sent = 0;
   let phase: 'warm-up' | 'measured' | 'over' = 'warm-up';
+  const stop = new AbortController();
 
   const askOnAndOn = async (connection: Connection) => {
     while (phase !== 'over' && sent < job.most) {
@@ -57,11 +58,12 @@ export async function runClosedLoop(job: ClosedLoop): Promise<ClosedLoopResult> 
   );
   try {
     const running = Promise.all(connections.map(askOnAndOn));
-    await Promise.race([sleep(job.warmUpSeconds * 1000), running]);
+    const passed = (seconds: number) => sleep(seconds * 1000, undefined, { signal: stop.signal }).catch(() => {});
+    if (job.warmUpSeconds > 0) await Promise.race([passed(job.warmUpSeconds), running]);
     phase = 'measured';
     const before = counters(job);
     const startedAt = performance.now();
-    await Promise.race([sleep(job.seconds * 1000), running]);
+    await Promise.race([passed(job.seconds), running]);
     const seconds = (performance.now() - startedAt) / 1000;
     const after = counters(job);
     phase = 'over';
@@ -76,6 +78,7 @@ export async function runClosedLoop(job: ClosedLoop): Promise<ClosedLoopResult> 
       loadCpuMs: after.loadCpuMs - before.loadCpuMs,
     };
   } finally {
+    stop.abort();
     for (const connection of connections) connection.close();
   }
 }
