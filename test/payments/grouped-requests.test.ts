@@ -1,13 +1,14 @@
 import assert from 'node:assert/strict';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
+import { GroupedStatement } from '../../src/db/grouped-statement.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { failStatements } from '../support/failing-statements.ts';
 import type { Call, Reply } from '../support/gateway.ts';
 import { depositor, HELLO, type PrepaidGateway, startPrepaidGateway, TTS } from '../support/prepaid.ts';
 import { recordStatements } from '../support/recorded-statements.ts';
 import { lockRows } from '../support/row-lock.ts';
+import { until } from '../support/until.ts';
 
 /** Of HELLO, in micro-USD. */
 const PRICE = 198n;
@@ -15,8 +16,6 @@ const PRICE = 198n;
 const FUNDS = 10_000n;
 const PLACING = /insert into transfer/;
 const CAPTURING = /set state = 'posted'/;
-/** Longer than a request in this process is on its way to its statement. */
-const ON_THE_WAY_MS = 150;
 
 /** Somebody with a cent. */
 interface Payer {
@@ -62,6 +61,20 @@ const FLOWS: readonly Flow[] = [
   },
 ];
 
+/** Counts what statements that are shared are asked for, until the test ends. */
+function countAsked(t: Test): () => number {
+  const { execute } = GroupedStatement.prototype;
+  let asked = 0;
+  GroupedStatement.prototype.execute = function (item) {
+    asked += 1;
+    return execute.call(this, item);
+  };
+  t.teardown(() => {
+    GroupedStatement.prototype.execute = execute;
+  });
+  return () => asked;
+}
+
 async function setUp(t: Test, flow: Flow, count: number, env: Record<string, string> = {}) {
   const gateway = await startPrepaidGateway(t, env);
   const opener = await flow.open(gateway);
@@ -70,16 +83,20 @@ async function setUp(t: Test, flow: Flow, count: number, env: Record<string, str
   // What is done once a process is done.
   assert.equal((await gateway.call(flow.path, await opener.call())).status, 200);
   const statements = recordStatements(t);
+  const asked = countAsked(t);
 
   /** Sends the calls while the statement of the first one is under way, so that the others share the next one. */
   async function together(calls: readonly Call[], text = PLACING): Promise<Promise<Reply>[]> {
     const first = await opener.call();
     statements.take();
+    const before = asked();
     const obstacle = statements.holdBack(text);
     const opened = gateway.call(flow.path, first);
     await obstacle.held;
     const replies = calls.map((call) => gateway.call(flow.path, call));
-    await sleep(ON_THE_WAY_MS);
+    // Each asks for its hold, and then for its capture.
+    const each = text === PLACING ? 1 : 2;
+    await until(() => asked() - before >= each * (1 + calls.length));
     obstacle.letGo();
     assert.equal((await opened).status, 200);
     return replies;
