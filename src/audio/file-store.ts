@@ -9,6 +9,7 @@ import { type AudioStore, type ByteRange, checkKey, checkRange, type StoredAudio
 // A put's steps, without the promises' FileHandle: that costs as much as the steps themselves.
 const openFd = promisify(fs.open);
 const writeFd = promisify(fs.writeFile);
+const chmodFd = promisify(fs.fchmod);
 const syncFd = promisify(fs.fsync);
 const closeFd = promisify(fs.close);
 const rename = promisify(fs.rename);
@@ -195,6 +196,7 @@ async function openFile(
 async function writeDurably(path: string, content: Buffer): Promise<void> {
   const file = await openFd(path, 'wx', 0o600);
   try {
+    await chmodFd(file, 0o600);
     await writeFd(file, content);
     await syncFd(file);
   } finally {

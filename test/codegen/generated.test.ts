@@ -12,7 +12,7 @@ const git = (...args: string[]) => execFileSync('git', args).toString().split('\
 function generatedFiles(): string[] {
   const answers = git('check-attr', '-z', 'linguist-generated', '--', ...git('ls-files', '-z'));
   return answers.filter(
-    (path, index) => index % 3 === 0 && answers[index + 2] === 'set' && path !== 'package-lock.json',
+    (path, index) => index % 3 === 0 && answers[index + 2] === 'set' && !path.endsWith('package-lock.json'),
   );
 }
 

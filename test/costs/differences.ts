@@ -15,12 +15,12 @@ interface Tolerance {
 const TOLERANCES: Readonly<Record<keyof Costs, Tolerance>> = {
   statements: {},
   commits: {},
-  writes: { amount: 0.5 },
-  reads: { amount: 0.5 },
+  writes: { share: 0.1, amount: 0.5 },
+  reads: { share: 0.1, amount: 0.5 },
   bytesToClient: { share: 0.01 },
   bytesToDatabase: { share: 0.01 },
   bytesFromDatabase: { share: 0.01 },
-  walBytes: { share: 0.05 },
+  walBytes: { share: 0.05, amount: 20 },
 };
 
 /** Which counts of which flows are not as they were recorded, a line for each. */
