@@ -62,9 +62,11 @@ export async function startSeveral(
   const adminUrl = `http://127.0.0.1:${adminPort}`;
   await child.printed(/listens on/);
   const logged = (msg: string | RegExp) => linesOf(child).filter((line) => new RegExp(msg).test(String(line.msg)));
+  const pids = () => logged('^Server listening at').map(({ pid }) => pid as number);
+  // The log comes in batches, after the announcement.
+  await until(() => pids().length === Number(env.WEB_CONCURRENCY));
   return {
-    ...{ url: `http://127.0.0.1:${port}`, adminUrl, port, child, env, upstream, gateway, logged },
-    pids: () => logged('^Server listening at').map(({ pid }) => pid as number),
+    ...{ url: `http://127.0.0.1:${port}`, adminUrl, port, child, env, upstream, gateway, logged, pids },
     processes: async () => {
       const reply = await fetch(`${adminUrl}/readyz`);
       const { checks } = (await reply.json()) as { checks: { processes: string } };
