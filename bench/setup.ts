@@ -71,7 +71,7 @@ export async function setUp(
     onProgress('starting the targets');
     const [load, servers] = [await start('load'), await start('servers')];
     const stubs = await servers.told<StubPorts>();
-    const surroundings = { stubs, databaseUrl: books.url, folder };
+    const surroundings = { stubs, databaseUrl: books.nearUrl, folder };
     const upstream = {
       name: 'upstream',
       processes: 1,

@@ -13,6 +13,8 @@ import { ACCOUNTS, accountId, FUNDS_MICRO_USD, wallets } from '../world.ts';
 /** A PostgreSQL server of the benchmark's own with funded accounts and wallets. */
 export interface Books {
   readonly url: string;
+  /** Of the server's Unix socket. */
+  readonly nearUrl: string;
   readonly db: Database;
   /** Of the server: its processes are all below it. */
   readonly postmaster: number;
@@ -43,6 +45,7 @@ export async function openBooks(
     const pidFile = await readFile(join(postgres.home, 'cluster/data/postmaster.pid'), 'utf8');
     return {
       url: postgres.url,
+      nearUrl: postgres.nearUrl,
       db,
       postmaster: Number.parseInt(pidFile, 10),
       audit: async () => {

@@ -43,7 +43,10 @@ class PreparingClient extends pg.Client {
       const query = new pg.Query(text, values);
       Object.assign(query, {
         name,
-        callback: (error: Error | null, result: unknown) => (error ? reject(error) : resolve(result)),
+        callback(error: Error | null, result: unknown) {
+          if (error) reject(error);
+          else resolve(result);
+        },
       });
       super.query(query);
     }).catch((error: Error) => {

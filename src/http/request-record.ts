@@ -64,14 +64,16 @@ export class RequestRecord {
   }
 
   note(facts: RequestFacts): void {
-    this.#facts = { ...this.#facts, ...facts };
+    this.#facts = this.#facts ? { ...this.#facts, ...facts } : facts;
   }
 
   /** Waits for work that may outlive the answer. */
   follow<T>(work: Promise<T>): Promise<T> {
     this.#open += 1;
-    const ended = () => this.#ended();
-    work.then(ended, ended);
+    work.then(
+      () => this.#ended(),
+      () => this.#ended(),
+    );
     return work;
   }
 
@@ -119,7 +121,7 @@ export class RequestRecord {
     const { routeOptions, method, log } = this.#request;
     this.#metrics.requestEnded(routeOptions.config?.contract?.operationId, status, end, ms / 1000);
     const line = { method, route: routeOptions.url ?? null, status, end, ms: Math.round(ms * 10) / 10, bytes };
-    log.info(this.#facts ? { ...line, ...loggable(this.#facts) } : line, 'request');
+    log.info(this.#facts ? Object.assign(line, loggable(this.#facts)) : line, 'request');
   }
 
   /** Of the body, as far as it was handed to the connection. */
@@ -130,7 +132,7 @@ export class RequestRecord {
 }
 
 function loggable({ chargedMicroUsd, ...facts }: RequestFacts): object {
-  return chargedMicroUsd === undefined ? facts : { ...facts, chargedMicroUsd: Number(chargedMicroUsd) };
+  return chargedMicroUsd === undefined ? facts : { chargedMicroUsd: Number(chargedMicroUsd), ...facts };
 }
 
 /** Logs and counts refusals, as their requests' own where these had begun. */

@@ -151,7 +151,7 @@ export async function placeCardHold(
   { livemode = null, ...more }: OneHold = {},
 ): Promise<CardHoldResult> {
   if (!isAccountId(accountId)) return { outcome: 'unknown_account' };
-  const asked = { ...more, accountId: accountId.toLowerCase(), amountMicroUsd };
+  const asked = { accountId: accountId.toLowerCase(), amountMicroUsd, ...more };
   const [placed] = await placeCardHolds(db, [asked], { leaseSeconds, livemode, locked: 'wait' }, OPEN);
   return placed?.placed ?? { outcome: 'unknown_account' };
 }

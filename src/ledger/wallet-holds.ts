@@ -116,8 +116,8 @@ async function readSpend(db: Database, { nonce }: Spend, row: Row): Promise<Spen
   if (!row.in_time) return { outcome: 'expiry' };
   if (row.id === null) return { outcome: 'unknown_account' };
   if (row.hold_id !== null) {
-    const hold = { id: row.hold_id, fence: row.fence, accountId: row.id };
-    return { outcome: 'held', hold: { ...hold, amountMicroUsd: row.amount, balanceMicroUsd: row.remaining } };
+    const { hold_id: id, fence, id: accountId, amount: amountMicroUsd, remaining: balanceMicroUsd } = row;
+    return { outcome: 'held', hold: { id, fence, accountId, amountMicroUsd, balanceMicroUsd } };
   }
   if (row.affordable) return { outcome: 'replayed', balanceMicroUsd: row.balance };
   if (row.turn > 1) return undefined;

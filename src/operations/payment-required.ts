@@ -70,8 +70,8 @@ export function offersFor(
   amountMicroUsd: bigint,
 ): [Offer, ...Offer[]] {
   const retiring = payablePayees(payees, new Date()).filter(({ status }) => status === 'retiring');
-  const offerTo = ({ address }: Payee) => makeOffer(asset, amountMicroUsd, address);
-  return [offerTo(currentPayee(payees)), ...retiring.map(offerTo)];
+  const current = makeOffer(asset, amountMicroUsd, currentPayee(payees).address);
+  return [current, ...retiring.map(({ address }) => makeOffer(asset, amountMicroUsd, address))];
 }
 
 /** The 402 of a balance that is too small for the price (R32). No challenge: flows are not mixed. */

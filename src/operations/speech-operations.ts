@@ -115,7 +115,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
         work
           .add(context.follow(noted))
           .catch((err) => context.log.error({ err }, 'a hold could not be ended; its lease ends it'));
-        const headers = { ...spoken.hold.receipt, 'cache-control': PRIVATE };
+        const headers = { 'cache-control': PRIVATE, ...spoken.hold.receipt };
         return { status: 200 as const, type: mimeType, headers, body: audio };
       }
       case 'refused':
@@ -155,7 +155,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
 
   const accepted = async (job: Job, receipt: CardReceipt) => ({
     status: 202 as const,
-    headers: { ...receipt, 'cache-control': PRIVATE },
+    headers: { 'cache-control': PRIVATE, ...receipt },
     body: await jobBody(job, { baseUrl, signer }),
   });
 

@@ -90,7 +90,7 @@ export function x402Operations(options: X402Options): X402Parts {
     if ('status' in read) return read;
     const { offered, payment, speech } = read;
     const resource = resources[method];
-    if (payment) return sellX402Speech({ ...payment, offered, speech, resource, baseUrl }, context);
+    if (payment) return sellX402Speech({ offered, speech, resource, baseUrl, ...payment }, context);
     if (offered.hasExpired) return quoteExpired();
     return refuseText(offered, speech) ?? (context.isBare ? showExample : askForPayment)(resource, offered.offers[0]);
   }

@@ -82,7 +82,7 @@ export async function sellX402Speech(sale: X402Sale, context: OperationContext):
 
 const paid = (body: Buffer | Readable, receipt: Receipt | undefined) => ({
   status: 200 as const,
-  headers: { ...receipt, 'cache-control': PRIVATE },
+  headers: { 'cache-control': PRIVATE, ...receipt },
   body,
 });
 

@@ -22,8 +22,12 @@ export const buffered = ({ admission, timeoutMs }: BufferedSpeech): Delivery<Pay
     const place = admission.admitBuffered(utterance);
     if (place instanceof SpeechError) return place;
     return {
-      deliver: (hold) => collectAndCapture(hold, place, utterance, Math.min(hold.timeoutMs ?? timeoutMs, timeoutMs)),
-      release: () => place.release(),
+      deliver(hold) {
+        return collectAndCapture(hold, place, utterance, Math.min(hold.timeoutMs ?? timeoutMs, timeoutMs));
+      },
+      release() {
+        place.release();
+      },
     };
   },
 });

@@ -76,7 +76,7 @@ export class CardCredits implements PaymentFlow<string | undefined, CardCode, Ca
     const result = await this.#holds.place(
       accountId.toLowerCase(),
       request.answer,
-      (processId) => this.#place({ ...asked, processId }, slot),
+      (processId) => this.#place({ processId, ...asked }, slot),
       show,
     );
     if (result.outcome === 'refused') return result;
@@ -98,7 +98,7 @@ export class CardCredits implements PaymentFlow<string | undefined, CardCode, Ca
   }
 
   #placeAlone(db: Database, { accountId, amountMicroUsd, ...asked }: AskedCardHold, leaseSeconds: number | null) {
-    return placeCardHold(db, accountId, amountMicroUsd, leaseSeconds, { ...asked, livemode: this.livemode });
+    return placeCardHold(db, accountId, amountMicroUsd, leaseSeconds, { livemode: this.livemode, ...asked });
   }
 }
 

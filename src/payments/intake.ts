@@ -71,7 +71,7 @@ export class PaymentIntake {
     const isSigned = terms.outcome === 'agreed' && this.#isSignedByKey(purpose, terms.verifiable);
     const first = isSigned ? (refuseNew() ?? (await this.#reserve(purpose, request))) : undefined;
     if (terms.outcome === 'agreed' && first?.outcome === 'reserved') {
-      return { ...first, verifiable: terms.verifiable, isVerified: false };
+      return { verifiable: terms.verifiable, isVerified: false, ...first };
     }
     const { known, status } = await this.#known.look(request);
     if (known && status) return { outcome: 'known', payment: known, status };
@@ -87,7 +87,7 @@ export class PaymentIntake {
     // Without a winner, the authorization belongs to another identifier, or the winner was released a moment ago.
     const last = winner && !winner.known ? await this.#reserve(purpose, request) : again;
     if (last.outcome === 'refused') return last;
-    if (last.outcome === 'reserved') return { ...last, verifiable, isVerified: !first };
+    if (last.outcome === 'reserved') return { verifiable, isVerified: !first, ...last };
     if (!winner?.known) return AUTHORIZATION_TAKEN;
     const running = refused('PAYMENT_REPLAY_PENDING', 'first_request_running');
     return { outcome: 'known', payment: winner.known, status: winner.status ?? running };

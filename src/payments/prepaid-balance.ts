@@ -90,7 +90,7 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCod
     const result = await this.#holds.place(
       address,
       request.answer,
-      (processId) => this.#place({ ...spend, processId }),
+      (processId) => this.#place({ processId, ...spend }),
       receiptOf,
     );
     if (result.outcome === 'refused') return result;

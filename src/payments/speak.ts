@@ -60,8 +60,8 @@ export async function speak<
   }
   if (flow.isRemote) admitted.release();
   try {
-    const sell = (trx?: Database) => authorizeAndDeliver(sale, admitted, trx);
-    return await (delivery.within ? delivery.within(sell) : sell());
+    if (delivery.within) return await delivery.within((trx) => authorizeAndDeliver(sale, admitted, trx));
+    return await authorizeAndDeliver(sale, admitted, undefined);
   } finally {
     if (!flow.isRemote) admitted.release();
   }
@@ -90,7 +90,7 @@ async function authorizeAndDeliver<
   }
   try {
     const result = await place.deliver<Code>(hold, trx);
-    return result.outcome === 'delivered' ? { ...result, hold } : { ...result, receipt: hold.receipt };
+    return result.outcome === 'delivered' ? { hold, ...result } : { receipt: hold.receipt, ...result };
   } catch (error) {
     if (!(error instanceof SpeechError)) throw error;
     return failed(error, hold);

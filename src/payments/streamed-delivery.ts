@@ -43,8 +43,12 @@ export const streamed = (streaming: Streaming): Delivery<PaymentHold, StreamedSp
     const place = streaming.admission.admit(utterance);
     if (place instanceof SpeechError) return place;
     return {
-      deliver: (hold) => speakAndHandOn(hold, place, utterance, streaming),
-      release: () => place.release(),
+      deliver(hold) {
+        return speakAndHandOn(hold, place, utterance, streaming);
+      },
+      release() {
+        place.release();
+      },
     };
   },
 });

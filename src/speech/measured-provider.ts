@@ -6,19 +6,22 @@ export function measuredProvider(provider: SpeechProvider, metrics: Metrics): Sp
   const measured = (synthesizer: Synthesizer): Synthesizer['synthesize'] => {
     return async (utterance, signal) => {
       const startedAt = performance.now();
-      const seconds = () => (performance.now() - startedAt) / 1000;
-      const ended = (outcome: SynthesisOutcome) => metrics.upstreamEnded(outcome, seconds());
       try {
         const { mimeType, audio } = await synthesizer.synthesize(utterance, signal);
-        metrics.upstreamAnswered(seconds());
-        return { mimeType, audio: tellEnd(audio, ended) };
+        metrics.upstreamAnswered(secondsSince(startedAt));
+        return { mimeType, audio: tellEnd(audio, metrics, startedAt) };
       } catch (error) {
-        ended(outcomeOf(error));
+        metrics.upstreamEnded(outcomeOf(error), secondsSince(startedAt));
         throw error;
       }
     };
   };
-  const measuredPlace = (place: Place): Place => ({ synthesize: measured(place), release: () => place.release() });
+  const measuredPlace = (place: Place): Place => ({
+    synthesize: measured(place),
+    release() {
+      place.release();
+    },
+  });
   return {
     synthesize: measured(provider),
     refuse: (utterance) => provider.refuse?.(utterance),
@@ -32,7 +35,7 @@ export function measuredProvider(provider: SpeechProvider, metrics: Metrics): Sp
   };
 }
 
-async function* tellEnd(audio: AsyncIterable<Uint8Array>, ended: (outcome: SynthesisOutcome) => void) {
+async function* tellEnd(audio: AsyncIterable<Uint8Array>, metrics: Metrics, startedAt: number) {
   let outcome: SynthesisOutcome = 'abandoned';
   try {
     yield* audio;
@@ -41,8 +44,10 @@ async function* tellEnd(audio: AsyncIterable<Uint8Array>, ended: (outcome: Synth
     outcome = outcomeOf(error);
     throw error;
   } finally {
-    ended(outcome);
+    metrics.upstreamEnded(outcome, secondsSince(startedAt));
   }
 }
+
+const secondsSince = (startedAt: number): number => (performance.now() - startedAt) / 1000;
 
 const outcomeOf = (error: unknown): SynthesisOutcome => (error instanceof SpeechError ? error.code : 'error');

@@ -111,7 +111,7 @@ export function placeOrder(catalog: Catalog, request: OrderRequest): OrderResult
   const price = priceMicroUsd(characters, ratePicoUsd);
   return {
     outcome: 'placed',
-    order: { ...selected.selection, text, characters, ratePicoUsd, priceMicroUsd: price },
+    order: { text, characters, ratePicoUsd, priceMicroUsd: price, ...selected.selection },
   };
 }
 

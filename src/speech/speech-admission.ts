@@ -47,11 +47,11 @@ export class SpeechAdmission {
       }
     }
     return {
-      synthesize: async (given, signal) => {
+      async synthesize(given, signal) {
         const { mimeType, audio } = await place.synthesize(given, signal);
         return { mimeType, audio: counted(audio) };
       },
-      release: () => {
+      release() {
         share.release();
         place.release();
       },

@@ -77,12 +77,9 @@ export function decodeEnvelope(header: string): PaymentEnvelope {
     const field = path.every((part) => /^[A-Za-z0-9]{1,40}$/.test(part)) ? path.join('.') : 'payload';
     throw new InvalidEnvelope(field || 'payload', 'schema', `${field || 'The payload'} is not as x402 version 2 says.`);
   }
-  return {
-    identifier: readIdentifier(payload.extensions),
-    accepted: payload.accepted,
-    ...readExactEvm(payload.payload as Record<string, unknown>),
-    canonical: canonicalForm(payload),
-  };
+  const identifier = readIdentifier(payload.extensions);
+  const exact = readExactEvm(payload.payload as Record<string, unknown>);
+  return { identifier, accepted: payload.accepted, canonical: canonicalForm(payload), ...exact };
 }
 
 function parse(header: string): Record<string, unknown> {
@@ -129,36 +126,36 @@ function readExactEvm(payload: Record<string, unknown>): Pick<PaymentEnvelope, '
     );
   }
   const fields = member(payload, 'authorization');
-  const text = (name: string, pattern: RegExp): string => {
-    const value = member(fields, name);
-    if (typeof value === 'string' && pattern.test(value)) return value;
-    throw new InvalidEnvelope(`payload.authorization.${name}`, 'format', `payload.authorization.${name} is malformed.`);
-  };
-  const hex = <T extends Hex>(name: string, pattern: RegExp) => text(name, pattern).toLowerCase() as T;
-  const uint256 = (name: string): bigint => {
-    const value = BigInt(text(name, DECIMAL));
-    if (value <= MAX_UINT256) return value;
-    throw new InvalidEnvelope(
-      `payload.authorization.${name}`,
-      'uint256',
-      `payload.authorization.${name} is too large.`,
-    );
-  };
   const signature = member(payload, 'signature');
   if (typeof signature !== 'string' || !SIGNATURE.test(signature)) {
     throw new InvalidEnvelope('payload.signature', 'format', 'payload.signature is no signature in hexadecimal.');
   }
   return {
     authorization: {
-      from: hex('from', ADDRESS),
-      to: hex('to', ADDRESS),
-      value: uint256('value'),
-      validAfter: uint256('validAfter'),
-      validBefore: uint256('validBefore'),
-      nonce: hex('nonce', NONCE),
+      from: hex(fields, 'from', ADDRESS),
+      to: hex(fields, 'to', ADDRESS),
+      value: uint256(fields, 'value'),
+      validAfter: uint256(fields, 'validAfter'),
+      validBefore: uint256(fields, 'validBefore'),
+      nonce: hex(fields, 'nonce', NONCE),
     },
     signature: signature as Hex,
   };
+}
+
+/** A field of the authorization that has the form. */
+function text(fields: unknown, name: string, form: RegExp): string {
+  const value = member(fields, name);
+  if (typeof value === 'string' && form.test(value)) return value;
+  throw new InvalidEnvelope(`payload.authorization.${name}`, 'format', `payload.authorization.${name} is malformed.`);
+}
+
+const hex = <T extends Hex>(fields: unknown, name: string, form: RegExp) => text(fields, name, form).toLowerCase() as T;
+
+function uint256(fields: unknown, name: string): bigint {
+  const value = BigInt(text(fields, name, DECIMAL));
+  if (value <= MAX_UINT256) return value;
+  throw new InvalidEnvelope(`payload.authorization.${name}`, 'uint256', `payload.authorization.${name} is too large.`);
 }
 
 /** Fails on a number that is none, such as 1e999. */
@@ -181,7 +178,11 @@ function isDeeperThan(root: unknown, depth: number): boolean {
   let level = [root];
   for (let at = 0; level.length > 0; at++) {
     if (at > depth) return true;
-    level = level.flatMap((value) => (typeof value === 'object' && value !== null ? Object.values(value) : []));
+    const below: unknown[] = [];
+    for (const value of level) {
+      if (typeof value === 'object' && value !== null) for (const inner of Object.values(value)) below.push(inner);
+    }
+    level = below;
   }
   return false;
 }

@@ -6,7 +6,7 @@ import { canonicalQuery } from './canonical-query.ts';
 import type { Hex } from './envelope.ts';
 import type { Asset } from './network.ts';
 import { type Address, type Payee, payablePayees } from './payees.ts';
-import { type PREPAID, prepaidDomain } from './prepaid-terms.ts';
+import { prepaidDomain } from './prepaid-terms.ts';
 import { hashPrepaidRequest } from './prepaid-typed-data.ts';
 
 /** The five headers of a prepaid request, well-formed; whether the signature is the account's is not known yet. */
@@ -31,15 +31,14 @@ const MAX_UINT256 = 2n ** 256n - 1n;
 
 /** Reads the five prepaid headers, whose forms the contract holds. Undefined when the max amount is no uint256 (R30). */
 export function readCredential(headers: Readonly<Record<string, string | undefined>>): PrepaidCredential | undefined {
-  const header = (name: (typeof PREPAID.headers)[number]) => String(headers[name]);
-  const maxAmountMicroUsd = BigInt(header('x-x402-max-amount'));
+  const maxAmountMicroUsd = BigInt(String(headers['x-x402-max-amount']));
   if (maxAmountMicroUsd > MAX_UINT256) return undefined;
   return {
-    account: header('x-x402-account').toLowerCase() as Address,
-    nonce: header('x-x402-nonce'),
-    expiry: BigInt(header('x-x402-expiry')),
+    account: String(headers['x-x402-account']).toLowerCase() as Address,
+    nonce: String(headers['x-x402-nonce']),
+    expiry: BigInt(String(headers['x-x402-expiry'])),
     maxAmountMicroUsd,
-    signature: header('x-x402-signature') as Hex,
+    signature: headers['x-x402-signature'] as Hex,
   };
 }
 
