@@ -33,7 +33,7 @@ export interface Options {
 }
 
 const FULL: Paces = {
-  warmUp: { requests: 5_000, seconds: 6 },
+  warmUp: { requests: 20_000, seconds: 15 },
   throughput: { rounds: 5, warmUpSeconds: 1.5, seconds: 2 },
   latency: { rounds: 3, seconds: 4 },
   ledger: { rounds: 3, seconds: 3, accounts: [1, 10, 50] },
