@@ -18,6 +18,7 @@ export interface Line {
   /** The gateway's, not a peer's. */
   readonly isOwn: boolean;
   readonly isChallenge: boolean;
+  readonly processes: number;
   readonly requestsPerSecond: Spread;
   readonly p50Ms: Spread;
   readonly p99Ms: Spread;
@@ -33,13 +34,13 @@ export interface Line {
 export function linesOf(rows: readonly Row[], rounds: Rounds): Line[] {
   const of = (name: string): readonly Round[] => rounds[name] ?? [];
   const labelOf = (name: string) => rows.find((row) => row.name === name)?.label ?? name;
-  return rows.map(({ name, label, target, work, asked = [] }) => {
+  return rows.map(({ name, label, target, work, processes, asked = [] }) => {
     const isOwn = target === 'ours';
     const values = (pick: (round: Round) => number) => spread(of(name).map(pick));
     const ratio = (against: string, pick: (round: Round) => number) =>
       spread(of(name).map((round, index) => pick(round) / pick(of(against)[index] as Round))).median;
     return {
-      ...{ name, label, isOwn, isChallenge: work === 'challenge' },
+      ...{ name, label, isOwn, isChallenge: work === 'challenge', processes },
       requestsPerSecond: values((round) => round.requestsPerSecond),
       p50Ms: values((round) => round.p50Ms),
       p99Ms: values((round) => round.p99Ms),

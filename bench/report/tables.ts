@@ -11,13 +11,17 @@ const ADDED_P50_MS = 1.5;
 const ADDED_P99_MS = 5;
 /** What may be added to the bare proxy's first byte. */
 const ADDED_FIRST_BYTE_MS = 5;
+/** Less than this is what PostgreSQL does by itself. */
+const LEAST_DATABASE_MS = 0.01;
 /** The share of pgbench's rate that is asked for on one account. */
 const OF_PGBENCH = 0.9;
 
 /** All of a run's tables. */
-export function tablesOf({ throughput, latency, firstByte, memory, ledger }: Results): Table[] {
+export function tablesOf({ machine, throughput, latency, firstByte, memory, ledger }: Results): Table[] {
   return [
-    ...(throughput ? [throughputTable(throughput), ratioTable(throughput)] : []),
+    ...(throughput
+      ? [throughputTable(throughput), ratioTable(throughput), capacityTable(throughput, machine.cores)]
+      : []),
     ...(latency ? [latencyTable(latency)] : []),
     ...(firstByte ? [firstByteTable(firstByte)] : []),
     ...(ledger ? [ledgerTable(ledger)] : []),
@@ -54,6 +58,28 @@ const ratioTable = (lines: readonly Line[]): Table => ({
     ),
   ],
 });
+
+/**
+ * What the CPU allows by the capacity model of docs/performance.md, and what was measured of it: a process has one core,
+ * and the processes share the machine's with PostgreSQL and the load.
+ */
+const capacityTable = (lines: readonly Line[], cores: number): Table => ({
+  title: 'Requests a second that the CPU allows',
+  cells: [
+    ['work', 'a core of gateways', 'a core of PostgreSQL', 'these processes on this machine', 'measured', 'of that'],
+    ...lines.filter(({ isOwn }) => isOwn).map((line) => capacity(line, cores)),
+  ],
+});
+
+function capacity({ label, processes, requestsPerSecond, cpuMs, postgresCpuMs, loadCpuMs }: Line, cores: number) {
+  const [gateway, database] = [cpuMs.median, postgresCpuMs.median];
+  const allowed = Math.min((processes * 1000) / gateway, (cores * 1000) / (gateway + database + loadCpuMs.median));
+  const measured = requestsPerSecond.median;
+  return [
+    ...[label, whole(1000 / gateway), database < LEAST_DATABASE_MS ? '' : whole(1000 / database)],
+    ...[whole(allowed), whole(measured), `${(measured / allowed).toFixed(2)}x`],
+  ];
+}
 
 /** The gateway's flows without a chain are asked for something. */
 const isAsked = (name: string): boolean => /^(card|prepaid)(-|$)/.test(name);

@@ -49,6 +49,13 @@ test('the tables tell what is reached and what is missed', async () => {
   assert.match(markdownTable(measured), /^\| card \| 500 \(210–2,100\) \|/m);
 });
 
+test('what the CPU allows is bounded by the process, and by the machine that it shares', async () => {
+  const capacityOf = (cores: number) =>
+    tablesOf({ ...results, machine: { ...results.machine, cores } })[2]?.cells.at(-1);
+  assert.deepEqual(capacityOf(4), ['card', '2,778', '2,000', '2,778', '500', '0.18x']);
+  assert.deepEqual(capacityOf(1), ['card', '2,778', '2,000', '1,149', '500', '0.43x']);
+});
+
 test('the plot has a bar for each figure', async () => {
   const svg = plot(lines);
   // The ground, two bars of each row, and one of PostgreSQL.
