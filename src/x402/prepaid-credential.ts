@@ -6,7 +6,7 @@ import { canonicalQuery } from './canonical-query.ts';
 import type { Hex } from './envelope.ts';
 import type { Asset } from './network.ts';
 import { type Address, type Payee, payablePayees } from './payees.ts';
-import { prepaidDomain } from './prepaid-terms.ts';
+import { type PREPAID, prepaidDomain } from './prepaid-terms.ts';
 import { hashPrepaidRequest } from './prepaid-typed-data.ts';
 
 /** The five headers of a prepaid request, well-formed; whether the signature is the account's is not known yet. */
@@ -31,16 +31,21 @@ const MAX_UINT256 = 2n ** 256n - 1n;
 
 /** Reads the five prepaid headers, whose forms the contract holds. Undefined when the max amount is no uint256 (R30). */
 export function readCredential(headers: Readonly<Record<string, string | undefined>>): PrepaidCredential | undefined {
-  const maxAmountMicroUsd = BigInt(String(headers['x-x402-max-amount']));
+  const maxAmountMicroUsd = BigInt(textOf(headers, 'x-x402-max-amount'));
   if (maxAmountMicroUsd > MAX_UINT256) return undefined;
   return {
-    account: String(headers['x-x402-account']).toLowerCase() as Address,
-    nonce: String(headers['x-x402-nonce']),
-    expiry: BigInt(String(headers['x-x402-expiry'])),
+    account: textOf(headers, 'x-x402-account').toLowerCase() as Address,
+    nonce: textOf(headers, 'x-x402-nonce'),
+    expiry: BigInt(textOf(headers, 'x-x402-expiry')),
     maxAmountMicroUsd,
-    signature: headers['x-x402-signature'] as Hex,
+    signature: textOf(headers, 'x-x402-signature') as Hex,
   };
 }
+
+const textOf = (
+  headers: Readonly<Record<string, string | undefined>>,
+  name: (typeof PREPAID.headers)[number],
+): string => String(headers[name]);
 
 /** A request as it was sent; the URL is path and query. */
 export interface RawRequest {
