@@ -100,7 +100,7 @@ async function runTap(files: string[], databaseUrl: string): Promise<number> {
   const inherited = Object.entries(process.env).filter(
     ([name]) => name !== 'DATABASE_URL' && name !== 'NODE_TEST_CONTEXT' && !/^_?TAP/.test(name),
   );
-  const timeout = values.timeout ?? (values.proof ? '1800' : '120');
+  const timeout = values.timeout ?? (values.proof ? '900' : '120');
   const inCi = Boolean(process.env.CI) && process.env.CI !== 'false';
   const parameters = [`--timeout=${timeout}`, ...(inCi ? ['--fail-skip'] : []), ...files.map((f) => `--include=${f}`)];
   const tap = spawn(process.execPath, ['--import', 'tsx', TAP, ...parameters], {

@@ -9,12 +9,26 @@ const BATCH_MS = 100;
 /** What waits when nobody reads standard output; lines beyond it are dropped. */
 const MAX_WAITING_BYTES = 16 * 1024 * 1024;
 
-/** Standard output. What waits is written when the process ends, also by an error that nobody has caught. */
-const standardOutput = (): DestinationStream =>
-  pino.destination({
+/**
+ * Standard output. What waits is written when the process ends, also by an error that nobody has caught. What can't be
+ * written, since nobody reads or the disk is full, is lost: that must neither end the service nor keep it from its end.
+ */
+function standardOutput(): DestinationStream {
+  const output = pino.destination({
     ...{ dest: 1, sync: false },
     ...{ minLength: BATCH_BYTES, maxWrite: MAX_WRITE_BYTES, periodicFlush: BATCH_MS, maxLength: MAX_WAITING_BYTES },
   });
+  output.on('error', () => undefined);
+  const flush = output.flushSync.bind(output);
+  output.flushSync = () => {
+    try {
+      flush();
+    } catch {
+      // Nobody is left who could be told.
+    }
+  };
+  return output;
+}
 
 /**
  * The service's log, as JSON lines on standard output. What it must never hold (texts, account ids, signatures, tokens,

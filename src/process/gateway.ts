@@ -45,9 +45,9 @@ export async function runGateway(config: Config, role: Role, log: Logger, isFork
     app.mailer?.start();
   }
   if (role === 'worker') {
-    announce(`${config.serviceName} runs jobs, ${config.jobs.concurrency} at a time`);
+    announce(log, `${config.serviceName} runs jobs, ${config.jobs.concurrency} at a time`);
   } else {
     await app.server.listen({ host: config.host, port: config.port });
-    if (!isForked) announce(listening(config));
+    if (!isForked) announce(log, listening(config));
   }
 }

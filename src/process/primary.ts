@@ -54,5 +54,5 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
     await close();
     process.exit(failure.exitCode);
   }
-  announce(`${listening(config)}, with ${count} processes`);
+  announce(log, `${listening(config)}, with ${count} processes`);
 }

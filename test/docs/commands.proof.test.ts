@@ -17,6 +17,7 @@ import { breakStream } from '../support/broken-stream.ts';
 import { testDatabase } from '../support/database.ts';
 import { blocksOf, shownAs } from '../support/documentation.ts';
 import { startGateway } from '../support/gateway.ts';
+import { speaksToHaproxy } from '../support/haproxy.ts';
 import { copyProject } from '../support/project-copy.ts';
 import { rolledBack } from '../support/rolled-back.ts';
 import { S3_CREDENTIALS, startS3Server } from '../support/s3-server.ts';
@@ -150,15 +151,21 @@ test('docs/operations.md: its commands lead from a broken stream to the line, th
   await service.printed(new RegExp(`${traceId}.*"msg":"request"`));
 
   const outputs: string[] = [];
-  for (const { language, code } of await blocksOf('docs/operations.md')) {
+  const blocks = (await blocksOf('docs/operations.md')).filter(({ code }) => !speaksToHaproxy(code));
+  for (const { language, code } of blocks) {
     await t.test(`${language}: ${code.split('\n')[0]}`, async (t) => {
-      if (language === 'sh') outputs.push(await run(t, folder, code, { DATABASE_URL: databaseUrl, TRACE_ID: traceId }));
+      if (code.endsWith('npm start')) {
+        const documented = shell(t, folder, code, { ...settings, PORT: String(await freePort(undefined)) });
+        await documented.printed(LISTENS);
+        await documented.stop();
+      } else if (language === 'sh')
+        outputs.push(await run(t, folder, code, { DATABASE_URL: databaseUrl, TRACE_ID: traceId }));
       else if (language === 'sql') {
         await rolledBack(db, async (transaction) => {
           await ensureRole(transaction, 'speechgate');
           await sql.raw(code).execute(transaction);
         });
-      } else if (language !== 'js') assert.equal(language, 'text');
+      } else if (language !== 'js' && language !== 'haproxy') assert.equal(language, 'text');
     });
   }
   const [line = '', books = '', made = '', kept = ''] = outputs;

@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { test } from 'tap';
+import { freePort } from '../../src/sandbox/free-port.ts';
+import { startCommand } from '../support/child.ts';
 import { testDatabase } from '../support/database.ts';
 import { send } from '../support/gateway.ts';
 import { startGatewayProcess } from '../support/gateway-process.ts';
@@ -22,4 +25,28 @@ test('a gateway that is told to stop writes the lines of all its requests', asyn
     .map((line) => JSON.parse(line).traceId)
     .filter((traceId) => traces.includes(traceId));
   assert.deepEqual(logged, traces);
+});
+
+test('a gateway whose log nobody reads any more serves, and ends when it is told to', async (t) => {
+  const { url: DATABASE_URL } = await testDatabase(t);
+  const { url, child } = await startGatewayProcess(t, { DATABASE_URL });
+  child.process.stdout?.destroy();
+  assert.equal((await send(url, '/tts/models')).status, 200);
+  assert.equal(await child.stop('SIGTERM'), 0);
+});
+
+test('a gateway whose log finds the disk full serves, and ends when it is told to', async (t) => {
+  const { url: DATABASE_URL } = await testDatabase(t);
+  const port = await freePort(undefined);
+  const url = `http://127.0.0.1:${port}`;
+  const command = 'exec node --import tsx src/main.ts > /dev/full';
+  const child = startCommand(t, ['sh', '-c', command], {
+    env: { DATABASE_URL, PORT: String(port) },
+  });
+  await until(async () => (await fetch(url).catch(() => undefined))?.status === 200);
+  for (let count = 0; count < 50; count++) assert.equal((await send(url, '/tts/models')).status, 200);
+  // Longer than a line waits for company.
+  await sleep(300);
+  assert.equal((await send(url, '/tts/models')).status, 200);
+  assert.equal(await child.stop('SIGTERM'), 0, child.output());
 });

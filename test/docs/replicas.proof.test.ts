@@ -1,0 +1,109 @@
+/** What docs/operations.md says of replicas behind HAProxy is done here with its configuration and its commands. */
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Test, test } from 'tap';
+import { freePort } from '../../src/sandbox/free-port.ts';
+import { type Child, startChild, startCommand } from '../support/child.ts';
+import { blocksOf } from '../support/documentation.ts';
+import { send } from '../support/gateway.ts';
+import { HAPROXY, speaksToHaproxy, withoutHaproxy } from '../support/haproxy.ts';
+import { severalSettings } from '../support/several-processes.ts';
+import { until } from '../support/until.ts';
+import { run } from './commands.ts';
+
+const LISTENS = /listens on/;
+const SOCKET = '/run/haproxy.sock';
+const DOCUMENTED_PORTS = ['8080', '8081', '8082', '9081', '9082'] as const;
+type DocumentedPort = (typeof DOCUMENTED_PORTS)[number];
+
+test('docs/operations.md: gateways behind HAProxy are restarted one after the other, and no request fails', {
+  skip: withoutHaproxy,
+}, async (t) => {
+  const page = await startPage(t);
+  await page.start('one');
+  await page.start('two');
+  const proxy = startCommand(t, [HAPROXY, '-f', page.configuration], {});
+  await until(async () => (await status(page.url).catch(() => 0)) === 200);
+
+  const statuses: number[] = [];
+  let isOver = false;
+  const callers = Array.from({ length: 4 }, async () => {
+    while (!isOver) statuses.push(await status(page.url));
+  });
+  await restart(t, page, 'one');
+  const before = statuses.length;
+  await restart(t, page, 'two');
+  isOver = true;
+  await Promise.all(callers);
+  assert.ok(before > 0 && statuses.length > before, 'there were requests at both restarts');
+  assert.deepEqual(new Set(statuses), new Set([200]));
+  assert.equal(await proxy.stop('SIGUSR1'), 0, proxy.output());
+});
+
+type Name = 'one' | 'two';
+
+interface Page {
+  /** Where callers come in. */
+  readonly url: string;
+  /** The file that HAProxy reads. */
+  readonly configuration: string;
+  readonly folder: string;
+  readonly running: Map<Name, Child>;
+  /** Starts the gateway of this name; resolves when its /readyz answers 200. */
+  start(name: Name): Promise<void>;
+  /** What the page has at another port or path of this test. */
+  here(text: string): string;
+}
+
+/** The page's example, at ports that are free, in a folder of its own. */
+async function startPage(t: Test): Promise<Page> {
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-haproxy-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const free = {} as Record<DocumentedPort, string>;
+  for (const port of DOCUMENTED_PORTS) free[port] = String(await freePort(undefined));
+  const here = (text: string): string =>
+    text
+      .replaceAll(SOCKET, join(folder, 'haproxy.sock'))
+      .replace(/\b[89]08[012]\b/g, (port) => free[port as DocumentedPort]);
+  const [example] = (await blocksOf('docs/operations.md')).filter(({ language }) => language === 'haproxy');
+  const configuration = join(folder, 'haproxy.cfg');
+  await writeFile(configuration, `${here(example?.code ?? '')}\n`);
+
+  const url = `http://127.0.0.1:${free['8080']}`;
+  const { env } = await severalSettings(t, {
+    WEB_CONCURRENCY: '1',
+    BASE_URL: url,
+    TRUST_PROXY: '127.0.0.1',
+    // All calls come from one address.
+    EDGE_RATE_LIMIT_MAX: '1000000',
+  });
+  const running = new Map<Name, Child>();
+  const ports = { one: [free['8081'], free['9081']], two: [free['8082'], free['9082']] } as const;
+  const start = async (name: Name) => {
+    const [PORT, ADMIN_PORT] = ports[name];
+    const child = startChild(t, 'src/main.ts', { ...env, PORT, ADMIN_PORT });
+    await child.printed(LISTENS);
+    await until(async () => (await fetch(`http://127.0.0.1:${ADMIN_PORT}/readyz`)).status === 200);
+    running.set(name, child);
+  };
+  return { url, configuration, folder, running, start, here };
+}
+
+/** Follows the page: drain, stop and start, ready. */
+async function restart(t: Test, page: Page, name: Name): Promise<void> {
+  const blocks = await blocksOf('docs/operations.md');
+  const block = blocks.find(({ code }) => speaksToHaproxy(code))?.code ?? assert.fail('the page has no commands');
+  const commands = page
+    .here(block)
+    .replace(/(?<=gateways[/,])one/g, name)
+    .split('\n');
+  const [drain = '', ...ready] = commands.filter(speaksToHaproxy);
+  await run(t, page.folder, drain);
+  assert.equal(await page.running.get(name)?.stop(), 0);
+  await page.start(name);
+  for (const command of ready) await run(t, page.folder, command);
+}
+
+const status = async (url: string): Promise<number> => (await send(url, '/')).status;
