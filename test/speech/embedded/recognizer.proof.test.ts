@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { test } from 'tap';
 import { VOICES } from '../../../src/speech/embedded/recipes.ts';
-import { missingProgram } from './sound.ts';
+import { missingProgram } from '../../support/missing-program.ts';
 import { speak, startVoice } from './speak.ts';
 
 const SENTENCE = 'the quick brown fox jumps over the lazy dog';

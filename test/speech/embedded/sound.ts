@@ -1,4 +1,4 @@
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 
 export const DECODED_SAMPLE_RATE = 16_000;
 
@@ -6,11 +6,6 @@ const MIN_PITCH = 60;
 const MAX_PITCH = 400;
 const VOICED_CORRELATION = 0.6;
 const QUIET = 0.02;
-
-/** Why a program that a test wants can't be used, or undefined if it can. */
-export function missingProgram(program: string, argument = '-version'): string | undefined {
-  return spawnSync(program, [argument]).error === undefined ? undefined : `${program} is not installed`;
-}
 
 /** Decodes with ffmpeg, an implementation that shares nothing with the encoder. Samples from -1 to 1 at DECODED_SAMPLE_RATE. */
 export function decode(mp3: Uint8Array): Float32Array {

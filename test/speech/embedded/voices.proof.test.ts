@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { type Test, test } from 'tap';
 import { VOICES } from '../../../src/speech/embedded/recipes.ts';
+import { missingProgram } from '../../support/missing-program.ts';
 import { readMp3 } from './mp3-frames.ts';
-import { DECODED_SAMPLE_RATE, decode, medianPitch, missingProgram, rootMeanSquare } from './sound.ts';
+import { DECODED_SAMPLE_RATE, decode, medianPitch, rootMeanSquare } from './sound.ts';
 import { speak, startVoice } from './speak.ts';
 
 const SENTENCE = 'The quick brown fox jumps over the lazy dog, and then it runs away.';
