@@ -36,9 +36,12 @@ export interface Account {
   balance_micro_usd: bigint | null;
   contra_name: string | null;
   created_at: Generated<Timestamp>;
+  frozen_at: Timestamp | null;
   id: Generated<string>;
+  is_indebted: Generated<boolean>;
   kind: string;
   livemode: boolean | null;
+  owner_id: string | null;
 }
 
 export interface CheckoutSweep {
@@ -46,6 +49,21 @@ export interface CheckoutSweep {
   pass_started_at: Timestamp | null;
   read_until: Generated<Timestamp>;
   singleton: Generated<boolean>;
+}
+
+export interface Clawback {
+  account_id: string;
+  amount_cents: number;
+  charge_id: string | null;
+  created_at: Timestamp;
+  fence: Generated<number>;
+  id: string;
+  kind: string;
+  next_check_at: Timestamp | null;
+  state: Generated<string>;
+  status: string;
+  top_up_id: string;
+  turns: Generated<number>;
 }
 
 export interface Feedback {
@@ -117,6 +135,13 @@ export interface PrepaidNonce {
   spent_at: Generated<Timestamp>;
 }
 
+export interface ProcessorList {
+  name: string;
+  pass_cursor: string | null;
+  pass_started_at: Timestamp | null;
+  read_until: Timestamp;
+}
+
 export interface RateWindow {
   allowed: boolean;
   checked_at: Timestamp;
@@ -148,6 +173,7 @@ export interface TopUp {
   credited_at: Timestamp | null;
   id: Generated<string>;
   next_check_at: Generated<Timestamp>;
+  payment_intent_id: string | null;
   session_id: string | null;
   state: Generated<string>;
 }
@@ -218,11 +244,13 @@ export interface X402Payment {
 export interface DB {
   account: Account;
   checkout_sweep: CheckoutSweep;
+  clawback: Clawback;
   feedback: Feedback;
   gateway_process: GatewayProcess;
   instance: Instance;
   job: Job;
   prepaid_nonce: PrepaidNonce;
+  processor_list: ProcessorList;
   rate_window: RateWindow;
   reconciler: Reconciler;
   reversal: Reversal;

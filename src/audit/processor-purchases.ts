@@ -4,7 +4,8 @@ import type { Database } from '../db/database.ts';
 import { findInstanceId } from '../ledger/instance.ts';
 import { eachOf } from '../lib/each-of.ts';
 import { isUuid } from '../lib/uuid.ts';
-import { type Processor, ProcessorError } from '../top-up/processor.ts';
+import type { Processor } from '../top-up/processor.ts';
+import { ProcessorError } from '../top-up/processor-call.ts';
 import { Findings, type OutsideAudit, type Progress } from './outside.ts';
 
 const CREDITED_IS_PAID = 'a credited purchase is a paid session of that amount for that account at the processor';

@@ -930,7 +930,7 @@ export interface components {
                 "application/json": components["schemas"]["TtsJob"];
             };
         };
-        /** @description No account was named, it does not exist, or its balance is too small. The body, the PAYMENT-REQUIRED header and the challenge say how to add credit. */
+        /** @description No account was named, it does not exist, its balance is too small, or nothing is sold from it now: `details.reason` is `account_indebted` when a refund or dispute took back more than was left (the next purchase pays `details.debtMicroUsd` first), and `account_frozen` when the operator holds it. The body, the PAYMENT-REQUIRED header and the challenge say how to add credit. */
         CreditRequired: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];

@@ -9,9 +9,11 @@ const KEPT: Readonly<Record<string, readonly string[]>> = {
     ...['id', 'kind', 'debit_account_id', 'credit_account_id', 'amount_micro_usd', 'reference', 'created_at'],
     ...['characters', 'rate_pico_usd', 'trace_id'],
   ],
-  account: ['id', 'kind', 'contra_name', 'address', 'created_at'],
+  account: ['id', 'kind', 'contra_name', 'address', 'owner_id', 'created_at'],
   job: ['id', 'account_id', 'hold_id', 'trace_id'],
   checkout_sweep: ['singleton'],
+  processor_list: ['name'],
+  clawback: ['id', 'kind', 'top_up_id', 'account_id', 'charge_id', 'amount_cents', 'created_at'],
   instance: ['singleton', 'id'],
   reversal: ['transfer_id', 'reason', 'created_at'],
 };

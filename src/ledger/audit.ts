@@ -3,6 +3,7 @@ import type { Database } from '../db/database.ts';
 import { balanceInvariants } from './audit/balances.ts';
 import { chargeInvariants } from './audit/charges.ts';
 import { purchaseInvariants } from './audit/credited-purchases.ts';
+import { debtInvariants } from './audit/debts.ts';
 import { guardInvariants } from './audit/guards.ts';
 import type { Invariant } from './audit/invariant.ts';
 import { timeInvariants } from './audit/times.ts';
@@ -15,6 +16,7 @@ export const invariants: readonly Invariant[] = [
   ...underWayInvariants,
   ...paymentInvariants,
   ...purchaseInvariants,
+  ...debtInvariants,
   ...chargeInvariants,
   ...timeInvariants,
   ...guardInvariants,

@@ -32,9 +32,12 @@ export interface Gate<Row, Told> {
   read(row: Row, turn: number): Told;
 }
 
+/** Why nothing at all is spent from an account now: its debt (R61), or the operator. */
+export type Bar = 'account_frozen' | 'account_indebted';
+
 type Placed =
   | { readonly outcome: 'held'; readonly hold: Hold }
-  | { readonly outcome: 'insufficient_funds'; readonly balanceMicroUsd: bigint };
+  | { readonly outcome: 'insufficient_funds' | Bar; readonly balanceMicroUsd: bigint };
 
 export type CardHoldResult = Placed | { readonly outcome: 'unknown_account' };
 
@@ -50,6 +53,7 @@ interface Row {
   readonly place: bigint;
   readonly id: string;
   readonly balance: bigint;
+  readonly bar: Bar | null;
   readonly amount: bigint;
   readonly turn: number;
   /** Of this hold and those before it on the account. */
@@ -88,19 +92,20 @@ export async function placeCardHolds<Columns, Told>(
                            ${asked.map(({ accountId }) => gate.keyOf(accountId))}::bytea[], ${holdArrays(asked)})
         with ordinality as asked (account_id, gate_key, ${HOLD_COLUMNS}, place)
     ), payer as materialized (
-      select account.id, balance_micro_usd as balance, gate_key, attempts
+      select account.id, balance_micro_usd as balance, gate_key, attempts,
+             case when frozen_at is not null then 'account_frozen' when is_indebted then 'account_indebted' end as bar
       from (select account_id, gate_key, count(*)::integer as attempts from asked group by account_id, gate_key) asked
         join account on account.id = asked.account_id and kind = 'card' and ${isOfMode(livemode)}
       for no key update of account ${unlessLocked(terms)}
     ), gate as (
       ${gate.pass(fragment`payer`)}
     ), ranked as materialized (
-      select place, payer.id, balance, ${HOLD_COLUMNS}, granted, ${gate.columns},
+      select place, payer.id, balance, bar, ${HOLD_COLUMNS}, granted, ${gate.columns},
              row_number() over account_holds as turn, sum(amount) over account_holds as total
       from asked join payer on payer.id = asked.account_id join gate on gate.key = payer.gate_key
       window account_holds as (partition by payer.id order by place)
     ), payable as (
-      select * from ranked where turn <= granted and total <= balance
+      select * from ranked where turn <= granted and total <= balance and bar is null
     ), debit as (
       update account set balance_micro_usd = spent.balance - spent.total
       from (select id, balance, max(total)::bigint as total from payable group by id, balance) spent
@@ -112,7 +117,7 @@ export async function placeCardHolds<Columns, Told>(
     ), quick as (
       select set_config('synchronous_commit', 'off', true) where not exists (select from hold)
     )
-    select place, ranked.id, balance, amount, turn::integer, total::bigint, granted, ${gate.columns},
+    select place, ranked.id, balance, bar, amount, turn::integer, total::bigint, granted, ${gate.columns},
            hold.id as hold_id, hold.fence, (select count(*) from quick)
     from ranked left join hold
       on hold.debit_account_id = ranked.id and hold.trace_id is not distinct from ranked.trace_id`.execute(db);
@@ -123,11 +128,12 @@ export async function placeCardHolds<Columns, Told>(
   });
 }
 
-function readPlaced({ id, balance, amount, turn, total, hold_id, fence }: Row): Placed | undefined {
+function readPlaced({ id, balance, bar, amount, turn, total, hold_id, fence }: Row): Placed | undefined {
   if (hold_id !== null) {
     const hold = { id: hold_id, fence, accountId: id, amountMicroUsd: amount, balanceMicroUsd: balance - total };
     return { outcome: 'held', hold };
   }
+  if (bar !== null) return { outcome: bar, balanceMicroUsd: balance };
   return turn === 1 ? { outcome: 'insufficient_funds', balanceMicroUsd: balance } : undefined;
 }
 

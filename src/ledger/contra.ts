@@ -10,4 +10,6 @@ export const contra = {
   usdcRevenue: '00000000-0000-4000-8000-000000000004',
   /** Requests paid from prepaid balances. */
   prepaidRevenue: '00000000-0000-4000-8000-000000000005',
+  /** What the operator has given to card accounts, or taken from them. */
+  cardAdjustments: '00000000-0000-4000-8000-000000000006',
 } as const;

@@ -13,7 +13,7 @@ export interface CardMoney {
 
 /**
  * Credits a card account (R16), which comes into being with its first credit: ends the `with` of a statement, and
- * returns `account_id` and its new `balance`.
+ * returns `account_id`, its new `balance`, and whether it `is_indebted`.
  * @param paid names rows with `account_id`, none of them when there is nothing to credit
  */
 export function creditCard(paid: Fragment, { amountMicroUsd, sessionId, livemode }: CardMoney): Fragment {
@@ -33,7 +33,7 @@ export function creditCard(paid: Fragment, { amountMicroUsd, sessionId, livemode
     insert into account (id, kind, livemode, balance_micro_usd)
     select credit_account_id, 'card', ${livemode}::boolean, ${amountMicroUsd} from entry
     on conflict (id) do update set balance_micro_usd = account.balance_micro_usd + excluded.balance_micro_usd
-    returning id as account_id, balance_micro_usd as balance`;
+    returning id as account_id, balance_micro_usd as balance, is_indebted`;
 }
 
 /** Whether the account exists and is of the other mode of the card processor. */

@@ -3,16 +3,31 @@ import { type Fragment, fragment } from '../db/statement.ts';
 /** A value, or where it differs from row to row, what to select of the rows that the entries are made from. */
 type Value<T> = T | Fragment;
 
+/** What the guards of the database know too (transfer_begins in db/migrations/). */
+type TransferKind =
+  | 'top_up'
+  | 'charge'
+  | 'settlement'
+  | 'deposit'
+  | 'spend'
+  | 'reversal'
+  | 'refund'
+  | 'refund_failed'
+  | 'dispute'
+  | 'dispute_won'
+  | 'debt_payment'
+  | 'adjustment';
+
 /** What an entry of the books begins as. */
 export interface Entry {
-  readonly kind: 'top_up' | 'charge' | 'settlement' | 'deposit' | 'spend' | 'reversal';
+  readonly kind: TransferKind;
   /** Id of an account. */
   readonly debit: Value<string>;
   /** Id of an account. */
   readonly credit: Value<string>;
   /** In micro-USD. */
   readonly amount: Value<bigint>;
-  /** What it is made for: a checkout session, a payment, a nonce or a transfer; null for a charge. */
+  /** What it is made for, such as a checkout session, a payment, a nonce or a refund; null for a charge. */
   readonly reference: Value<string> | null;
   /** Of the request that it belongs to, unless what it refers to tells that. */
   readonly traceId: Value<string> | null;

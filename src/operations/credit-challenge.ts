@@ -19,11 +19,11 @@ export function creditChallenge(
     realm,
     priceMicroUsd,
   }: { readonly baseUrl: string; readonly realm: string; readonly priceMicroUsd: bigint },
-  { reason, balanceMicroUsd = 0n }: Refused,
+  { reason, balanceMicroUsd = 0n, debtMicroUsd = 0n }: Refused,
   message: string,
 ) {
   const id = randomUUID();
-  const amount = String(topUpCents(priceMicroUsd - balanceMicroUsd));
+  const amount = String(topUpCents(priceMicroUsd + debtMicroUsd - balanceMicroUsd));
   const topUpUrl = `${baseUrl}/top-up?amount=${amount}`;
   const body: CreditRequired = {
     type: `${baseUrl}/docs#payment-required`,
@@ -43,6 +43,7 @@ export function creditChallenge(
         reason,
         priceMicroUsd: Number(priceMicroUsd),
         balanceMicroUsd: Number(balanceMicroUsd),
+        ...(debtMicroUsd > 0n && { debtMicroUsd: Number(debtMicroUsd) }),
         challengeId: id,
       },
     },
@@ -69,7 +70,7 @@ export function creditChallenge(
   };
 }
 
-/** Whole cents that cover the shortfall, at least the smallest top-up (R11). */
+/** Whole cents that cover the shortfall, debts among it (R61), at least the smallest top-up (R11). */
 function topUpCents(shortfallMicroUsd: bigint): bigint {
   const cents = (shortfallMicroUsd + MICRO_USD_PER_CENT - 1n) / MICRO_USD_PER_CENT;
   return cents > MIN_TOP_UP_CENTS ? cents : BigInt(MIN_TOP_UP_CENTS);

@@ -42,6 +42,11 @@ const REASONS: Readonly<Record<string, Telling>> = {
   // Card credits.
   no_account: { message: 'Send the id of a credit account in x-credit-account. Buy credit at topUpUrl.' },
   unknown_account: { message: 'The account in x-credit-account does not exist. Buy credit at topUpUrl.' },
+  account_frozen: { message: 'The operator of this service lets nothing be spent from this account now. Ask there.' },
+  account_indebted: {
+    message:
+      'A refund or dispute took back more than was left in this account. The next purchase at topUpUrl pays that.',
+  },
   idempotency_key_reused: {
     message: 'idempotency-key was used for another request. Use a new one.',
     details: { field: 'idempotency-key', rule: 'same request' },

@@ -9,6 +9,7 @@ import {
   placeCardHold,
   placeCardHolds,
 } from '../ledger/card-holds.ts';
+import { findDebt } from '../ledger/debts.ts';
 import type { PendingSlot, Slot } from '../limits/slot.ts';
 import type { SlotRow } from '../limits/take-slots.ts';
 import type { BalanceHold } from './balance-hold.ts';
@@ -71,7 +72,7 @@ export class CardCredits implements PaymentFlow<string | undefined, CardCode, Ca
       const placed = await this.#placeAlone(trx, asked, null);
       return placed.outcome === 'held'
         ? { outcome: 'held', hold: this.#holds.ofJob(placed.hold, show) }
-        : refuse(placed);
+        : refuse(trx, accountId, placed);
     }
     const result = await this.#holds.place(
       accountId.toLowerCase(),
@@ -80,7 +81,7 @@ export class CardCredits implements PaymentFlow<string | undefined, CardCode, Ca
       show,
     );
     if (result.outcome === 'refused') return result;
-    return result.hold ? { outcome: 'held', hold: result.hold } : refuse(result.placed);
+    return result.hold ? { outcome: 'held', hold: result.hold } : refuse(this.#db, accountId, result.placed);
   }
 
   /**
@@ -111,9 +112,18 @@ export const cardReceipt = (accountId: string, balanceMicroUsd: bigint): CardRec
 type CardPlacement = CardHoldResult | typeof RATE_LIMITED;
 const RATE_LIMITED = { outcome: 'rate_limited' } as const;
 
-const refuse = (placed: CardPlacement): Refused<CardCode> =>
-  placed.outcome === 'rate_limited'
-    ? refused('RATE_LIMITED', placed.outcome)
-    : refused('PAYMENT_REQUIRED', placed.outcome, {
-        balanceMicroUsd: placed.outcome === 'insufficient_funds' ? placed.balanceMicroUsd : 0n,
-      });
+async function refuse(db: Database, accountId: string, placed: CardPlacement): Promise<Refused<CardCode>> {
+  switch (placed.outcome) {
+    case 'rate_limited':
+      return refused('RATE_LIMITED', placed.outcome);
+    case 'insufficient_funds':
+    case 'account_frozen':
+      return refused('PAYMENT_REQUIRED', placed.outcome, { balanceMicroUsd: placed.balanceMicroUsd });
+    case 'account_indebted': {
+      const debtMicroUsd = await findDebt(db, accountId);
+      return refused('PAYMENT_REQUIRED', placed.outcome, { balanceMicroUsd: placed.balanceMicroUsd, debtMicroUsd });
+    }
+    default:
+      return refused('PAYMENT_REQUIRED', placed.outcome, { balanceMicroUsd: 0n });
+  }
+}

@@ -27,6 +27,8 @@ export interface Refused<Code extends RefusalCode = RefusalCode> {
   readonly credential?: 'verified' | 'failed';
   /** What the payer has. */
   readonly balanceMicroUsd?: bigint;
+  /** What the payer owes, and has to pay before anything is sold again (R61). */
+  readonly debtMicroUsd?: bigint;
   /** What the payer is told of his money. */
   readonly receipt?: Receipt | undefined;
   /** The transfer whose confirmations are waited for. */

@@ -11,8 +11,14 @@ export class Failures {
 
   /** Notes a failure, or throws it when the turn has to end. */
   add(error: unknown): void {
+    this.note(error);
+    if (this.#errors.length === MOST) throw error;
+  }
+
+  /** Notes a failure that, however many there are, does not keep the others waiting; throws it when the database is away. */
+  note(error: unknown): void {
     this.#errors.push(error);
-    if (isAway(error) || this.#errors.length === MOST) throw error;
+    if (isAway(error)) throw error;
   }
 
   /** At a turn's end: throws the last failure, if there was one. */

@@ -2,11 +2,13 @@ import type { AudioStore } from '../audio/audio-store.ts';
 import type { Database } from '../db/database.ts';
 import type { Config } from '../settings/config.ts';
 import type { FeedbackConfig } from '../settings/feedback-settings.ts';
+import { Clawbacks } from '../top-up/clawbacks.ts';
 import { Processor } from '../top-up/processor.ts';
 import { Purchases } from '../top-up/purchases.ts';
 import type { OpenPayments } from '../x402/open-payments.ts';
 import { abandonedPayments } from './abandoned-payments.ts';
 import { checkoutSweep } from './checkout-sweep.ts';
+import { clawbackSweep, debts, openClawbacks } from './clawbacks.ts';
 import { doubtfulPayments } from './doubtful-payments.ts';
 import { expiredHolds } from './expired-holds.ts';
 import { expiredJobAudio } from './expired-job-audio.ts';
@@ -20,7 +22,7 @@ import { topUps } from './top-ups.ts';
 import { undelivered } from './undelivered.ts';
 
 /** Of every ledger. */
-export const ledgerReconcilers = (db: Database): Reconciler[] => [expiredHolds(db), undelivered(db)];
+export const ledgerReconcilers = (db: Database): Reconciler[] => [expiredHolds(db), undelivered(db), debts(db)];
 
 export const jobReconcilers = (db: Database, store: AudioStore): Reconciler[] => [
   lostJobs(db),
@@ -33,7 +35,14 @@ export function cardReconcilers(db: Database, { baseUrl, serviceName, card }: Co
   // The next turn is the retry.
   const processor = new Processor(card.secretKey, card.apiBase, { retries: 0 });
   const purchases = new Purchases(db, processor, { baseUrl, serviceName });
-  return [topUps(db, processor, purchases), checkoutSweep(db, processor, purchases), unpaidPurchases(db)];
+  const clawbacks = new Clawbacks(db, processor, purchases);
+  return [
+    topUps(db, processor, purchases),
+    checkoutSweep(db, processor, purchases),
+    clawbackSweep(db, processor, clawbacks),
+    openClawbacks(db, clawbacks),
+    unpaidPurchases(db),
+  ];
 }
 
 /** None while feedback is off. */

@@ -1,11 +1,11 @@
 import Stripe from 'stripe';
 import { isLiveKey } from './live-key.ts';
+import { callProcessor, findOrUndefined, idOf, PAGE_SIZE, ProcessorError } from './processor-call.ts';
+import { ProcessorClawbacks } from './processor-clawbacks.ts';
 import { createStripeHttpClient } from './stripe-http.ts';
 
 const TIMEOUT_MS = 10_000;
 const RETRIES = 2;
-/** The largest page that Stripe's lists have. */
-const PAGE_SIZE = 100;
 const SESSION_ID = /^[A-Za-z0-9_-]{1,255}$/;
 
 /** True when the processor may have made the text: it is asked for no other session, and no other is stored. */
@@ -37,27 +37,14 @@ export interface SessionPage {
   readonly hasMore: boolean;
 }
 
-/**
- * The processor refused, could not be reached, or answered something unusable. Nothing of what it said is kept: that
- * may name a session, which shows an account to whoever holds it (R40).
- */
-export class ProcessorError extends Error {
-  /** @param status of the processor's answer; undefined when there was none, or it was unusable */
-  constructor(
-    message: string,
-    readonly status?: number,
-  ) {
-    super(message);
-    this.name = 'ProcessorError';
-  }
-}
-
 /** The card processor's hosted checkout, through its own SDK. */
 export class Processor {
   readonly #stripe: Stripe;
   readonly #pageProtocols: readonly string[];
   /** Whether the key is a live one: sessions of the other mode are foreign (R16). */
   readonly livemode: boolean;
+  /** Refunds and disputes of what was paid there. */
+  readonly clawbacks: ProcessorClawbacks;
 
   /**
    * @param apiBase origin of a compatible server; the processor's own when undefined
@@ -77,11 +64,12 @@ export class Processor {
         protocol: base.protocol === 'https:' ? 'https' : 'http',
       }),
     });
+    this.clawbacks = new ProcessorClawbacks(this.#stripe);
   }
 
   /** Opens a session; repeating it with the same topUpId opens no second one. */
   async openCheckout(request: CheckoutRequest): Promise<{ sessionId: string; url: string }> {
-    const session = await this.#call(() =>
+    const session = await callProcessor(() =>
       this.#stripe.checkout.sessions.create(
         {
           mode: 'payment',
@@ -116,14 +104,18 @@ export class Processor {
 
   /** The session as the processor knows it; undefined when it knows none of that id. */
   async findSession(sessionId: string): Promise<Stripe.Checkout.Session | undefined> {
-    try {
-      const session = await this.#call(() => this.#stripe.checkout.sessions.retrieve(sessionId));
-      if (session?.id !== sessionId) throw new ProcessorError('the processor answered without the session');
-      return session;
-    } catch (error) {
-      if (error instanceof ProcessorError && error.status === 404) return undefined;
-      throw error;
-    }
+    const session = await findOrUndefined(() => this.#stripe.checkout.sessions.retrieve(sessionId));
+    if (session !== undefined && session?.id !== sessionId)
+      throw new ProcessorError('the processor answered without the session');
+    return session;
+  }
+
+  /** The session that a payment belongs to; undefined when it is none of a checkout. */
+  async findSessionOfPayment(paymentIntentId: string): Promise<Stripe.Checkout.Session | undefined> {
+    const { data } = await callProcessor(() =>
+      this.#stripe.checkout.sessions.list({ payment_intent: paymentIntentId, limit: 1 }),
+    );
+    return data?.find(({ payment_intent }) => idOf(payment_intent) === paymentIntentId);
   }
 
   /**
@@ -132,7 +124,7 @@ export class Processor {
    * @param after the last session of the page before
    */
   async listSessions(createdFrom: number, after?: string): Promise<SessionPage> {
-    const page = await this.#call(() =>
+    const page = await callProcessor(() =>
       this.#stripe.checkout.sessions.list({
         status: 'complete',
         created: { gte: createdFrom },
@@ -145,15 +137,5 @@ export class Processor {
       throw new ProcessorError('the processor answered without a list of sessions');
     }
     return { sessions, hasMore: page.has_more === true && sessions.length > 0 };
-  }
-
-  async #call<T>(request: () => Promise<T>): Promise<T> {
-    try {
-      return await request();
-    } catch (error) {
-      if (!(error instanceof Stripe.errors.StripeError)) throw error;
-      const status = error.statusCode === undefined ? '' : ` with status ${error.statusCode}`;
-      throw new ProcessorError(`the call to the card processor failed${status}: ${error.type}`, error.statusCode);
-    }
   }
 }

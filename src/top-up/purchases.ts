@@ -4,7 +4,8 @@ import type { Database } from '../db/database.ts';
 import { findCardAccount, isAccountId } from '../ledger/accounts.ts';
 import { findInstanceId } from '../ledger/instance.ts';
 import { creditTopUp, OtherModeError, type TopUpCredit } from './credit-top-up.ts';
-import { isSessionId, type Processor, ProcessorError } from './processor.ts';
+import { isSessionId, type Processor } from './processor.ts';
+import { idOf, ProcessorError } from './processor-call.ts';
 
 export interface PurchaseRequest {
   readonly amountCents: number;
@@ -117,7 +118,10 @@ export class Purchases {
       return { outcome: 'unpaid' };
     }
     const { id: sessionId, livemode } = session;
-    const paid = { topUpId, sessionId, accountId, livemode, amountCents, challengeId: challenge_id ?? null };
+    const paid = {
+      ...{ topUpId, sessionId, accountId, livemode, amountCents, challengeId: challenge_id ?? null },
+      paymentIntentId: idOf(session.payment_intent),
+    };
     try {
       return { outcome: 'credited', credit: await creditTopUp(this.#db, paid), amountCents };
     } catch (error) {

@@ -1,11 +1,20 @@
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 
-/** A session may be paid up to 24 hours after it was created; the rest is for clocks that differ. */
-const OVERLAP_SECONDS = 25 * 3600;
+/** The processor's lists, and how long what is new in them can still change or appear, with some more for clocks. */
+const OVERLAP_SECONDS = {
+  // A session may be paid up to 24 hours after it was created.
+  sessions: 25 * 3600,
+  // These appear at once, and what changes later is looked for one by one.
+  refunds: 3600,
+  disputes: 3600,
+} as const;
+
+export type ProcessorList = keyof typeof OVERLAP_SECONDS;
 
 /** How far a pass has come. It is written only by who has seen what is there: a process that was frozen leaves it. */
 export interface Pass {
+  readonly name: ProcessorList;
   /** Unix seconds. */
   readonly created_from: number;
   /** With its microseconds. */
@@ -13,14 +22,14 @@ export interface Pass {
   readonly pass_cursor: string | null;
 }
 
-const isAt = ({ begun_at, pass_cursor }: Pass) => sql<boolean>`(
-  pass_started_at = ${begun_at}::timestamptz and pass_cursor is not distinct from ${pass_cursor})`;
+const isAt = ({ name, begun_at, pass_cursor }: Pass) => sql<boolean>`(name = ${name}
+  and pass_started_at = ${begun_at}::timestamptz and pass_cursor is not distinct from ${pass_cursor})`;
 
 /** Begins a pass, or takes up the one under way. */
-export async function beginPass(db: Database): Promise<Pass> {
+export async function beginPass(db: Database, list: ProcessorList): Promise<Pass> {
   const { rows } = await sql<Pass>`
-    update checkout_sweep set pass_started_at = coalesce(pass_started_at, now())
-    returning floor(extract(epoch from read_until))::double precision as created_from,
+    update processor_list set pass_started_at = coalesce(pass_started_at, now()) where name = ${list}
+    returning name, floor(extract(epoch from read_until))::double precision as created_from,
               pass_started_at::text as begun_at, pass_cursor`.execute(db);
   return rows[0] as Pass;
 }
@@ -29,20 +38,20 @@ export async function beginPass(db: Database): Promise<Pass> {
 export async function advancePass(db: Database, pass: Pass, cursor: string | undefined): Promise<Pass | undefined> {
   const pass_cursor = cursor ?? null;
   const { numAffectedRows } = await sql`
-    update checkout_sweep set pass_cursor = ${pass_cursor} where ${isAt(pass)}`.execute(db);
+    update processor_list set pass_cursor = ${pass_cursor} where ${isAt(pass)}`.execute(db);
   return numAffectedRows === 1n ? { ...pass, pass_cursor } : undefined;
 }
 
 /** Forgets the pass, so that the next one begins anew. */
 export async function abandonPass(db: Database, pass: Pass): Promise<void> {
-  await sql`update checkout_sweep set pass_started_at = null, pass_cursor = null where ${isAt(pass)}`.execute(db);
+  await sql`update processor_list set pass_started_at = null, pass_cursor = null where ${isAt(pass)}`.execute(db);
 }
 
-/** Moves the watermark to where nothing can be paid any more. */
+/** Moves the watermark to where nothing new can be found any more. */
 export async function endPass(db: Database, pass: Pass): Promise<void> {
   await sql`
-    update checkout_sweep
-    set read_until = greatest(read_until, pass_started_at - make_interval(secs => ${OVERLAP_SECONDS})),
+    update processor_list
+    set read_until = greatest(read_until, pass_started_at - make_interval(secs => ${OVERLAP_SECONDS[pass.name]})),
         pass_started_at = null, pass_cursor = null
     where ${isAt(pass)}`.execute(db);
 }

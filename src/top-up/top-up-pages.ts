@@ -22,6 +22,7 @@ export function creditedPage(baseUrl: string, credit: TopUpCredit, amountCents: 
         ? `This purchase of ${formatCents(amountCents)} was credited before. It is not counted twice.`
         : `${formatCents(amountCents)} was added.`
     }</p>
+${debtNote(credit)}
 <dl>
 <dt>Balance</dt>
 <dd class="amount">${formatDollars(credit.balanceMicroUsd)}</dd>
@@ -35,6 +36,17 @@ find it by the receipt that the card processor sent you.</p>
 <pre>curl -o hello.mp3 "${baseUrl}/tts?text=Hello+world" -H "x-credit-account: <code>${credit.accountId}</code>"</pre>
 <a class="button" href="/top-up?account=${credit.accountId}">Add more credit to this account</a>`,
   );
+}
+
+/** What a refund or dispute of an earlier purchase has to do with the balance (R61). */
+function debtNote({ debtPaidMicroUsd, debtMicroUsd }: TopUpCredit) {
+  if (debtPaidMicroUsd === 0n && debtMicroUsd === 0n) return '';
+  const paid = debtPaidMicroUsd > 0n ? `${formatDollars(debtPaidMicroUsd)} of it paid for that. ` : '';
+  const owed =
+    debtMicroUsd > 0n
+      ? `${formatDollars(debtMicroUsd)} is still owed: nothing can be spent until a further purchase has paid it.`
+      : 'Nothing is owed any more.';
+  return html`<p>An earlier purchase was refunded or disputed after its credit had been spent. ${paid}${owed}</p>`;
 }
 
 export const tooManyPage = (retryAfterSeconds: number): string =>

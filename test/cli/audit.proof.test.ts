@@ -36,7 +36,7 @@ test('audit --external finds what was paid outside and is not credited, and npm 
 
   // Ended as if nothing had been paid; the sweep's mark has passed by.
   await sql`update top_up set state = 'expired'`.execute(db);
-  await sql`update checkout_sweep set read_until = now()`.execute(db);
+  await sql`update processor_list set read_until = now()`.execute(db);
   await unguarded(db, async (trx) => {
     await sql`delete from transfer where kind = 'settlement'`.execute(trx);
     await sql`
@@ -52,7 +52,7 @@ test('audit --external finds what was paid outside and is not credited, and npm 
   assert.doesNotMatch(broken.output, /cs_test_/, 'a session shows an account to whoever holds it');
 
   // As docs/operations.md says.
-  await sql`update checkout_sweep set read_until = now() - interval '1 day'`.execute(db);
+  await sql`update processor_list set read_until = now() - interval '1 day'`.execute(db);
   await sql`update x402_payment set state = 'unknown', failed_at = null where state = 'failed'`.execute(db);
   const mended = await npmRun('reconcile', env);
   assert.match(mended.output, /^checkout_sweep +1 done$/m);

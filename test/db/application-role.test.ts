@@ -42,7 +42,7 @@ test('the application works with a role of its own, which can neither delete nor
   gateway.app.worker?.start();
   assert.equal((await untilJob(gateway, jobId, 'completed', 'failed')).json.status, 'completed');
   for (const { name, outcome } of await gateway.app.reconcilers.turn()) {
-    if (!['top_ups', 'checkout_sweep'].includes(name)) assert.equal(outcome, 'done', name);
+    if (!['top_ups', 'checkout_sweep', 'clawback_sweep'].includes(name)) assert.equal(outcome, 'done', name);
   }
   assert.deepEqual(await audit(gateway.db), []);
 

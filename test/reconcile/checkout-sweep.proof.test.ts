@@ -46,13 +46,14 @@ async function instance(t: Test) {
   const gateway = await startGateway(t, {}, { databaseUrl });
   const instanceId = await instanceOf(gateway);
   // Its schema may have been made long ago, see testDatabase.
-  await gateway.db.updateTable('checkout_sweep').set({ read_until: sql`now() - interval '25 hours'` }).execute();
+  await gateway.db.updateTable('processor_list').set({ read_until: sql`now() - interval '25 hours'` }).execute();
   const orphan = () => ({ instance_id: instanceId, top_up_id: randomUUID(), account_id: randomUUID() });
   return { databaseUrl, orphan };
 }
 
 const lists = (checkout: FaultyCheckout) => checkout.calls.filter(({ path }) => path === '/v1/checkout/sessions');
-const sweepState = ({ db }: Gateway) => db.selectFrom('checkout_sweep').selectAll().executeTakeFirstOrThrow();
+const sweepState = ({ db }: Gateway) =>
+  db.selectFrom('processor_list').where('name', '=', 'sessions').selectAll().executeTakeFirstOrThrow();
 
 test('R16: a paid session that no row knows, as after the restore of a backup, is credited', async (t) => {
   const { databaseUrl, orphan } = await instance(t);
@@ -73,7 +74,7 @@ test('R16: a paid session that no row knows, as after the restore of a backup, i
   assert.equal((await runTurn(gateway, 'checkout_sweep')).count, 0);
 
   // The watermark is as old as the backup.
-  await gateway.db.updateTable('checkout_sweep').set({ read_until: sql`now() - interval '3 days'` }).execute();
+  await gateway.db.updateTable('processor_list').set({ read_until: sql`now() - interval '3 days'` }).execute();
   assert.equal((await runTurn(gateway, 'checkout_sweep')).count, 1);
   assert.equal(await gateway.balance(longAgo.account_id), 7_000_000n);
   assert.deepEqual(await audit(gateway.db), []);
@@ -145,7 +146,7 @@ test('the list is read page by page back to the watermark, and the next pass beg
   ];
   const checkout = await startFaultyCheckout(t, { sessions });
   const gateway = await startGateway(t, settings(checkout), { databaseUrl });
-  await gateway.db.updateTable('checkout_sweep').set({ read_until: sql`now() - interval '2 days'` }).execute();
+  await gateway.db.updateTable('processor_list').set({ read_until: sql`now() - interval '2 days'` }).execute();
   assert.equal((await runTurn(gateway, 'checkout_sweep')).count, 1);
   assert.equal(lists(checkout).length, 3);
   for (const { query } of lists(checkout)) {
@@ -166,7 +167,7 @@ test('a pass that was interrupted goes on where it was; one whose place is unkno
   const gateway = await startGateway(t, settings(checkout), { databaseUrl });
   const interrupt = (cursor: string) =>
     gateway.db
-      .updateTable('checkout_sweep')
+      .updateTable('processor_list')
       .set({ pass_started_at: sql`now() - interval '1 hour'`, pass_cursor: cursor })
       .execute();
   await interrupt(place.id);

@@ -79,7 +79,7 @@ export const LEFTOVERS: Readonly<Record<string, Leftover>> = {
       select 'opening', gen_random_uuid(), 500, now() - interval '2 days' from generate_series(1, ${LEFT})`,
     ),
   },
-  checkout_sweep: { writes: ['Update checkout_sweep'], leave: run() },
+  checkout_sweep: { writes: ['Update processor_list'], leave: run() },
   unpaid_purchases: {
     writes: ['Delete top_up'],
     leave: run(sql`

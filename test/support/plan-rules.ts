@@ -3,7 +3,7 @@ import { type ExecutedPlan, nodesOf, type PlanNode } from './plans.ts';
 /** Tables that stay small however long the service runs, and may be read whole. */
 const SMALL: Readonly<Record<string, string>> = {
   instance: 'one row',
-  checkout_sweep: 'one row',
+  processor_list: 'a row for each list',
   reconciler: 'a row for each reconciler',
   worker: 'a row for each process that runs jobs',
   gateway_process: 'a row for each process',

@@ -75,6 +75,6 @@ export const PURCHASES: readonly Tampering[] = [
   {
     name: "the processor's list counts as read until 2099",
     fates: ['forbidden', 'audit'],
-    statements: () => [sql`update checkout_sweep set read_until = ${NEVER}`],
+    statements: () => [sql`update processor_list set read_until = ${NEVER}`],
   },
 ];

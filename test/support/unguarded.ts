@@ -1,7 +1,17 @@
 import { sql } from 'kysely';
 import type { Database } from '../../src/db/database.ts';
 
-const GUARDED = ['transfer', 'reversal', 'account', 'top_up', 'checkout_sweep', 'x402_payment', 'prepaid_nonce', 'job'];
+const GUARDED = [
+  'transfer',
+  'reversal',
+  'account',
+  'top_up',
+  'clawback',
+  'processor_list',
+  'x402_payment',
+  'prepaid_nonce',
+  'job',
+];
 
 /**
  * Does the work with the guards of the books switched off, as only the owner of the tables can, and on again: to tell

@@ -6,18 +6,21 @@ import type { Invariant } from './invariant.ts';
 /** Accounts beside their transfers. All amounts are in micro-USD. */
 export const balanceInvariants: readonly Invariant[] = [
   {
-    rule: "the card accounts' balances are the posted top-ups less the pending and posted charges that are not reversed",
+    rule: "the card accounts' balances are what was credited, less what was charged and not reversed, and debts paid",
     breaches: sql`
       with totals as (
         select (select coalesce(sum(balance_micro_usd), 0) from account where kind = 'card') as balances,
-               (select coalesce(sum(amount_micro_usd), 0) from transfer where kind = 'top_up' and state = 'posted')
-                 as top_ups,
-               (select coalesce(sum(amount_micro_usd), 0) from transfer where kind = 'charge' and state <> 'voided')
-                 as charges,
-               (select coalesce(sum(amount_micro_usd), 0) from transfer
-                where kind = 'reversal' and debit_account_id = ${contra.cardRevenue}) as reversals
+               coalesce(sum(amount_micro_usd) filter (
+                 where kind in ('top_up', 'refund_failed', 'dispute_won') and state = 'posted'), 0) as credits,
+               coalesce(sum(amount_micro_usd) filter (where kind = 'charge' and state <> 'voided'), 0) as charges,
+               coalesce(sum(amount_micro_usd) filter (
+                 where kind = 'reversal' and debit_account_id = ${contra.cardRevenue}), 0) as reversals,
+               coalesce(sum(amount_micro_usd) filter (where kind = 'debt_payment'), 0) as debt_payments,
+               coalesce(sum(case when debit_account_id = ${contra.cardAdjustments} then amount_micro_usd
+                                 else -amount_micro_usd end) filter (where kind = 'adjustment'), 0) as adjustments
+        from transfer
       )
-      select * from totals where balances <> top_ups - charges + reversals`,
+      select * from totals where balances <> credits - charges + reversals - debt_payments + adjustments`,
   },
   {
     rule: "an account's balance is the sum of its own transfers",
@@ -33,9 +36,10 @@ export const balanceInvariants: readonly Invariant[] = [
       ), expected as (
         select account_id, sum(amount) as amount from movement group by account_id
       )
-      select account.id, account.balance_micro_usd as balance, coalesce(expected.amount, 0) as transfers
+      select account.id, account.kind, account.balance_micro_usd as balance, coalesce(expected.amount, 0) as transfers
       from account left join expected on expected.account_id = account.id
-      where account.kind <> 'contra' and account.balance_micro_usd <> coalesce(expected.amount, 0)`,
+      where account.kind <> 'contra' and account.balance_micro_usd
+            <> coalesce(expected.amount, 0) * case when account.kind = 'debt' then -1 else 1 end`,
   },
   {
     rule: 'no balance is negative',
@@ -60,7 +64,11 @@ export const balanceInvariants: readonly Invariant[] = [
           values ('top_up', 'card_clearing', 'card'), ('charge', 'card', 'card_revenue'),
                  ('settlement', 'usdc_clearing', 'usdc_revenue'),
                  ('deposit', 'usdc_clearing', 'wallet'), ('spend', 'wallet', 'prepaid_revenue'),
-                 ('reversal', 'card_revenue', 'card'), ('reversal', 'prepaid_revenue', 'wallet')
+                 ('reversal', 'card_revenue', 'card'), ('reversal', 'prepaid_revenue', 'wallet'),
+                 ('refund', 'debt', 'card_clearing'), ('refund_failed', 'card_clearing', 'card'),
+                 ('dispute', 'debt', 'card_clearing'), ('dispute_won', 'card_clearing', 'card'),
+                 ('debt_payment', 'card', 'debt'),
+                 ('adjustment', 'card_adjustments', 'card'), ('adjustment', 'card', 'card_adjustments')
         ) named (kind, debit, credit)
         where named.kind = transfer.kind and named.debit = coalesce(debit.contra_name, debit.kind)
           and named.credit = coalesce(credit.contra_name, credit.kind))`,

@@ -11,10 +11,10 @@ export const purchaseInvariants: readonly Invariant[] = [
       where transfer.kind = 'top_up' and transfer.credit_account_id <> top_up.account_id`,
   },
   {
-    rule: 'money that came in is posted at once',
+    rule: 'money that came in, was taken back or was adjusted is posted at once',
     breaches: sql`
       select id, kind, state, amount_micro_usd as amount from transfer
-      where kind in ('top_up', 'deposit', 'settlement')
+      where kind not in ('charge', 'spend')
         and (state <> 'posted' or ended_at <> created_at or lease_until is not null)`,
   },
   {

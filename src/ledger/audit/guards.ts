@@ -8,7 +8,8 @@ const TRIGGERS: Readonly<Record<string, readonly string[]>> = {
   reversal: ['terms', 'kept', 'kept_all'],
   account: ['terms', 'mode', 'kept', 'kept_all'],
   top_up: ['terms', 'credited', 'check', 'kept', 'kept_all'],
-  checkout_sweep: ['read'],
+  clawback: ['terms', 'check', 'kept', 'kept_all'],
+  processor_list: ['read'],
   x402_payment: ['terms', 'settled', 'sent', 'lease', 'kept', 'kept_all'],
   prepaid_nonce: ['terms', 'kept', 'kept_all'],
   job: ['terms', 'due', 'kept'],
@@ -25,13 +26,14 @@ const CONSTRAINTS = [
   'x402_payment_network_transaction_hash_log_index_key',
   'prepaid_nonce_pkey',
   'reversal_pkey',
+  'clawback_pkey',
 ];
-const INDEXES = ['transfer_top_up', 'transfer_settlement', 'transfer_deposit'];
+const INDEXES = ['transfer_top_up', 'transfer_settlement', 'transfer_deposit', 'account_debt'];
 
 /** The guards' functions, and the SHA-256 of their bodies as the migrations have them. */
 const FUNCTIONS = {
   refuse_change: '42bef783d6f31e6398375b65945851f6f84c6c0c486b294a169828f0a0ea5999',
-  transfer_begins: '06b6b08e9d6bd57c3d7aedebf9123b55c9d45bd6dec3d3672db048f0edc69698',
+  transfer_begins: '1a1f5f6cc246b8d210f3da48e8f7ddf0c23976eb0b0c009bb58ff33b0aba4b35',
 };
 
 const list = (values: readonly unknown[]): RawBuilder<unknown> => sql`array[${sql.join(values)}]::text[]`;

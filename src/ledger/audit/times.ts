@@ -25,7 +25,9 @@ export const timeInvariants: readonly Invariant[] = [
       union all
       select 'worker', id::text, heartbeat_at from worker where heartbeat_at > now() + interval '1 minute'
       union all
-      select 'sweep of checkouts', '', greatest(read_until, pass_started_at) from checkout_sweep
+      select 'refund or dispute', id, next_check_at from clawback where next_check_at > now() + interval '121 hours'
+      union all
+      select 'list of the processor', name, greatest(read_until, pass_started_at) from processor_list
       where read_until > now() + interval '1 minute' or pass_started_at > now() + interval '1 minute'
       union all
       select 'reconciler', name, started_at from reconciler where started_at > now() + interval '1 minute'`,

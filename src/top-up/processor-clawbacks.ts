@@ -1,0 +1,94 @@
+import type Stripe from 'stripe';
+import { callProcessor, findOrUndefined, idOf, PAGE_SIZE, ProcessorError } from './processor-call.ts';
+
+/** A refund or a dispute, as the processor tells it. */
+export interface ProcessorClawback {
+  readonly id: string;
+  readonly kind: ClawbackKind;
+  /** Of the purchase; null where the processor names none. */
+  readonly paymentIntentId: string | null;
+  readonly chargeId: string | null;
+  readonly amountCents: number;
+  readonly currency: string;
+  readonly status: string;
+  /** Unix seconds. */
+  readonly created: number;
+}
+
+export type ClawbackKind = 'refund' | 'dispute';
+
+export interface ClawbackPage {
+  readonly clawbacks: readonly ProcessorClawback[];
+  /** True when older ones follow. */
+  readonly hasMore: boolean;
+}
+
+/** The processor's refunds and disputes. */
+export class ProcessorClawbacks {
+  readonly #stripe: Stripe;
+
+  constructor(stripe: Stripe) {
+    this.#stripe = stripe;
+  }
+
+  /**
+   * One page of them, newest first. A compatible server that has no such list has none of them.
+   * @param createdFrom Unix seconds
+   * @param after the last one of the page before
+   */
+  async list(kind: ClawbackKind, createdFrom: number, after?: string): Promise<ClawbackPage> {
+    const asked = {
+      created: { gte: createdFrom },
+      limit: PAGE_SIZE,
+      ...(after !== undefined && { starting_after: after }),
+    };
+    const request = () => (kind === 'refund' ? this.#stripe.refunds.list(asked) : this.#stripe.disputes.list(asked));
+    const page = after === undefined ? await findOrUndefined<Page>(request) : await callProcessor<Page>(request);
+    if (!page) return { clawbacks: [], hasMore: false };
+    if (!Array.isArray(page.data)) throw new ProcessorError(`the processor answered without a list of ${kind}s`);
+    const clawbacks = page.data.map((each) => read(kind, each));
+    return { clawbacks, hasMore: page.has_more === true && clawbacks.length > 0 };
+  }
+
+  /** As the processor knows it now; undefined when it knows none of that id. */
+  async find(kind: ClawbackKind, id: string): Promise<ProcessorClawback | undefined> {
+    const found = await findOrUndefined<Stripe.Refund | Stripe.Dispute>(() =>
+      kind === 'refund' ? this.#stripe.refunds.retrieve(id) : this.#stripe.disputes.retrieve(id),
+    );
+    if (found !== undefined && found?.id !== id) throw new ProcessorError(`the processor answered without the ${kind}`);
+    return found && read(kind, found);
+  }
+
+  /**
+   * Pays a purchase back to its card.
+   * @param amountCents undefined for all that is left of it
+   * @param idempotencyKey a repetition with the same one makes no second refund
+   */
+  async refund(
+    paymentIntentId: string,
+    amountCents: number | undefined,
+    idempotencyKey: string,
+  ): Promise<ProcessorClawback> {
+    const refund = await callProcessor(() =>
+      this.#stripe.refunds.create(
+        { payment_intent: paymentIntentId, ...(amountCents !== undefined && { amount: amountCents }) },
+        { idempotencyKey },
+      ),
+    );
+    return read('refund', refund);
+  }
+}
+
+type Page = Pick<Stripe.ApiList<Stripe.Refund | Stripe.Dispute>, 'data' | 'has_more'>;
+
+function read(kind: ClawbackKind, told: Stripe.Refund | Stripe.Dispute): ProcessorClawback {
+  const { id, status, amount: amountCents, currency, created } = told;
+  if (typeof id !== 'string' || typeof status !== 'string' || !Number.isSafeInteger(amountCents)) {
+    throw new ProcessorError(`the processor answered without a usable ${kind}`);
+  }
+  return {
+    ...{ id, kind, status, amountCents, currency, created },
+    paymentIntentId: idOf(told.payment_intent),
+    chargeId: idOf(told.charge),
+  };
+}
