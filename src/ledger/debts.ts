@@ -56,7 +56,7 @@ export async function bringBack(
 
 const DEBT_PAYMENT: Entry = {
   kind: 'debt_payment',
-  debit: fragment`owner_id`,
+  debit: fragment`debtor_id`,
   credit: fragment`debt_id`,
   amount: fragment`amount`,
   reference: fragment`debt_id::text`,
@@ -71,7 +71,7 @@ export async function collectDebt(trx: Database, accountId: string): Promise<{ p
   await lockAccount(trx, accountId);
   const { rows } = await statement<{ paid: bigint; owed: bigint }>`
     with payable as materialized (
-      select owner.id as owner_id, debt.id as debt_id, debt.balance_micro_usd as debt,
+      select owner.id as debtor_id, debt.id as debt_id, debt.balance_micro_usd as debt,
              least(owner.balance_micro_usd, debt.balance_micro_usd) as amount
       from account owner join account debt on debt.kind = 'debt' and debt.owner_id = owner.id
       where owner.id = ${accountId}
@@ -79,8 +79,8 @@ export async function collectDebt(trx: Database, accountId: string): Promise<{ p
       ${insertTransfer(DEBT_PAYMENT, fragment`payable where amount > 0`)}
     )
     update account set balance_micro_usd = balance_micro_usd - amount,
-                       is_indebted = account.id = owner_id and debt > amount
-    from payable where account.id in (owner_id, debt_id)
+                       is_indebted = account.id = debtor_id and debt > amount
+    from payable where account.id in (debtor_id, debt_id)
     returning amount as paid, debt - amount as owed`.execute(trx);
   return rows[0] ?? { paid: 0n, owed: 0n };
 }

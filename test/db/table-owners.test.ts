@@ -25,6 +25,8 @@ const OWNERS: Readonly<Record<string, string>> = {
   rate_window: 'src/limits/',
   reconciler: 'src/reconcile/',
 };
+/** Tables that only the release before still uses. */
+const FORMER = ['checkout_sweep'];
 /** What compares the tables with each other. It only reads. */
 const AUDITS = ['src/ledger/audit/', 'src/audit/'];
 
@@ -109,7 +111,7 @@ test('every table of the schema has its folder', async () => {
   const types = readFileSync(join(ROOT, 'db/tables.ts'), 'utf8');
   const schema = /export interface DB \{([^}]*)\}/.exec(types)?.[1] ?? '';
   const tables = [...schema.matchAll(/^ {2}(\w+):/gm)].map(([, table]) => table);
-  assert.deepEqual(tables.sort(), Object.keys(OWNERS).sort());
+  assert.deepEqual(tables.sort(), [...Object.keys(OWNERS), ...FORMER].sort());
 });
 
 test('a transfer is inserted by one fragment, in src/ledger/transfer.ts', async () => {

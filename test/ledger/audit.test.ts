@@ -5,14 +5,19 @@ import { test } from 'tap';
 import { type Database, openDatabase } from '../../src/db/database.ts';
 import { audit, invariants } from '../../src/ledger/audit.ts';
 import { placeCardHold } from '../../src/ledger/card-holds.ts';
+import { findDebt } from '../../src/ledger/debts.ts';
 import { captureHold, voidHold } from '../../src/ledger/hold.ts';
 import { reverseCharge } from '../../src/ledger/reversal.ts';
 import { placeWalletHold } from '../../src/ledger/wallet-holds.ts';
 import { pruneNonces } from '../../src/ledger/wallets.ts';
+import { Clawbacks } from '../../src/top-up/clawbacks.ts';
 import { creditTopUp } from '../../src/top-up/credit-top-up.ts';
+import { Processor } from '../../src/top-up/processor.ts';
+import { Purchases } from '../../src/top-up/purchases.ts';
 import { bookSettlement } from '../../src/x402/book-settlement.ts';
 import { HASH, OF_BOOKS, OF_JOBS, OTHER_ADDRESS, PAYER_ADDRESS } from '../support/audit-rules.ts';
 import { CORRUPTIONS_OF_BALANCES } from '../support/corruptions-of-balances.ts';
+import { CORRUPTIONS_OF_CLAWBACKS } from '../support/corruptions-of-clawbacks.ts';
 import { CORRUPTIONS_OF_PAYMENTS } from '../support/corruptions-of-payments.ts';
 import { testDatabase } from '../support/database.ts';
 import { brokenRules, rolledBack } from '../support/rolled-back.ts';
@@ -70,6 +75,23 @@ async function addSpends(db: Database): Promise<void> {
   assert.deepEqual(reversals.sort(), [false, false, true], 'once');
 }
 
+/** An account that got 500 cents, and of which 100 were refunded and 800 are disputed: it owes 400. */
+async function addClawbacks(db: Database): Promise<void> {
+  const purchase = { topUpId: randomUUID(), sessionId: 'cs_test_2', accountId: randomUUID(), paymentIntentId: 'pi_1' };
+  await creditTopUp(db, { ...purchase, livemode: false, amountCents: 500, challengeId: null });
+  const processor = new Processor('sk_test_none', 'http://127.0.0.1:9');
+  const purchases = new Purchases(db, processor, { baseUrl: 'http://127.0.0.1', serviceName: 'Speechgate' });
+  const clawbacks = new Clawbacks(db, processor, purchases);
+  const told = { paymentIntentId: 'pi_1', chargeId: 'ch_1', currency: 'usd', created: Math.floor(Date.now() / 1000) };
+  const refund = { ...told, id: 're_1', kind: 'refund', amountCents: 100, status: 'succeeded' } as const;
+  const dispute = { ...told, id: 'dp_1', kind: 'dispute', amountCents: 800, status: 'needs_response' } as const;
+  assert.equal(await clawbacks.record(refund), true);
+  assert.deepEqual(await Promise.all([1, 2, 3].map(() => clawbacks.record(dispute))).then((all) => all.sort()), [
+    ...[false, false, true],
+  ]);
+  assert.equal(await findDebt(db, purchase.accountId), 4_000_000n);
+}
+
 test('the audit holds on a sound ledger, and each rule can fail', async (t) => {
   const db = openDatabase((await testDatabase(t)).url, { maxConnections: 2 });
   t.teardown(() => db.destroy());
@@ -83,11 +105,16 @@ test('the audit holds on a sound ledger, and each rule can fail', async (t) => {
   });
   await addPayments(db);
   await addSpends(db);
+  await addClawbacks(db);
   assert.equal((await placeCardHold(db, accountId, 100n, 60)).outcome, 'held');
   assert.deepEqual(await audit(db), []);
 
   const broken = new Set<string>();
-  for (const [name, corrupt, rules] of [...CORRUPTIONS_OF_BALANCES, ...CORRUPTIONS_OF_PAYMENTS]) {
+  for (const [name, corrupt, rules] of [
+    ...CORRUPTIONS_OF_BALANCES,
+    ...CORRUPTIONS_OF_PAYMENTS,
+    ...CORRUPTIONS_OF_CLAWBACKS,
+  ]) {
     await t.test(name, async () => {
       const found = await rolledBack(db, async (trx) => {
         await unguarded(trx, async () => {

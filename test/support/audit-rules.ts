@@ -5,7 +5,7 @@ import { guardInvariants } from '../../src/ledger/audit/guards.ts';
 import { timeInvariants } from '../../src/ledger/audit/times.ts';
 
 export const CARD_TOTAL =
-  "the card accounts' balances are the posted top-ups less the pending and posted charges that are not reversed";
+  "the card accounts' balances are what was credited, less what was charged and not reversed, and debts paid";
 export const OWN_TRANSFERS = "an account's balance is the sum of its own transfers";
 export const NEGATIVE = 'no balance is negative';
 export const STRAY = 'both accounts of a transfer exist';
@@ -22,6 +22,11 @@ export const NONCE = 'a nonce is spent if and only if a wallet was debited for i
 export const CHAIN = 'a transfer on the chain pays for one payment at most';
 export const GUARDS = 'the triggers and constraints that guard the books are in place';
 export const LEASE = 'a payment under way is within its lease';
+export const CLAWBACK = 'each refund and dispute is booked once for each time that it was taken or returned, whole';
+export const CLAWBACK_PURCHASE = 'a refund or dispute is one of a credited purchase, and of its account';
+export const INDEBTED = 'an account is marked as indebted if and only if it owes something';
+export const DEBT_PAYER = 'a debt is paid by the account that owes it';
+export const CREDITED = 'money that came in, was taken back or was adjusted is posted at once';
 /** Broken and shown by test/ledger/tampering.proof.test.ts. */
 export const OF_BOOKS = new Set(
   [...purchaseInvariants, ...chargeInvariants, ...timeInvariants, ...guardInvariants].map(({ rule }) => rule),

@@ -4,6 +4,7 @@ import { contra } from '../../src/ledger/contra.ts';
 import {
   CARD_TOTAL,
   CHAIN,
+  CLAWBACK_PURCHASE,
   DENOMINATION,
   GUARDS,
   HASH,
@@ -77,7 +78,11 @@ export const CORRUPTIONS_OF_BALANCES: Corruption[] = [
     [SIDES],
   ],
   ['a top-up of another amount', () => [sql`update top_up set amount_cents = amount_cents + 1`], [SESSION]],
-  ['a transfer without its top-up', () => [sql`update top_up set state = 'open', credited_at = null`], [SESSION]],
+  [
+    'a transfer without its top-up',
+    () => [sql`update top_up set state = 'open', credited_at = null`],
+    [SESSION, CLAWBACK_PURCHASE],
+  ],
   [
     'a hold whose lease has passed long ago',
     () => [sql`update transfer set lease_until = now() - interval '1 hour' where kind = 'charge'`],

@@ -17,11 +17,11 @@ export const debtInvariants: readonly Invariant[] = [
                amount_cents::bigint * 10000
         from turn where is_returned
       ), booked as (
-        select kind, reference, count(*) as times, min(amount_micro_usd) as amount,
+        select transfer.kind, transfer.reference, count(*) as times, min(amount_micro_usd) as amount,
                min(coalesce(debt.owner_id, credit_account_id)::text)::uuid as account_id
         from transfer left join account debt on debt.id = debit_account_id
         where transfer.kind in ('refund', 'refund_failed', 'dispute', 'dispute_won')
-        group by transfer.kind, reference
+        group by transfer.kind, transfer.reference
       )
       select coalesce(expected.kind, booked.kind) as kind, coalesce(expected.reference, booked.reference) as reference,
              coalesce(expected.account_id, booked.account_id) as account, expected.amount as expected,
