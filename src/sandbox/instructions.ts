@@ -11,7 +11,7 @@ export interface Places {
 
 /** What the sandbox prints when it is ready: commands that work as they stand. */
 export function instructions(
-  { baseUrl, creditAccount, wallet }: SandboxFile,
+  { baseUrl, creditAccount, wallet, checkoutUrl }: SandboxFile,
   { dataDir, databaseHome }: Places,
   { voice, otherVoice }: Offered,
 ): string {
@@ -34,6 +34,9 @@ What is left:
 
 Buy credit yourself, in a browser, on a checkout that takes no real money:
   ${baseUrl}/top-up?amount=500&account=${creditAccount}
+
+Refund it as the card processor's dashboard does, or dispute it as the buyer's bank does:
+  ${checkoutUrl}/dashboard
 
 ${wallet ? usdcInstructions(baseUrl, wallet.address, npmRun) : ''}See each payment flow once:
   ${npmRun} demo

@@ -46,3 +46,21 @@ export function urlOf(session: { url: string | null }): string {
   assert.ok(session.url);
   return session.url;
 }
+
+/** A session of `order` that was paid. */
+export async function purchase(stripe: Stripe): Promise<{ session: string; intent: string; charge: string }> {
+  const session = await stripe.checkout.sessions.create(order);
+  assert.equal((await choose(urlOf(session), 'accepted')).status, 303);
+  const { payment_intent } = await stripe.checkout.sessions.retrieve(session.id, { expand: ['payment_intent'] });
+  assert.ok(payment_intent && typeof payment_intent === 'object');
+  return { session: session.id, intent: payment_intent.id, charge: String(payment_intent.latest_charge) };
+}
+
+/** What the processor has of the merchant, by its own sum and by that of its transactions, which must agree. */
+export async function balanceOf(stripe: Stripe): Promise<number> {
+  let sum = 0;
+  for await (const { net } of stripe.balanceTransactions.list({ limit: 100 })) sum += net;
+  const { available } = await stripe.balance.retrieve();
+  assert.equal(available[0]?.amount ?? 0, sum);
+  return sum;
+}

@@ -1,12 +1,9 @@
 import type { FastifyInstance, FastifyReply } from 'fastify';
-import { withSession } from './api.ts';
 import { expiredPage, messagePage, pageHeaders, paidPage, paymentPage, refusedPage } from './checkout-pages.ts';
-import { pay, payPath, type Session, statusOf, successUrlOf } from './session.ts';
-import type { Store } from './session-store.ts';
-
-interface ById {
-  readonly Params: { readonly id: string };
-}
+import { pay } from './payment.ts';
+import type { ById } from './request.ts';
+import { payPath, type Session, statusOf, successUrlOf } from './session.ts';
+import type { Store } from './store.ts';
 
 /** Answers with a page; the session's merchant is where its forms may lead. */
 export function sendPage(reply: FastifyReply, status: number, body: string, session?: Session): FastifyReply {
@@ -34,20 +31,24 @@ export function servePaymentPage(app: FastifyInstance, store: Store, merchant: s
   });
 
   app.get<ById>(payPath(':id'), async (request, reply) => {
-    const session = store.findSession(request.params.id);
+    const session = store.state.sessions.get(request.params.id);
     return session ? show(reply, session) : unknown(reply);
   });
 
   app.post<ById>(payPath(':id'), async (request, reply) => {
-    const session = store.findSession(request.params.id);
+    const session = store.state.sessions.get(request.params.id);
     if (!session) return unknown(reply);
     const card = new URLSearchParams(typeof request.body === 'string' ? request.body : '').get('card');
     if (card === 'declined') return show(reply, session, true);
     if (card !== 'accepted') return sendPage(reply, 400, refusedPage('Choose one of the buttons.'));
-    const paid = await store.update((state) => {
-      const current = store.findSession(session.id) ?? session;
-      const next = pay(current);
-      return { state: next && next !== current ? withSession(state, next) : state, result: next };
+    const paid = await store.update<Session | undefined>((state) => {
+      const current = state.sessions.get(session.id) ?? session;
+      const status = statusOf(current);
+      if (status === 'expired') return { result: undefined };
+      // What is paid already is not paid again.
+      if (status === 'complete') return { result: current };
+      const { change, paid } = pay(current);
+      return { change, result: paid };
     });
     if (!paid) return show(reply, session);
     return reply.headers(pageHeaders(successUrlOf(paid).origin)).redirect(successUrlOf(paid).href, 303);

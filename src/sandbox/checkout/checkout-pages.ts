@@ -11,6 +11,9 @@ body { margin: 0; background: var(--paper); color: var(--ink); font: 1rem/1.5 sy
 main { width: calc(100% - 2rem); max-width: 26rem; margin: 1.5rem auto; padding: 1.5rem; background: var(--card); border: 1px solid var(--line); border-radius: 1rem; }
 h1 { margin: 0; font-size: 1.1rem; }
 .amount { margin: .25rem 0 1rem; font-size: 2.25rem; font-weight: 700; line-height: 1.2; }
+article { margin: 0 0 1.5rem; padding: 0 0 1.5rem; border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
+label { display: block; margin-top: .75rem; }
+input { width: 100%; min-height: 3rem; padding: .5rem .75rem; border: 1px solid var(--muted); border-radius: .6rem; background: transparent; color: inherit; font: inherit; }
 ul { margin: 0 0 1.25rem; padding: .75rem 0; list-style: none; border-block: 1px solid var(--line); }
 li { display: flex; justify-content: space-between; gap: 1rem; overflow-wrap: anywhere; }
 li span:last-child { white-space: nowrap; }
@@ -83,10 +86,10 @@ export function messagePage(title: string, message: string): string {
   return page(title, html`<h1>${title}</h1>\n<p>${message}</p>`);
 }
 
-/** For what was sent to a payment's own address, to which an empty one leads. */
-export function refusedPage(message: string): string {
+/** For what was sent to a page's own address, to which an empty one leads. */
+export function refusedPage(message: string, wayBack = 'Back to the payment'): string {
   const title = 'That did not work';
-  return page(title, html`<h1>${title}</h1>\n<p>${message}</p>\n<a class="back" href="">Back to the payment</a>`);
+  return page(title, html`<h1>${title}</h1>\n<p>${message}</p>\n<a class="back" href="">${wayBack}</a>`);
 }
 
 function lineItem(item: Session['lineItems'][number], currency: string): Html {
@@ -97,14 +100,14 @@ function lineItem(item: Session['lineItems'][number], currency: string): Html {
 const back = (session: Session, merchant: string): Html =>
   session.cancelUrl ? html`<a class="back" href="${session.cancelUrl}">Go back to ${merchant}</a>` : html``;
 
-const join = (fragments: Html[]): Html => fragments.reduce((all, next) => html`${all}${next}`, html``);
+export const join = (fragments: Html[]): Html => fragments.reduce((all, next) => html`${all}${next}`, html``);
 
-function money(minorUnits: number, currency: string): string {
+export function money(minorUnits: number, currency: string): string {
   const format = new Intl.NumberFormat('en-US', { style: 'currency', currency });
   return format.format(minorUnits / 10 ** (format.resolvedOptions().maximumFractionDigits ?? 2));
 }
 
-function page(title: string, content: Html): string {
+export function page(title: string, content: Html): string {
   return String(html`<!doctype html>
 <html lang="en">
 <head>

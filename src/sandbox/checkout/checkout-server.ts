@@ -1,10 +1,13 @@
 import { join } from 'node:path';
 import Fastify from 'fastify';
 import { freePort } from '../free-port.ts';
-import { API_PREFIX, serveApi } from './api.ts';
+import { serveApi } from './api.ts';
+import { API_PREFIX } from './api-prefix.ts';
 import { sendPage, servePaymentPage } from './card-payment.ts';
 import { messagePage } from './checkout-pages.ts';
-import { Store } from './session-store.ts';
+import { serveDashboard } from './dashboard.ts';
+import { type Operations, operationsOn } from './operations.ts';
+import { Store } from './store.ts';
 
 const BODY_LIMIT = 65_536;
 
@@ -20,7 +23,7 @@ export interface CheckoutOptions {
   readonly merchant?: string;
 }
 
-export interface RunningCheckout {
+export interface RunningCheckout extends Operations {
   /** Of the payment pages. */
   readonly origin: string;
   /** Where a client of Stripe's API goes instead of api.stripe.com. */
@@ -30,7 +33,7 @@ export interface RunningCheckout {
 
 /**
  * Starts the sandbox's card processor: a server of its own that speaks the part of Stripe's API which sells one payment
- * through hosted checkout, and shows the payment page. Every change is on disk before it is answered.
+ * through hosted checkout and tells of refunds and disputes, and shows the payment page and a dashboard. Every change is on disk before it is answered.
  */
 export async function startCheckout(options: CheckoutOptions): Promise<RunningCheckout> {
   const { secretKey, host = '127.0.0.1', merchant = 'Speechgate' } = options;
@@ -50,9 +53,15 @@ export async function startCheckout(options: CheckoutOptions): Promise<RunningCh
   app.addContentTypeParser('application/x-www-form-urlencoded', { parseAs: 'string' }, (_request, body, done) =>
     done(null, body),
   );
+  const operations = operationsOn(store);
   app.register(async (scope) => servePaymentPage(scope, store, merchant));
+  app.register(async (scope) => serveDashboard(scope, store, operations));
   app.register(async (scope) => serveApi(scope, store, { secretKey, origin }), { prefix: API_PREFIX });
   await app.listen({ host, port });
-  if (port !== store.state.port) await store.update((state) => ({ state: { ...state, port }, result: undefined }));
-  return { origin, apiBase: origin, close: () => app.close() };
+  await store.update(() => ({ change: { port }, result: undefined }));
+  const close = async () => {
+    await app.close();
+    await store.close();
+  };
+  return { ...operations, origin, apiBase: origin, close };
 }

@@ -25,6 +25,8 @@ export interface Session {
   readonly clientReferenceId: string | null;
   readonly customerEmail: string | null;
   readonly metadata: Readonly<Record<string, string>>;
+  /** Of the payment intent; absent from what release 2.0 has stored. */
+  readonly intent?: { readonly description: string | null; readonly metadata: Readonly<Record<string, string>> };
 }
 
 const MINUTE = 60;
@@ -42,16 +44,17 @@ export function createSession(parameters: Parameters): Session {
   parameters.required('mode', parameters.choice('mode', ['payment']));
   parameters.choice('ui_mode', ['hosted', 'hosted_page']);
   parameters.values('payment_method_types', 20);
-  parameters.values('expand', 20);
   parameters.text('submit_type', 100);
   parameters.text('locale', 100);
-  const intent = parameters.group('payment_intent_data');
-  intent?.metadata('metadata');
-  intent?.text('description', 1000);
-  intent?.text('statement_descriptor', 22);
-  intent?.text('statement_descriptor_suffix', 22);
-  intent?.text('receipt_email', 500);
-  intent?.end();
+  const intentData = parameters.group('payment_intent_data');
+  const intent = {
+    description: intentData?.text('description', 1000) ?? null,
+    metadata: intentData?.metadata('metadata') ?? {},
+  };
+  intentData?.text('statement_descriptor', 22);
+  intentData?.text('statement_descriptor_suffix', 22);
+  intentData?.text('receipt_email', 500);
+  intentData?.end();
 
   const items = parameters.list('line_items', 100).map(readLineItem);
   const currency = parameters.required('line_items', items[0]).currency;
@@ -78,6 +81,7 @@ export function createSession(parameters: Parameters): Session {
     clientReferenceId: parameters.text('client_reference_id', 200) ?? null,
     customerEmail: parameters.text('customer_email', 800) ?? null,
     metadata: parameters.metadata('metadata'),
+    intent,
   };
   parameters.end();
   return session;
@@ -104,14 +108,6 @@ function readLineItem(entry: Parameters): { currency: string; item: LineItem } {
 export function statusOf(session: Session): 'open' | 'complete' | 'expired' {
   if (session.state === 'paid') return 'complete';
   return session.state === 'expired' || now() >= session.expiresAt ? 'expired' : 'open';
-}
-
-/** Paying a session that is paid already changes nothing. Undefined when it has expired. */
-export function pay(session: Session): Session | undefined {
-  const status = statusOf(session);
-  if (status === 'complete') return session;
-  if (status === 'expired') return undefined;
-  return { ...session, state: 'paid', paymentIntent: `pi_${randomBytes(12).toString('hex')}` };
 }
 
 /** Throws ApiError for a session that is not open, as Stripe does. */
