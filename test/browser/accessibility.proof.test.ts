@@ -40,7 +40,7 @@ test('every page of a purchase can be used by everybody, on any screen, by day a
   const page = await (await browser.newContext({ bypassCSP: true })).newPage();
   const all: string[] = [];
   const look = async (name: string, heading: string) => {
-    assert.equal(await page.getByRole('heading').innerText(), heading, name);
+    assert.equal(await page.getByRole('heading', { level: 1 }).innerText(), heading, name);
     await page.addScriptTag({ path: AXE });
     for (const width of WIDTHS) {
       for (const colorScheme of SCHEMES) {
@@ -83,6 +83,7 @@ test('every page of a purchase can be used by everybody, on any screen, by day a
   await visit('unpaid', `${url}/top-up/complete?session_id=${paid?.id}`, 'Not paid yet');
   await checkout.pay(paymentAddress);
   await visit('checkout-paid', paymentAddress, 'Already paid');
+  await visit('checkout-dashboard', `${checkout.origin}/dashboard`, 'Purchases');
   await visit('credited', `${url}/top-up/complete?session_id=${paid?.id}`, 'Credit added');
   await visit('already-credited', `${url}/top-up/complete?session_id=${paid?.id}`, 'Already credited');
 

@@ -44,7 +44,7 @@ test('sessions are found by payment intent, and lists expand what they hold', as
   assert.ok(intent && typeof intent === 'object' && typeof intent.latest_charge === 'object');
   assert.equal(intent.latest_charge?.id, bought.charge);
 
-  const unpaid = await stripe.checkout.sessions.create({ ...order, expand: ['payment_intent'] });
+  const unpaid = await stripe.checkout.sessions.create({ ...order, expand: ['payment_intent.latest_charge'] });
   assert.equal(unpaid.payment_intent, null);
   for (const path of ['metadata', 'payment_intent.nothing', 'a.b.c.d.e']) {
     const attempt = stripe.checkout.sessions.retrieve(bought.session, { expand: [path] });

@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import Stripe from 'stripe';
 import type { Test } from 'tap';
 import { startCheckout } from '../../src/sandbox/checkout/checkout-server.ts';
+import type { Operations } from '../../src/sandbox/checkout/operations.ts';
 
 export interface RecordedCall {
   readonly method: string;
@@ -20,7 +21,7 @@ export interface RecordedCall {
 /** Answers a call in the checkout's place; false lets the call through to it. */
 export type Fault = (method: string, path: string, response: ServerResponse) => boolean;
 
-export interface FaultyCheckout {
+export interface FaultyCheckout extends Operations {
   /** STRIPE_API_BASE for a gateway: the checkout behind a recorder that can fail. */
   readonly apiBase: string;
   readonly secretKey: string;
@@ -79,7 +80,9 @@ export async function startFaultyCheckout(
     await rm(dataDir, { recursive: true, force: true });
   });
 
+  const { refund, settleRefund, openDispute, updateDispute } = running;
   const checkout: FaultyCheckout = {
+    ...{ refund, settleRefund, openDispute, updateDispute },
     apiBase: `http://127.0.0.1:${(recorder.address() as AddressInfo).port}`,
     secretKey,
     calls: [],
