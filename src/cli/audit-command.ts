@@ -1,6 +1,7 @@
 import { parseArgs } from 'node:util';
 import { auditPayments, hasPayments, PAYMENT_RULES } from '../audit/chain-payments.ts';
 import type { OutsideAudit } from '../audit/outside.ts';
+import { auditClawbacks, CLAWBACK_RULES } from '../audit/processor-clawbacks.ts';
 import { auditPurchases, hasPurchases, PURCHASE_RULES } from '../audit/processor-purchases.ts';
 import type { Database } from '../db/database.ts';
 import { type AuditFinding, type AuditProgress, audit, invariants } from '../ledger/audit.ts';
@@ -38,7 +39,8 @@ async function run(db: Database): Promise<void> {
   let isAnswered = true;
   if (config) {
     for (const [rules, outside] of [
-      [PURCHASE_RULES, await auditedPurchases(db, config)],
+      [PURCHASE_RULES, await auditedPurchases(db, config, auditPurchases)],
+      [CLAWBACK_RULES, await auditedPurchases(db, config, auditClawbacks)],
       [PAYMENT_RULES, await auditedPayments(db, config)],
     ] as const) {
       if (print(rules, outside.findings, outside.unanswered.length > 0)) isBroken = true;
@@ -62,8 +64,12 @@ async function printSeal(db: Database): Promise<void> {
   console.log(`seal ${upTo} ${hash}`);
 }
 
-async function auditedPurchases(db: Database, { card }: Config): Promise<OutsideAudit> {
-  if (card) return auditPurchases(db, new Processor(card.secretKey, card.apiBase), progress('purchases'));
+async function auditedPurchases(
+  db: Database,
+  { card }: Config,
+  compare: typeof auditPurchases | typeof auditClawbacks,
+): Promise<OutsideAudit> {
+  if (card) return compare(db, new Processor(card.secretKey, card.apiBase), progress('at the processor'));
   return notAsked((await hasPurchases(db)) && 'there are purchases, and STRIPE_SECRET_KEY is unset.');
 }
 

@@ -1,6 +1,6 @@
 import type { Database } from '../db/database.ts';
 import { collectDebts } from '../ledger/debts.ts';
-import { claimDueClawback } from '../top-up/clawback-rows.ts';
+import { claimDueClawback, unknownOf } from '../top-up/clawback-rows.ts';
 import type { Clawbacks } from '../top-up/clawbacks.ts';
 import { readTurnBegin } from '../top-up/open-purchases.ts';
 import type { Processor } from '../top-up/processor.ts';
@@ -40,7 +40,7 @@ export function clawbackSweep(db: Database, processor: Processor, clawbacks: Cla
   async function record(listed: readonly ProcessorClawback[], failures: Failures, { done }: Turn): Promise<boolean> {
     let isComplete = true;
     // The oldest first: who reads the account's history finds it in the order in which it happened.
-    for (const each of listed.toReversed()) {
+    for (const each of (await unknownOf(db, listed)).toReversed()) {
       try {
         if (await clawbacks.record(each)) done(1);
       } catch (error) {

@@ -47,14 +47,25 @@ export async function insertClawback(
   return rows[0];
 }
 
-/** Has one that is known and has another status by now looked at next. False for one that is not known. */
-export async function lookSoon(db: Database, { id, status }: ProcessorClawback): Promise<boolean> {
-  const { rows } = await sql<{ status: string }>`select status from clawback where id = ${id}`.execute(db);
-  const [known] = rows;
-  if (known && known.status !== status) {
-    await sql`update clawback set next_check_at = now() where id = ${id}`.execute(db);
-  }
-  return known !== undefined;
+/**
+ * Tells which of them nothing is known of. Those that are known and have another status by now are looked at next.
+ */
+export async function unknownOf(
+  db: Database,
+  listed: readonly ProcessorClawback[],
+): Promise<readonly ProcessorClawback[]> {
+  const ids = listed.map(({ id }) => id);
+  const statuses = listed.map(({ status }) => status);
+  const { rows } = await sql<{ id: string }>`
+    with known as materialized (
+      select clawback.id, clawback.status <> listed.status as has_changed
+      from unnest(${ids}::text[], ${statuses}::text[]) as listed (id, status) join clawback using (id)
+    ), soon as (
+      update clawback set next_check_at = now() from known where clawback.id = known.id and has_changed
+    )
+    select id from known`.execute(db);
+  const known = new Set(rows.map(({ id }) => id));
+  return listed.filter(({ id }) => !known.has(id));
 }
 
 /** The one that has been due the longest. It goes to the end of the queue before the processor is asked. */

@@ -1,7 +1,7 @@
 import type { Database } from '../db/database.ts';
 import { bringBack, lockAccount, takeBack } from '../ledger/debts.ts';
 import { MICRO_USD_PER_CENT } from '../lib/money.ts';
-import { type ClaimedClawback, type ClawbackRow, insertClawback, lookSoon, mark, readAgain } from './clawback-rows.ts';
+import { type ClaimedClawback, type ClawbackRow, insertClawback, mark, readAgain } from './clawback-rows.ts';
 import { meaningOf } from './clawback-status.ts';
 import { purchaseOfPayment } from './credit-top-up.ts';
 import type { Processor } from './processor.ts';
@@ -12,7 +12,7 @@ import type { Purchases } from './purchases.ts';
 const MOST_FOREIGN = 10_000;
 
 /** A status that this release does not know: whether the money was taken can't be told. */
-export class UnknownStatusError extends Error {}
+class UnknownStatusError extends Error {}
 
 /**
  * Books what the processor takes back of purchases and gives back again, each time once (R61). What is booked is what
@@ -33,13 +33,12 @@ export class Clawbacks {
   }
 
   /**
-   * Records one that was read from the processor's list. One that is known, and has changed since it was read last, is
-   * looked at soon: the list may be older than what is known. Tells whether money moved.
-   * @throws UnknownStatusError
+   * Records one that was read from the processor's list, and that nothing was known of (`unknownOf`). Tells whether money
+   * moved.
+   * @throws an error that names a status which this release does not know; what has it is written down, and asked for again
    * @throws ProcessorError when it can't be asked whose payment it is
    */
   async record(listed: ProcessorClawback): Promise<boolean> {
-    if (await lookSoon(this.#db, listed)) return false;
     const purchase = await this.#purchaseOf(listed);
     if (!purchase) return false;
     return this.#book(purchase.accountId, (trx) => insertClawback(trx, listed, purchase));

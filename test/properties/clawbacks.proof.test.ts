@@ -1,0 +1,190 @@
+import assert from 'node:assert/strict';
+import { randomInt } from 'node:crypto';
+import { sql } from 'kysely';
+import { test } from 'tap';
+import { placeCardHold } from '../../src/ledger/card-holds.ts';
+import { captureHold, type Hold, voidHold } from '../../src/ledger/hold.ts';
+import { eachOf } from '../../src/lib/each-of.ts';
+import { ApiError } from '../../src/sandbox/checkout/api-error.ts';
+import { isTakenAt, type TestCheckout } from '../support/checkout.ts';
+import type { Gateway } from '../support/gateway.ts';
+import { runTurn, runWithoutTurn } from '../support/reconcile.ts';
+import { assertSound, sell, stand } from '../top-up/refunded.ts';
+import { shop } from '../top-up/shop.ts';
+import { histories, type Step } from './clawback-histories.ts';
+
+const SEED = Number(process.env.CLAWBACK_SEED ?? randomInt(2 ** 31));
+/** 10,000 of them take about half an hour. */
+const HISTORIES = Number(process.env.CLAWBACK_HISTORIES ?? 300);
+const BATCH = 50;
+const CONCURRENCY = 8;
+
+/** One account and what has become of it, by the tests' own count. */
+class Life {
+  account = '';
+  boughtCents = 0;
+  spentMicroUsd = 0n;
+  readonly sessions: string[] = [];
+  readonly refunds: string[] = [];
+  readonly disputes: string[] = [];
+  readonly #held: Hold[] = [];
+  readonly #gateway: Gateway;
+  readonly #checkout: TestCheckout;
+
+  constructor(gateway: Gateway, checkout: TestCheckout) {
+    this.#gateway = gateway;
+    this.#checkout = checkout;
+  }
+
+  /** Tells whether the step was one that the processor or the balance allowed. */
+  async go(step: Step): Promise<boolean> {
+    try {
+      return await this.#step(step);
+    } catch (error) {
+      if (error instanceof ApiError) return false;
+      throw error;
+    }
+  }
+
+  /** Ends what is still held. */
+  async end(): Promise<void> {
+    for (const [index, hold] of this.#held.entries())
+      await (index % 2 ? this.#capture(hold) : voidHold(this.#gateway.db, hold));
+  }
+
+  async #step(step: Step): Promise<boolean> {
+    switch (step.step) {
+      case 'buy': {
+        const sale = await sell(this.#gateway, this.#checkout, step.cents, this.account);
+        this.account = sale.account;
+        this.sessions.push(sale.session);
+        this.boughtCents += step.cents;
+        return true;
+      }
+      case 'spend':
+        return this.#spend(step);
+      case 'refund': {
+        const amountCents = 1 + Math.floor(step.share * 3000);
+        const { id } = await this.#checkout.refund({
+          session: one(this.sessions, step.of),
+          amountCents,
+          status: step.status,
+        });
+        this.refunds.push(id);
+        return true;
+      }
+      case 'settle':
+        if (this.refunds.length === 0) return false;
+        await this.#checkout.settleRefund(one(this.refunds, step.of), step.status);
+        return true;
+      case 'dispute': {
+        const amountCents = 1 + Math.floor(step.share * 3000);
+        const { id } = await this.#checkout.openDispute({
+          session: one(this.sessions, step.of),
+          amountCents,
+          status: step.status,
+        });
+        this.disputes.push(id);
+        return true;
+      }
+      case 'turn':
+        if (this.disputes.length === 0) return false;
+        await this.#checkout.updateDispute(one(this.disputes, step.of), step.status);
+        return true;
+      case 'follow':
+        if (step.reconciler === 'clawbacks') await makeDue(this.#gateway);
+        await runWithoutTurn(this.#gateway, step.reconciler);
+        return true;
+    }
+  }
+
+  async #spend({ share, end }: Step & { step: 'spend' }): Promise<boolean> {
+    const { db } = this.#gateway;
+    const amount = 1n + BigInt(Math.floor(share * 15_000_000));
+    const placed = await placeCardHold(db, this.account, amount, 600);
+    if (placed.outcome !== 'held') return false;
+    if (end === 'capture') await this.#capture(placed.hold);
+    else if (end === 'void') await voidHold(db, placed.hold);
+    else this.#held.push(placed.hold);
+    return true;
+  }
+
+  async #capture(hold: Hold): Promise<void> {
+    assert.equal(await captureHold(this.#gateway.db, hold), true);
+    this.spentMicroUsd += hold.amountMicroUsd;
+  }
+}
+
+const one = (list: readonly string[], of: number): string => list[Math.floor(of * list.length)] ?? '';
+
+const makeDue = ({ db }: Gateway) =>
+  sql`update clawback set next_check_at = now() - interval '1 second' where next_check_at is not null`.execute(db);
+
+/** Until the ledger has everything that the processor tells, asked as often as that takes. */
+async function followAll(gateway: Gateway, since: Date): Promise<void> {
+  await runTurn(gateway, 'clawback_sweep');
+  for (;;) {
+    await sql`
+      update clawback set next_check_at = now() - interval '1 second' where created_at >= ${since} and next_check_at is not null`.execute(
+      gateway.db,
+    );
+    const { rows } = await sql<{
+      due: bigint;
+    }>`select count(*) as due from clawback where created_at >= ${since}`.execute(gateway.db);
+    let moved = 0;
+    for (let checks = 0n; checks < (rows[0]?.due ?? 0n); checks += 25n) {
+      const result = await runTurn(gateway, 'clawbacks');
+      assert.equal(result.outcome, 'done', String(result.error));
+      moved += result.count;
+    }
+    if (moved === 0) break;
+  }
+  await runTurn(gateway, 'debts');
+}
+
+test('R61: random histories of purchases, spends, refunds and disputes leave what the processor and the callers know', async (t) => {
+  t.comment(`CLAWBACK_SEED=${SEED} CLAWBACK_HISTORIES=${HISTORIES}`);
+  const { gateway, checkout } = await shop(t);
+  const all = histories(SEED, HISTORIES);
+  const did: Record<string, number> = {};
+  let indebted = 0;
+  for (let from = 0; from < all.length; from += BATCH) {
+    const batch = all.slice(from, from + BATCH);
+    const since = new Date(Math.floor(Date.now() / 1000) * 1000);
+    const lives: Life[] = [];
+    await eachOf(batch, CONCURRENCY, async (history) => {
+      const life = new Life(gateway, checkout);
+      lives.push(life);
+      for (const step of history) if (await life.go(step)) did[step.step] = (did[step.step] ?? 0) + 1;
+      await life.end();
+    });
+    await followAll(gateway, since);
+    for (const life of lives) {
+      const { balance, debt } = await stand(gateway, life.account);
+      const taken = await takenCents(checkout, life);
+      assert.ok(balance >= 0 && debt >= 0 && (balance === 0 || debt === 0), `${balance} and ${debt}`);
+      assert.equal(
+        Math.round((balance - debt) * 10_000),
+        (life.boughtCents - taken) * 10_000 - Number(life.spentMicroUsd),
+      );
+      if (debt > 0) indebted++;
+    }
+    // As if an hour had passed: the lists are read on from here.
+    await sql`update processor_list set read_until = ${since} where name <> 'sessions'`.execute(gateway.db);
+  }
+  await assertSound(gateway, checkout);
+  t.comment(JSON.stringify({ ...did, indebted }));
+  for (const step of ['buy', 'spend', 'refund', 'settle', 'dispute', 'turn', 'follow']) {
+    assert.ok((did[step] ?? 0) > HISTORIES / 10, `${step} happened`);
+  }
+  assert.ok(indebted > HISTORIES / 30);
+});
+
+/** What the processor has of this account's purchases now. */
+async function takenCents({ stripe }: TestCheckout, { refunds, disputes }: Life): Promise<number> {
+  const told = await Promise.all([
+    ...refunds.map((id) => stripe.refunds.retrieve(id)),
+    ...disputes.map((id) => stripe.disputes.retrieve(id)),
+  ]);
+  return told.reduce((sum, { status, amount }) => (isTakenAt(status) ? sum + amount : sum), 0);
+}
