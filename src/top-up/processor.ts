@@ -1,5 +1,6 @@
 import Stripe from 'stripe';
 import { isLiveKey } from './live-key.ts';
+import { ProcessorBalance } from './processor-balance.ts';
 import { callProcessor, findOrUndefined, idOf, PAGE_SIZE, ProcessorError } from './processor-call.ts';
 import { ProcessorClawbacks } from './processor-clawbacks.ts';
 import { createStripeHttpClient } from './stripe-http.ts';
@@ -45,6 +46,7 @@ export class Processor {
   readonly livemode: boolean;
   /** Refunds and disputes of what was paid there. */
   readonly clawbacks: ProcessorClawbacks;
+  readonly balance: ProcessorBalance;
 
   /**
    * @param apiBase origin of a compatible server; the processor's own when undefined
@@ -65,6 +67,7 @@ export class Processor {
       }),
     });
     this.clawbacks = new ProcessorClawbacks(this.#stripe);
+    this.balance = new ProcessorBalance(this.#stripe);
   }
 
   /** Opens a session; repeating it with the same topUpId opens no second one. */
