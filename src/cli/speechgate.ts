@@ -11,6 +11,7 @@ const commands: Readonly<Record<string, Command>> = {
   audit: { about: 'checks the books, and holds them against the outside', run: () => import('./audit-command.ts') },
   reconcile: { about: 'finishes what dead processes left, once', run: () => import('./reconcile-command.ts') },
   trace: { about: 'what the books know of one request', run: () => import('./trace-command.ts') },
+  report: { about: 'what was sold, earned and is owed, day by day', run: () => import('./report-command.ts') },
   feedback: { about: 'the feedback that was stored', run: () => import('./feedback-command.ts') },
   keys: { about: 'makes or rotates the signing keys', run: () => import('./keys-command.ts') },
 };

@@ -4,6 +4,7 @@ const DOLLARS = new Intl.NumberFormat('en-US', { style: 'currency', currency: 'U
 
 /** Micro-USD as US dollars with six decimal places, such as 4.999802. */
 export function formatUsd(microUsd: bigint): string {
+  if (microUsd < 0n) return `-${formatUsd(-microUsd)}`;
   return `${microUsd / 1_000_000n}.${String(microUsd % 1_000_000n).padStart(6, '0')}`;
 }
 

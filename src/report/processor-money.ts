@@ -22,6 +22,8 @@ interface Item {
   /** Of the purchase's row, or of the refund or dispute at the processor. */
   readonly id: string;
   readonly microUsd: bigint;
+  /** When it last moved something in the period. */
+  readonly at: Date;
 }
 
 /**
@@ -41,18 +43,20 @@ export async function compareProcessor(db: Database, processor: Processor, perio
     const what = KINDS[entry.category];
     const id = what && (await purchases.idOf(what, entry));
     putApart('fees', -BigInt(entry.feeCents) * MICRO_USD_PER_CENT);
-    if (what && id) add(outside, { what, id, microUsd });
+    if (what && id) add(outside, { what, id, microUsd, at: entry.at });
     else putApart(what ? 'of others' : entry.category, microUsd);
   }
   const ledger = await bookedIn(db, period);
   const differences: Difference[] = [];
   for (const key of new Set([...outside.keys(), ...ledger.keys()])) {
-    const { what, id } = (outside.get(key) ?? ledger.get(key)) as Item;
+    const item = (outside.get(key) ?? ledger.get(key)) as Item;
+    const { what, id } = item;
     const microUsd = (outside.get(key)?.microUsd ?? 0n) - (ledger.get(key)?.microUsd ?? 0n);
     if (microUsd === 0n) continue;
     const because =
       elsewhere('the processor dates it', await purchases.processorTime(what, id), period) ??
-      elsewhere('the ledger booked it', await bookedAt(db, what, id), period);
+      elsewhere('the ledger booked it', await bookedAt(db, what, id), period) ??
+      (await onItsWay(db, item));
     differences.push({ what, id, microUsd, because });
   }
   return { outside: total(outside), ledger: total(ledger), differences, apart };
@@ -64,9 +68,20 @@ const elsewhere = (who: string, at: Date | undefined, { from, to }: Period): str
 const total = (items: ReadonlyMap<string, Item>): bigint =>
   [...items.values()].reduce((sum, { microUsd }) => sum + microUsd, 0n);
 
-function add(items: Map<string, Item>, { what, id, microUsd }: Item): void {
+/** The entries come newest first. */
+function add(items: Map<string, Item>, { what, id, microUsd, at }: Item): void {
   const key = `${what} ${id}`;
-  items.set(key, { what, id, microUsd: (items.get(key)?.microUsd ?? 0n) + microUsd });
+  const known = items.get(key);
+  items.set(key, { what, id, microUsd: (known?.microUsd ?? 0n) + microUsd, at: known?.at ?? at });
+}
+
+/** Why nothing is booked yet; null when it should be. */
+async function onItsWay(db: Database, { what, id, at }: Item): Promise<string | null> {
+  const { rows } = await (what === 'purchase'
+    ? sql`select from top_up where id = ${id} and state in ('opening', 'open')`
+    : sql`select from processor_list where name = ${`${what}s`} and read_until <= ${at}`
+  ).execute(db);
+  return rows.length > 0 ? 'it is new there: npm run reconcile books it' : null;
 }
 
 /** Which of the processor's entries are this service's. */
@@ -124,7 +139,7 @@ const BOOKED = sql`
 
 async function bookedIn(db: Database, { from, to }: Period): Promise<Map<string, Item>> {
   const { rows } = await sql<Item>`
-    select what, id, sum(amount)::bigint as "microUsd" from (${BOOKED}) booked
+    select what, id, sum(amount)::bigint as "microUsd", max(ended_at) as at from (${BOOKED}) booked
     where ended_at >= ${from} and ended_at < ${to} group by what, id`.execute(db);
   return new Map(rows.map((item) => [`${item.what} ${item.id}`, item]));
 }

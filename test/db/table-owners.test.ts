@@ -28,7 +28,7 @@ const OWNERS: Readonly<Record<string, string>> = {
 /** Tables that only the release before still uses. */
 const FORMER = ['checkout_sweep'];
 /** What compares the tables with each other. It only reads. */
-const AUDITS = ['src/ledger/audit/', 'src/audit/'];
+const AUDITS = ['src/ledger/audit/', 'src/audit/', 'src/report/'];
 
 const KYSELY_CALL =
   /^(selectFrom|insertInto|updateTable|deleteFrom|mergeInto|from|using|\w*[jJ]oin(Lateral)?|\w*[aA]pply|table|ref|raw|id|query)$/;
