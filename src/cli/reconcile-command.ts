@@ -9,9 +9,20 @@ import { ReconcilerRunner } from '../reconcile/runner.ts';
 import { describeFaults, readConfig } from '../settings/config.ts';
 import { openPayments } from '../x402/open-payments.ts';
 import { commandSettings } from './command-settings.ts';
+import { readReconcileOptions } from './reconcile-options.ts';
+import { reconcileSince } from './reconcile-since.ts';
 
 const EXIT_CONFIG = 78;
 
+/**
+ * `npm run reconcile` runs every reconciler once. With `-- --since TIME`, for a database that was restored to that moment,
+ * it also looks for what processor and chain have known since then; reconcile-options.ts has the other options.
+ */
+const options = readReconcileOptions(process.argv.slice(2));
+if ('fault' in options) {
+  console.error(options.fault);
+  process.exit(EXIT_CONFIG);
+}
 const read = readConfig(await commandSettings());
 if (read.outcome === 'faulty') {
   console.error(`speechgate can't reconcile:\n${describeFaults(read.faults)}`);
@@ -34,11 +45,21 @@ const runner = new ReconcilerRunner({
   intervalMs: config.reconcileIntervalMs,
   log: pino({ level: 'silent' }),
 });
-const results = await runner.turn().finally(() => Promise.all([db.destroy(), store.close(), x402?.chain.close()]));
-for (const result of results) console.log(`${result.name.padEnd(18)} ${describe(result)}`);
-if (!config.card) console.log('Card payment is off: STRIPE_SECRET_KEY is unset.');
-if (!x402) console.log('Direct payment in USDC is off: X402_PAY_TO or X402_RPC_URL is unset.');
-process.exitCode = results.some((result) => result.outcome === 'failed') ? 1 : 0;
+try {
+  process.exitCode = options.since
+    ? await reconcileSince({ config, db, x402, runner, print }, options.since)
+    : print(await runner.turn());
+} finally {
+  await Promise.all([db.destroy(), store.close(), x402?.chain.close()]);
+}
+
+/** Prints what a turn has done; tells the exit code. */
+function print(results: readonly TurnResult[]): 0 | 1 {
+  for (const result of results) console.log(`${result.name.padEnd(18)} ${describe(result)}`);
+  if (!config.card) console.log('Card payment is off: STRIPE_SECRET_KEY is unset.');
+  if (!x402) console.log('Direct payment in USDC is off: X402_PAY_TO or X402_RPC_URL is unset.');
+  return results.some((result) => result.outcome === 'failed') ? 1 : 0;
+}
 
 function describe({ outcome, count, error }: TurnResult): string {
   if (outcome === 'skipped') return 'skipped: another process is at it';

@@ -6,7 +6,8 @@ import { type Fragment, fragment, statement } from '../db/statement.ts';
 export const SIGNATURE_LIFETIME_SECONDS = 120;
 /** How far the client's clock may be ahead of the database's (R30). */
 const CLOCK_LEEWAY_SECONDS = 5;
-const MAX_EXPIRY_SECONDS = SIGNATURE_LIFETIME_SECONDS + CLOCK_LEEWAY_SECONDS;
+/** For how long a signature can be shown after it was made. */
+export const MAX_EXPIRY_SECONDS = SIGNATURE_LIFETIME_SECONDS + CLOCK_LEEWAY_SECONDS;
 
 /** What a balance read finds; the nonce is not looked at (R31). */
 export type WalletReading =

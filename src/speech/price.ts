@@ -4,3 +4,10 @@ const PICO_PER_MICRO = 1_000_000n;
 export function priceMicroUsd(characters: number, ratePicoUsd: bigint): bigint {
   return (BigInt(characters) * ratePicoUsd + PICO_PER_MICRO - 1n) / PICO_PER_MICRO;
 }
+
+/** Whether a text of at most so many characters has this price. @param ratePicoUsd 10^-12 USD per character */
+export function isPrice(microUsd: bigint, ratePicoUsd: bigint, mostCharacters: number): boolean {
+  if (microUsd <= 0n) return false;
+  const fewest = ((microUsd - 1n) * PICO_PER_MICRO) / ratePicoUsd + 1n;
+  return fewest <= mostCharacters && priceMicroUsd(Number(fewest), ratePicoUsd) === microUsd;
+}

@@ -55,3 +55,29 @@ export async function endPass(db: Database, pass: Pass): Promise<void> {
         pass_started_at = null, pass_cursor = null
     where ${isAt(pass)}`.execute(db);
 }
+
+/**
+ * Has every list read again from before that moment on, and every open purchase, refund and dispute asked for next: what
+ * was known of them is as old as a backup. Passes that are under way begin anew.
+ */
+export async function readAgainSince(db: Database, since: Date): Promise<void> {
+  for (const [name, seconds] of Object.entries(OVERLAP_SECONDS)) {
+    await sql`
+      update processor_list
+      set read_until = least(read_until, ${since}::timestamptz - make_interval(secs => ${seconds})),
+          pass_started_at = null, pass_cursor = null
+      where name = ${name}`.execute(db);
+  }
+  await sql`update top_up set next_check_at = now() where state = 'open' and next_check_at > now()`.execute(db);
+  await sql`update clawback set next_check_at = now() where next_check_at > now()`.execute(db);
+}
+
+/** Whether a pass is under way, or something that was due at that moment is still to be asked for. */
+export async function isReading(db: Database, dueAt: string): Promise<boolean> {
+  const { rows } = await sql`
+    select from processor_list where pass_started_at is not null
+    union all select from top_up where state = 'open' and next_check_at < ${dueAt}::timestamptz
+    union all select from clawback where next_check_at < ${dueAt}::timestamptz
+    limit 1`.execute(db);
+  return rows.length > 0;
+}

@@ -1,6 +1,9 @@
+import { getAddress } from 'viem';
 import type { Database } from '../db/database.ts';
 import { fragment, statement } from '../db/statement.ts';
 import { bookPayment } from '../ledger/settled-payment.ts';
+import { encodeHeader } from './challenge.ts';
+import type { Asset } from './network.ts';
 
 /** Proof that a payment was settled: the token's Transfer event on the chain. */
 export interface SettlementProof {
@@ -22,6 +25,10 @@ export interface SettledPayment {
   /** The PAYMENT-RESPONSE header. */
   readonly receipt: string;
 }
+
+/** The PAYMENT-RESPONSE header of a settled payment. */
+export const paymentReceipt = ({ network }: Asset, payer: string, transaction: string): string =>
+  encodeHeader({ success: true, transaction, network, payer: getAddress(payer) });
 
 /**
  * Records that payments are settled and books their amounts, in one statement: as revenue, or as the deposit of its

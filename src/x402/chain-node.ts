@@ -7,33 +7,24 @@ import {
   type PublicClient,
   pad,
   type RpcTransactionReceipt,
-  toEventSelector,
   toFunctionSelector,
 } from 'viem';
+import { eachOf } from '../lib/each-of.ts';
 import { newestConfirmed } from './confirmations.ts';
 import type { Hex } from './envelope.ts';
 import type { Asset } from './network.ts';
 import type { Address } from './payees.ts';
 import { Rpc, RpcError, RpcRefusal, rpcErrorOf } from './rpc.ts';
-
-/** What an authorization promises to the payee; addresses and nonce in lower case. */
-export interface TransferClaim {
-  readonly payer: Address;
-  readonly nonce: Hex;
-  readonly payTo: Address;
-  /** Atomic units. */
-  readonly amount: bigint;
-  /** Unix seconds. */
-  readonly validBefore: bigint;
-}
-
-/** The transfer that used an authorization, in a successful receipt. */
-export interface TransferProof {
-  readonly transaction: Hex;
-  /** Of the Transfer event within its block. */
-  readonly logIndex: number;
-  readonly block: bigint;
-}
+import {
+  AUTHORIZATION_CANCELED,
+  AUTHORIZATION_USED,
+  proofIn,
+  type ReceivedTransfer,
+  receivedIn,
+  TRANSFER,
+  type TransferClaim,
+  type TransferProof,
+} from './transfer-proof.ts';
 
 /** What is known of an authorization: used for its transfer, never to be used any more, or neither yet. */
 export type ChainFinding =
@@ -44,13 +35,11 @@ export type ChainFinding =
 
 const BALANCE_OF = toFunctionSelector('balanceOf(address)');
 const AUTHORIZATION_STATE = toFunctionSelector('authorizationState(address,bytes32)');
-const AUTHORIZATION_USED = toEventSelector('AuthorizationUsed(address,bytes32)');
-const AUTHORIZATION_CANCELED = toEventSelector('AuthorizationCanceled(address,bytes32)');
-const TRANSFER = toEventSelector('Transfer(address,address,uint256)');
 
 /** Blocks that one search for logs asks for, and searches at most; an authorization lives for some minutes. */
-const RANGE_BLOCKS = 1_000n;
+export const RANGE_BLOCKS = 1_000n;
 const MAX_RANGES = 50;
+const RECEIPTS_AT_ONCE = 8;
 /** A reorganisation may move a transfer at most so many blocks below the head that was known before it was sent. */
 const REORGANIZED_BLOCKS = 64n;
 /** How far past validBefore a block must be that stands in for a finalized one, at a node that knows none. */
@@ -136,6 +125,24 @@ export class ChainNode {
     return this.#isUsed(claim, await this.head());
   }
 
+  /** When the block was made, in Unix seconds. */
+  async timeOf(block: bigint): Promise<bigint> {
+    return (await this.#block(block)).timestamp;
+  }
+
+  /** The transfers to these payees in these blocks, both included. @param payees in lower case */
+  async received(payees: readonly Address[], from: bigint, to: bigint): Promise<ReceivedTransfer[]> {
+    const logs = await this.#logs([TRANSFER, null, payees.map((payee) => pad(payee))], from, to);
+    const transactions = [...new Set(logs.map(({ transactionHash }) => transactionHash))];
+    const received: ReceivedTransfer[] = [];
+    await eachOf(transactions, RECEIPTS_AT_ONCE, async (transaction) => {
+      const receipt = await this.#receipt(transaction);
+      if (!receipt) throw new RpcRefusal("The chain's node has a log, and no receipt of its transaction.");
+      received.push(...receivedIn(receipt, this.#asset.address, payees));
+    });
+    return received;
+  }
+
   async close(): Promise<void> {
     await this.#rpc.close();
   }
@@ -173,10 +180,12 @@ export class ChainNode {
 
   /** viem's getLogs asks for one event by its arguments, or for several whatever their arguments. */
   #authorizationLogs({ payer, nonce }: TransferClaim, from: bigint, to: bigint): Promise<readonly MinedLog[]> {
-    const topics = [[AUTHORIZATION_USED, AUTHORIZATION_CANCELED], pad(payer), nonce];
+    return this.#logs([[AUTHORIZATION_USED, AUTHORIZATION_CANCELED], pad(payer), nonce], from, to);
+  }
+
+  #logs(topics: readonly (Hex | readonly Hex[] | null)[], from: bigint, to: bigint): Promise<readonly MinedLog[]> {
     const range = { fromBlock: numberToHex(from), toBlock: numberToHex(to) };
-    const filter = { address: this.#asset.address, topics, ...range };
-    return this.#call('eth_getLogs', [filter]);
+    return this.#call('eth_getLogs', [{ address: this.#asset.address, topics, ...range }]);
   }
 
   async #isUsed({ payer, nonce }: TransferClaim, block: bigint): Promise<boolean> {
@@ -219,31 +228,4 @@ export class ChainNode {
 function isOver(final: FinalBlock, { validBefore }: TransferClaim, isAlone: boolean, usedIn?: bigint): boolean {
   if (!final.isFinalized && isAlone && final.timestamp <= validBefore + UNFINALIZED_SECONDS) return false;
   return usedIn === undefined ? final.timestamp > validBefore : usedIn <= final.number;
-}
-
-/**
- * The Transfer that the authorization made: the token's first event after AuthorizationUsed (EIP-3009 tokens mark first
- * and move then), with exactly the claimed payer, payee and amount. Other transfers of the transaction don't count.
- */
-function proofIn(receipt: RpcTransactionReceipt, asset: Address, claim: TransferClaim): TransferProof | undefined {
-  if (receipt.status !== '0x1') return undefined;
-  const own = receipt.logs.filter(({ address }) => address.toLowerCase() === asset.toLowerCase());
-  const used = own.findIndex(
-    ({ topics }) => topics[0] === AUTHORIZATION_USED && topics[1] === pad(claim.payer) && topics[2] === claim.nonce,
-  );
-  const transfer = used === -1 ? undefined : own[used + 1];
-  if (!transfer) return undefined;
-  const [event, from, to] = transfer.topics;
-  const isExact =
-    event === TRANSFER &&
-    from === pad(claim.payer) &&
-    to === pad(claim.payTo) &&
-    transfer.data.length === 66 &&
-    BigInt(transfer.data) === claim.amount;
-  if (!isExact) return undefined;
-  return {
-    transaction: receipt.transactionHash.toLowerCase() as Hex,
-    logIndex: Number(transfer.logIndex),
-    block: BigInt(receipt.blockNumber),
-  };
 }

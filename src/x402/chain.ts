@@ -1,12 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type ChainFinding, ChainNode, type TransferClaim, type TransferProof } from './chain-node.ts';
+import { type ChainFinding, ChainNode } from './chain-node.ts';
 import { newestConfirmed } from './confirmations.ts';
 import type { Hex } from './envelope.ts';
 import type { Asset } from './network.ts';
 import type { Address } from './payees.ts';
+import { type DatedTransfer, readReceived } from './received-transfers.ts';
 import { RpcError } from './rpc.ts';
+import type { TransferClaim, TransferProof } from './transfer-proof.ts';
 
-export type { ChainFinding, TransferClaim, TransferProof } from './chain-node.ts';
+export type { ChainFinding } from './chain-node.ts';
+export type { TransferClaim, TransferProof } from './transfer-proof.ts';
 
 /** Addresses of the chain's nodes, at least one. */
 export type NodeUrls = readonly [string, ...string[]];
@@ -81,6 +84,18 @@ export class Chain {
       (node) => node.prove(claim, transaction),
       (proof) => proof !== undefined,
     );
+  }
+
+  /**
+   * The confirmed transfers to these payees since then, in the chain's order: each that any node shows.
+   * @param payees in lower case
+   */
+  async received(payees: readonly Address[], since: Date): Promise<DatedTransfer[]> {
+    const answers = await Promise.allSettled(this.#nodes.map((node) => readReceived(node, payees, since)));
+    const shown = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []));
+    if (shown.length === 0) throw failureOf(answers);
+    const transfers = new Map(shown.flat().map((each) => [`${each.transaction}:${each.logIndex}`, each]));
+    return [...transfers.values()].sort((a, b) => Number(a.block - b.block) || a.logIndex - b.logIndex);
   }
 
   /** Waits until the transaction proves the transfer; undefined when it does not in time, for whatever reason. */

@@ -1,11 +1,9 @@
-import { getAddress } from 'viem';
 import type { Database } from '../db/database.ts';
 import { GroupedStatement } from '../db/grouped-statement.ts';
 import { retryWhileAway } from '../db/retry-while-away.ts';
 import type { Metrics } from '../observability/metrics.ts';
-import { type Booking, bookSettlements, type SettledPayment } from './book-settlement.ts';
+import { type Booking, bookSettlements, paymentReceipt, type SettledPayment } from './book-settlement.ts';
 import type { Chain, TransferProof } from './chain.ts';
-import { encodeHeader } from './challenge.ts';
 import type { Asset } from './network.ts';
 import type { Payment } from './payment.ts';
 import type { PaymentOutcomes } from './payment-outcomes.ts';
@@ -92,12 +90,7 @@ export class Resolver {
 
   /** Books a proven payment; undefined when it can't be settled any more. */
   async book(payment: Payment, proof: TransferProof): Promise<Booking | undefined> {
-    const receipt = encodeHeader({
-      success: true,
-      transaction: proof.transaction,
-      network: this.#asset.network,
-      payer: getAddress(payment.claim.payer),
-    });
+    const receipt = paymentReceipt(this.#asset, payment.claim.payer, proof.transaction);
     const depositor = payment.purpose === 'deposit' ? payment.claim.payer : undefined;
     const settled = { id: payment.id, proof, receipt, depositor };
     const booking = await retryWhileAway(DATABASE_PATIENCE_MS, () => this.#bookings.execute(settled));

@@ -1,0 +1,35 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Database } from '../db/database.ts';
+import { readTurnBegin } from '../top-up/open-purchases.ts';
+import { isReading, readAgainSince } from '../top-up/sweep-pass.ts';
+import type { TurnResult } from './reconciler.ts';
+import type { ReconcilerRunner } from './runner.ts';
+
+/** Turns that are run, at most: each reads some thousand entries of the processor's lists. */
+const MOST_TURNS = 500;
+/** How long is waited for another process that has a reconciler's turn. */
+const PAUSE_MS = 500;
+
+/**
+ * Runs every reconciler until the processor has been asked about all since then: its lists of sessions, refunds and
+ * disputes, and each open purchase, refund and dispute. Tells what they did in all, or up to the first failure.
+ */
+export async function catchUp(db: Database, runner: ReconcilerRunner, since: Date): Promise<TurnResult[]> {
+  await readAgainSince(db, since);
+  const { begin } = await readTurnBegin(db);
+  const totals = new Map<string, TurnResult>();
+  for (let turns = 0; turns < MOST_TURNS; turns++) {
+    const results = await runner.turn();
+    for (const result of results) {
+      const before = totals.get(result.name);
+      // A turn that another process had is not one that was done before.
+      const outcome = result.outcome === 'skipped' && before ? before.outcome : result.outcome;
+      totals.set(result.name, { ...result, outcome, count: (before?.count ?? 0) + result.count });
+    }
+    if (results.some(({ outcome }) => outcome === 'failed')) break;
+    const isSkipped = [...totals.values()].some(({ outcome }) => outcome === 'skipped');
+    if (!isSkipped && !(await isReading(db, begin))) break;
+    if (isSkipped) await sleep(PAUSE_MS);
+  }
+  return [...totals.values()];
+}
