@@ -63,7 +63,7 @@ test('npm run report tells what was sold, what is owed, and how processor and ch
   assert.deepEqual([told.chain.outside, told.chain.ledger, told.chain.differences], [100_198, 100_198, []]);
 
   // What others sent is no payment, and what is new at the processor is on its way.
-  await fund(chain.client, [{ address: gateway.payTo, usdc: 7n }]);
+  await fund(chain.client, gateway.payTo, { usdc: 7n });
   const dispute = await checkout.openDispute({ session: first.session });
   const explained = await report();
   assert.equal(explained.code, 0, explained.output);
