@@ -13,7 +13,7 @@ const LAYERS = [
   ['jobs', 'top-up', 'feedback', 'http'],
   ['payments'],
   ['x402'],
-  ['limits', 'audio', 'speech'],
+  ['limits', 'audio', 'speech', 'operators'],
   ['ledger'],
   ['queue'],
   ['db', 'pages', 'contract', 'crypto'],

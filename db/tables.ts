@@ -129,6 +129,24 @@ export interface Job {
   worker_id: string | null;
 }
 
+export interface OperatorAction {
+  action: string;
+  at: Generated<Timestamp>;
+  detail: Json | null;
+  id: Generated<bigint>;
+  operator: string;
+  reason: string;
+  subject: string;
+  transfer_id: bigint | null;
+}
+
+export interface PausedFlow {
+  flow: string;
+  operator: string;
+  reason: string;
+  since: Generated<Timestamp>;
+}
+
 export interface PrepaidNonce {
   account_id: string;
   nonce: string;
@@ -249,6 +267,8 @@ export interface DB {
   gateway_process: GatewayProcess;
   instance: Instance;
   job: Job;
+  operator_action: OperatorAction;
+  paused_flow: PausedFlow;
   prepaid_nonce: PrepaidNonce;
   processor_list: ProcessorList;
   rate_window: RateWindow;

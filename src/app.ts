@@ -1,7 +1,7 @@
 import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { createAdminServer } from './admin/admin-server.ts';
-import { addPoolGauges } from './admin/gauges.ts';
+import { addPauseGauge, addPoolGauges } from './admin/gauges.ts';
 import { databaseOn, openPool } from './db/database.ts';
 import { openCard } from './features/card-feature.ts';
 import { openFeedback } from './features/feedback-feature.ts';
@@ -19,6 +19,7 @@ import { RollingWindow } from './limits/rolling-window.ts';
 import { Metrics } from './observability/metrics.ts';
 import { catalogOperations } from './operations/catalog-operations.ts';
 import { serviceOperations } from './operations/service-operations.ts';
+import { KnownPauses } from './operators/known-pauses.ts';
 import { ReconcilerRunner } from './reconcile/runner.ts';
 import type { Config } from './settings/config.ts';
 
@@ -31,6 +32,8 @@ export interface App {
   readonly metrics: Metrics;
   /** Whether the database's money is that of the settings. */
   readonly belonging: Belonging;
+  /** What operators have paused. */
+  readonly pauses: KnownPauses;
   /** Mails feedback once it is started; undefined where mail is not set up. */
   readonly mailer: MailWorker | undefined;
   /** Stops accepting, finishes what runs, and gives everything up. */
@@ -47,7 +50,9 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   addPoolGauges(metrics, pool);
   const work = new RunningWork();
   const limits = new RollingWindow(db, { ...config.rateLimit, livemode: config.card?.livemode }, metrics);
-  const shared = { config, db, limits, work, metrics, log };
+  const pauses = new KnownPauses(db, log);
+  addPauseGauge(metrics, pauses);
+  const shared = { config, db, limits, pauses, work, metrics, log };
   const belonging = new Belonging(db, config);
 
   const holds = openHolds(shared);
@@ -79,6 +84,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     onResult: (name, count) => metrics.repaired(name, count),
   });
   reconcilers.start();
+  pauses.start();
   const stopPruning = startPruning(shared, belonging);
 
   const { worker } = jobs;
@@ -86,11 +92,16 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const close = async () => {
     stopPruning();
     for (const feature of features) feature.stop?.();
-    await Promise.all([server.close(), reconcilers.stop(), ...features.map((feature) => feature.end?.())]);
+    await Promise.all([
+      server.close(),
+      reconcilers.stop(),
+      pauses.stop(),
+      ...features.map((feature) => feature.end?.()),
+    ]);
     await work.idle();
     for (const feature of features) await feature.close?.();
     await admin.close();
     await db.destroy();
   };
-  return { server, admin, worker, mailer, reconcilers, metrics, belonging, close };
+  return { server, admin, worker, mailer, reconcilers, metrics, belonging, pauses, close };
 }

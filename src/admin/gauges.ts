@@ -3,6 +3,7 @@ import type { Database } from '../db/database.ts';
 import { backlog } from '../jobs/job-backlog.ts';
 import { pendingHolds } from '../ledger/pending-holds.ts';
 import type { Metrics } from '../observability/metrics.ts';
+import type { KnownPauses } from '../operators/known-pauses.ts';
 import type { DirectWork } from '../payments/direct-work.ts';
 import type { GivingBack } from '../payments/giving-back.ts';
 import type { AudioMemory } from '../speech/audio-memory.ts';
@@ -21,6 +22,15 @@ export function addPoolGauges(metrics: Metrics, pool: Pool): void {
       speechgate_database_idle_connections: pool.idleCount,
       speechgate_database_waiting: pool.waitingCount,
     }),
+  );
+}
+
+/** Shows operators how many flows they have paused, as far as this process knows. */
+export function addPauseGauge(metrics: Metrics, pauses: KnownPauses): void {
+  metrics.addGauges(
+    'database',
+    { speechgate_paused_flows: 'Flows that operators have paused, as the process knows it.' },
+    async () => ({ speechgate_paused_flows: pauses.count }),
   );
 }
 

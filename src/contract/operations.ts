@@ -491,6 +491,7 @@ export type ShowTopUpResult =
   | { status: 400; type: 'application/json'; body: InvalidRequestError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
   | { status: 500; body: string }
+  | { status: 503; headers: { 'retry-after': number }; body: string }
   | EveryResult;
 
 export interface StartTopUpRequest {
@@ -517,7 +518,8 @@ export type StartTopUpResult =
   | { status: 429; headers: { 'retry-after': number }; type: 'text/html'; body: string }
   | { status: 500; body: InternalError }
   | { status: 502; body: PaymentError }
-  | { status: 503; body: ConfigError }
+  | { status: 503; headers?: { 'retry-after'?: number }; type: 'application/json'; body: ConfigError }
+  | { status: 503; headers?: { 'retry-after'?: number }; type: 'text/html'; body: string }
   | EveryResult;
 
 export interface CompleteTopUpRequest {
@@ -717,7 +719,7 @@ export type CreateDepositResult =
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
   | { status: 500; body: InternalError }
   | { status: 502; body: PaymentError }
-  | { status: 503; body: ConfigError }
+  | { status: 503; headers?: { 'retry-after'?: number }; body: ConfigError }
   | EveryResult;
 
 export interface GetPrepaidAccountRequest {

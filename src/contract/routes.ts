@@ -159,6 +159,11 @@ const startTopUp429: RouteResponse = {
   errorCodes: ['RATE_LIMITED'],
 };
 const PaymentError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['PAYMENT_ERROR'] };
+const startTopUp503: RouteResponse = {
+  produces: ['application/json', 'text/html'],
+  serialize: serialize.error400,
+  errorCodes: ['CONFIG_ERROR'],
+};
 const TopUpStatus: RouteResponse = { produces: ['application/json'], serialize: serialize.getTopUpStatus200 };
 const CreditAccount: RouteResponse = { produces: ['application/json'], serialize: serialize.getCredits200 };
 const Quote: RouteResponse = { produces: ['application/json'], serialize: serialize.createQuote200 };
@@ -457,6 +462,7 @@ export const routes: readonly Route[] = [
     validate: { query: validate.showTopUpQuery },
     responses: {
       ...everywhere, 200: showTopUp200, 400: showTopUp400, 429: RateLimitedError, 500: showTopUp200,
+      503: showTopUp200,
     },
   },
   {
@@ -475,7 +481,7 @@ export const routes: readonly Route[] = [
     responses: {
       ...everywhere, 303: startTopUp303, 400: startTopUp400, 413: RequestTooLargeError,
       415: UnsupportedContentTypeError, 429: startTopUp429, 500: InternalError, 502: PaymentError,
-      503: ConfigError,
+      503: startTopUp503,
     },
   },
   {

@@ -1114,7 +1114,7 @@ export interface components {
                 "application/json": components["schemas"]["SpeechFailedError"];
             };
         };
-        /** @description A part that the request needs is not set up, too slow or not reachable, or the audio of a paid request can't be stored or read now, or too much speech waits (then `Retry-After` says when to try again), or the speech provider is overloaded (it answered 429 or 503; its `Retry-After` is passed on). This request settled nothing, and is not charged in the end: when the database was lost, x-x402-charged is left out, and a debit that may have been made is given back once that is known. What an earlier request with the same payment has settled is told by repeating the identical one. */
+        /** @description A part that the request needs is not set up, too slow or not reachable, or the audio of a paid request can't be stored or read now, or too much speech waits, or the operator has paused this way to pay (`details.reason` is `paused`; then `Retry-After` says when to try again), or the speech provider is overloaded (it answered 429 or 503; its `Retry-After` is passed on). An answer that was paid before is given all the same. This request settled nothing, and is not charged in the end: when the database was lost, x-x402-charged is left out, and a debit that may have been made is given back once that is known. What an earlier request with the same payment has settled is told by repeating the identical one. */
         X402Unavailable: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1330,7 +1330,7 @@ export interface components {
                 "application/json": components["schemas"]["SpeechFailedError"];
             };
         };
-        /** @description The speech provider can't be reached, is too slow, is overloaded (it answered 429 or 503; its `Retry-After` is passed on), or is not configured, or the service's own database is not ready. A debit that had been made is refunded; when the database was lost, once it is there again. While too much speech waits, or too much audio waits for its callers, nothing is debited, and `Retry-After` says when to try again. */
+        /** @description The speech provider can't be reached, is too slow, is overloaded (it answered 429 or 503; its `Retry-After` is passed on), or is not configured, or the service's own database is not ready. A debit that had been made is refunded; when the database was lost, once it is there again. While too much speech waits, too much audio waits for its callers, or the operator has paused this way to pay (`details.reason` is `paused`), nothing is debited, and `Retry-After` says when to try again. A repetition under an `idempotency-key` is answered with its job all the same. */
         SpeechUnavailable: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1402,10 +1402,11 @@ export interface components {
                 "application/json": components["schemas"]["ConfigError"];
             };
         };
-        /** @description A part that this operation needs is not set up or not reachable; `details` tells how to repair it. */
+        /** @description A part that this operation needs is not set up or not reachable; `details` tells how to repair it. Or the operator has paused deposits: `details.reason` is `paused`, and `Retry-After` says when to try again. A repetition of a payment that was made before is answered all the same. */
         DepositUnavailable: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
+                "Retry-After": components["headers"]["OptionalRetryAfter"];
                 "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
                 "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
                 "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
@@ -2197,6 +2198,17 @@ export interface operations {
                     "text/html": string;
                 };
             };
+            /** @description The operator has paused purchases. `Retry-After` says when to try again. */
+            503: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "Retry-After": components["headers"]["RetryAfter"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": string;
+                };
+            };
         };
     };
     startTopUp: {
@@ -2292,7 +2304,18 @@ export interface operations {
                     "application/json": components["schemas"]["PaymentError"];
                 };
             };
-            503: components["responses"]["NotConfigured"];
+            /** @description A part that this operation needs is not set up or not reachable; `details` tells how to repair it. Or the operator has paused purchases: `details.reason` is `paused`, and `Retry-After` says when to try again. That is a page for browsers, structured otherwise. What was paid at a checkout is credited all the same. */
+            503: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "Retry-After": components["headers"]["OptionalRetryAfter"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ConfigError"];
+                    "text/html": string;
+                };
+            };
         };
     };
     completeTopUp: {

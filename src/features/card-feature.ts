@@ -25,7 +25,7 @@ export interface Card extends Feature {
 
 /** Card credits: bought on the hosted checkout, and spent for speech. @param foreignHeaders of the other flows (R36) */
 export function openCard(
-  { config, db, limits, metrics, work, log }: SharedParts,
+  { config, db, limits, metrics, pauses, work, log }: SharedParts,
   { holds, jobs, speech }: { holds: Holds; jobs: Jobs; speech: Speech },
   foreignHeaders: readonly string[],
 ): Card {
@@ -46,12 +46,12 @@ export function openCard(
   return {
     operations: {
       speech: speechOperations({
-        ...{ db, baseUrl, serviceName, catalog, metrics, work, foreignHeaders },
+        ...{ db, baseUrl, serviceName, catalog, metrics, pauses, work, foreignHeaders },
         signer: jobs.signer,
         streaming: speech.speaking?.streaming,
         cardCredits: card?.credits,
       }),
-      topUp: topUpOperations(db, { baseUrl, serviceName, card, livemode }),
+      topUp: topUpOperations(db, { baseUrl, serviceName, card, livemode, pauses }),
       credits: creditsOperations(db, livemode),
     },
     purchaseLimits: purchaseWindow && new RollingWindow(db, purchaseWindow, metrics),

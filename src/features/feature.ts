@@ -3,6 +3,7 @@ import type { Database } from '../db/database.ts';
 import type { RunningWork } from '../lib/running-work.ts';
 import type { RollingWindow } from '../limits/rolling-window.ts';
 import type { Metrics } from '../observability/metrics.ts';
+import type { KnownPauses } from '../operators/known-pauses.ts';
 import type { Reconciler } from '../reconcile/reconciler.ts';
 import type { Config } from '../settings/config.ts';
 
@@ -12,6 +13,8 @@ export interface SharedParts {
   readonly db: Database;
   /** The persistent rate limit. */
   readonly limits: RollingWindow;
+  /** What operators have paused. */
+  readonly pauses: KnownPauses;
   /** Work that a stop waits for. */
   readonly work: RunningWork;
   readonly metrics: Metrics;

@@ -43,7 +43,7 @@ export function openX402(
   shared: SharedParts,
   { belonging, holds, speech, store }: { belonging: Belonging; holds: Holds; speech: Speech; store: AudioStore },
 ): X402 {
-  const { config, db, log } = shared;
+  const { config, db, pauses, log } = shared;
   const { baseUrl, serviceName, catalog, x402, signingKeys, quotes } = config;
   const chained = x402?.rpcUrls && openChained(shared, { ...x402, rpcUrls: x402.rpcUrls }, store);
   const verifier = x402 && new PrepaidVerifier(serviceName, x402.asset, x402.payees);
@@ -56,7 +56,7 @@ export function openX402(
   const stopWatchingKey = x402 && signingKeys && watchKeyExpiry(currentKey(signingKeys), log);
   warnOfOff(shared);
   const { operations, proofs } = x402Operations({
-    ...{ baseUrl, serviceName, catalog, belonging, flows, prepaid },
+    ...{ baseUrl, serviceName, catalog, belonging, flows, prepaid, pauses },
     speech: speech.speaking,
     terms: x402,
     foreignHeaders: CARD_HEADERS,
@@ -97,7 +97,7 @@ function openChained(
   addUnsettledWorkGauge(metrics, work);
   return {
     ...opened,
-    deposits: new Deposits({ db, ...opened, intake, settlement, log, confirmationTimeoutMs }),
+    deposits: new Deposits({ db, ...opened, intake, known, settlement, log, confirmationTimeoutMs }),
     direct: new DirectPayment({ ...opened, known, intake, settlement, store, work, log }),
     close: async () => {
       await facilitator.close();

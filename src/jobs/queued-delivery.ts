@@ -1,7 +1,9 @@
 import type { Database } from '../db/database.ts';
 import { testPoint } from '../lib/test-point.ts';
-import type { CardHold } from '../payments/card-credits.ts';
-import type { Delivery } from '../payments/delivery.ts';
+import type { CardHold, CardReceipt } from '../payments/card-credits.ts';
+import type { Delivery, Earlier } from '../payments/delivery.ts';
+import type { Replayed } from '../payments/payment-flow.ts';
+import type { Refused } from '../payments/refusal.ts';
 import type { SpeechAdmission } from '../speech/speech-admission.ts';
 import { addEntry } from './enqueue.ts';
 import { JOB_COLUMNS, jobOf } from './find-job.ts';
@@ -21,12 +23,17 @@ export interface JobQueue {
   readonly livemode: boolean;
 }
 
+interface QueuedDelivery extends Delivery<CardHold, Job, Job> {
+  /** The job of an earlier request, where nothing new is queued; undefined when there is none. */
+  replay(): Promise<Replayed<Job, CardReceipt> | Refused<'INVALID_REQUEST'> | undefined>;
+}
+
 /**
  * Queues the text as a job that owns the hold: both are there, or neither. A repeat under the same idempotency key finds
  * the job of the first, with nothing debited again (R17): requests of one account take turns, and the key is unique in
  * the database.
  */
-export const queued = ({ db, admission, livemode }: JobQueue, request: JobRequest): Delivery<CardHold, Job, Job> => ({
+export const queued = ({ db, admission, livemode }: JobQueue, request: JobRequest): QueuedDelivery => ({
   admit: (utterance) =>
     admission.refuse(utterance) ?? {
       deliver: async (hold, trx) => ({
@@ -35,6 +42,11 @@ export const queued = ({ db, admission, livemode }: JobQueue, request: JobReques
       }),
       release: () => {},
     },
+  replay: async () => {
+    const earlier = await db.transaction().execute((trx) => findEarlier(trx, livemode, request));
+    // Who can't pay is told that nothing is sold.
+    return earlier?.outcome === 'refused' && !isOfKey(earlier) ? undefined : earlier;
+  },
   within: async (sell) => {
     const sold = await db
       .transaction()
@@ -43,6 +55,8 @@ export const queued = ({ db, admission, livemode }: JobQueue, request: JobReques
     return sold;
   },
 });
+
+const isOfKey = (refusal: Earlier): refusal is Refused<'INVALID_REQUEST'> => refusal.code === 'INVALID_REQUEST';
 
 async function insertJob(trx: Database, { entry }: CardHold, request: JobRequest): Promise<Job> {
   const repeatable = idempotencyOf(request, entry.accountId);

@@ -9,6 +9,7 @@ import type { Asset } from '../x402/network.ts';
 import type { Payee } from '../x402/payees.ts';
 import { isSignedByPayer } from '../x402/transfer-digest.ts';
 import { refuseForeignHeaders } from './flows.ts';
+import { type Pauses, pausedAnswer } from './paused.ts';
 import { askForPayment, offersFor, paymentRequired } from './payment-required.ts';
 import { walletBody } from './prepaid-account.ts';
 import { refusalAnswer, refusalFailure } from './refusals.ts';
@@ -17,13 +18,14 @@ export interface DepositOptions {
   readonly resource: Resource;
   readonly terms: { readonly asset: Asset; readonly payees: readonly Payee[] };
   readonly deposits: Deposits;
+  readonly pauses: Pauses;
   /** Of the flows that never pay here, and of all that a payment excludes (R36). */
   readonly foreignHeaders: { readonly always: readonly string[]; readonly withPayment: readonly string[] };
 }
 
 /** Credits the payer's wallet, or asks for the payment (R35). The amount is within its bounds. */
 export async function makeDeposit(
-  { resource, terms, deposits, foreignHeaders }: DepositOptions,
+  { resource, terms, deposits, pauses, foreignHeaders }: DepositOptions,
   { headers, body }: CreateDepositRequest,
   context: OperationContext,
 ): Promise<CreateDepositResult> {
@@ -32,7 +34,8 @@ export async function makeDeposit(
   const foreign = refuseForeignHeaders(context, isPaid ? foreignHeaders.withPayment : foreignHeaders.always);
   if (foreign) return foreign;
   const offers = offersFor(terms, BigInt(body.amountMicroUsd));
-  if (!isPaid) return askForPayment(resource, offers[0]);
+  const isPaused = pauses.has('deposit');
+  if (!isPaid) return isPaused ? pausedAnswer('deposit') : askForPayment(resource, offers[0]);
 
   const attempt = await context.admission.attempt();
   if ('status' in attempt) return attempt;
@@ -51,7 +54,10 @@ export async function makeDeposit(
       return failure('INVALID_PAYMENT_PAYLOAD', message, { field: 'payload.signature', rule: 'payer' });
     }
     context.note({ flow: 'deposit' });
-    const result = await deposits.deposit({ method, url, bytes, envelope, offers, resource, traceId }, onAdmitted);
+    const request = { method, url, bytes, envelope, offers, resource, traceId };
+    const result = isPaused ? await deposits.replay(request) : await deposits.deposit(request, onAdmitted);
+    if (isPaused) onAdmitted();
+    if (!result) return pausedAnswer('deposit');
     if (result.outcome === 'refused') {
       return refusalAnswer(result, ({ reason }, message) => paymentRequired(resource, offers[0], reason, message));
     }

@@ -23,11 +23,11 @@ export function speechFailed(
 }
 
 /** A failed synthesis as the caller sees it. @param money what became of the payment by then */
-export function speechFailure({ code, message, transient, retryAfterSeconds }: SpeechError, money: string) {
+export function speechFailure({ code, message, transient, retryAfterSeconds, reason }: SpeechError, money: string) {
   if (code === 'TEXT_TOO_LONG' || code === 'INVALID_REQUEST') {
     return failure(code, `${message} ${money}`, { field: 'text', rule: TEXT_RULES[code] });
   }
-  const answer = failure(code, `${message} ${money}`, { transient });
+  const answer = failure(code, `${message} ${money}`, { transient, ...(reason !== undefined && { reason }) });
   if (answer.status !== 503 || retryAfterSeconds === undefined) return answer;
   return { ...answer, headers: { 'retry-after': retryAfterSeconds } };
 }

@@ -22,11 +22,13 @@ import { speak } from '../payments/speak.ts';
 import { type Streaming, streamed } from '../payments/streamed-delivery.ts';
 import type { Catalog } from '../speech/catalog.ts';
 import { type OrderRequest, placeOrder, utteranceOf } from '../speech/order.ts';
+import type { SpeechError } from '../speech/provider.ts';
 import { creditChallenge } from './credit-challenge.ts';
 import { refuseForeignHeaders } from './flows.ts';
 import { type JobLinks, jobBody } from './job-body.ts';
+import { type Pauses, pausedSpeech } from './paused.ts';
 import { refusalAnswer } from './refusals.ts';
-import { providerMissing, speechFailed } from './speech-failure.ts';
+import { providerMissing, speechFailed, speechFailure } from './speech-failure.ts';
 
 export interface SpeechOptions extends JobLinks {
   readonly db: Database;
@@ -39,6 +41,7 @@ export interface SpeechOptions extends JobLinks {
   /** Of the other flows (R36). */
   readonly foreignHeaders: readonly string[];
   readonly metrics: Metrics;
+  readonly pauses: Pauses;
   readonly work: RunningWork;
 }
 
@@ -56,11 +59,14 @@ interface CardSale {
   readonly accountId: string | undefined;
   readonly charge: Charge;
   readonly challenge: (refusal: Refused, message: string) => ReturnType<typeof creditChallenge>;
+  /** Why nothing new is sold now. */
+  readonly closed: SpeechError | undefined;
 }
 
 /** Text to speech, paid from a card-credit account. */
 export function speechOperations(options: SpeechOptions): SpeechOperations<OperationContext> {
-  const { db, baseUrl, signer, serviceName, catalog, streaming, cardCredits, foreignHeaders, metrics, work } = options;
+  const { db, baseUrl, signer, serviceName, catalog, streaming, cardCredits, foreignHeaders } = options;
+  const { metrics, pauses, work } = options;
 
   async function answer(request: OrderRequest, terms: SpeechTerms, context: OperationContext) {
     const placed = placeOrder(catalog, request);
@@ -80,6 +86,8 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
     const { credential: accountId } = cardCredits.credentialOf(terms.headers);
     const slot = context.admission.pendingSlot(accountId);
     const isLater = isAsynchronous(terms.asynchronous, characters);
+    const closed = pausedSpeech(pauses, isLater ? 'jobs' : 'card');
+    if (closed && !isLater) return speechFailure(closed, cardCredits.untaken);
     const limited = isLater ? await slot.refusal() : undefined;
     if (limited) return limited;
     const charge: Charge = {
@@ -91,7 +99,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
     };
     const challenge = (refusal: Refused, message: string) =>
       creditChallenge({ baseUrl, realm: serviceName, priceMicroUsd }, refusal, message);
-    const sale = { cardCredits, streaming, accountId, charge, challenge };
+    const sale = { cardCredits, streaming, accountId, charge, challenge, closed };
     return isLater ? answerLater(sale, terms, context) : answerNow(sale, slot, context);
   }
 
@@ -128,7 +136,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
 
   /** Answers with the job that speaks it. */
   async function answerLater(
-    { cardCredits, streaming, accountId, charge, challenge }: CardSale,
+    { cardCredits, streaming, accountId, charge, challenge, closed }: CardSale,
     { storeAudio, headers }: SpeechTerms,
     context: OperationContext,
   ) {
@@ -136,7 +144,10 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
     const idempotencyKey = headers['idempotency-key'];
     const request = { accountId, utterance, storeAudio, idempotencyKey, traceId: context.traceId };
     const delivery = queued({ db, admission: streaming.admission, livemode: cardCredits.livemode }, request);
-    const spoken = await speak({ flow: cardCredits, credential: accountId, charge, delivery });
+    const spoken = closed
+      ? await delivery.replay()
+      : await speak({ flow: cardCredits, credential: accountId, charge, delivery });
+    if (!spoken) return speechFailure(closed as SpeechError, cardCredits.untaken);
     switch (spoken.outcome) {
       case 'delivered':
         metrics.holdMoved(cardCredits.name, 'placed', charge.priceMicroUsd);

@@ -11,6 +11,7 @@ import { launcherPage, unknownAccountPage } from '../top-up/launcher.ts';
 import type { Purchases } from '../top-up/purchases.ts';
 import * as pages from '../top-up/top-up-pages.ts';
 import { creditAccountBody } from './credit-account.ts';
+import { PAUSE_RETRY_SECONDS, type Pauses, pausedAnswer } from './paused.ts';
 
 /** Of the persistent window that purchases of one address are counted in: each costs a row and a session. */
 export const TOP_UP_WINDOW_SECONDS = 60;
@@ -28,14 +29,16 @@ export interface TopUpOptions {
     | undefined;
   /** That accounts are shown of; undefined for those of either mode. */
   readonly livemode: boolean | undefined;
+  readonly pauses: Pauses;
 }
 
 const OFF = 'Payment by card is not set up here.';
+const PAUSED = { 'retry-after': PAUSE_RETRY_SECONDS };
 
 /** Buying credit: the launcher, the way to the hosted checkout and back. */
 export function topUpOperations(
   db: Database,
-  { baseUrl, serviceName, card, livemode }: TopUpOptions,
+  { baseUrl, serviceName, card, livemode, pauses }: TopUpOptions,
 ): TopUpOperations<OperationContext> {
   const headers = { 'content-security-policy': pageContentSecurityPolicy(card ? [card.checkoutOrigin] : []) };
   const privatePage = { ...headers, 'cache-control': PRIVATE };
@@ -54,6 +57,7 @@ export function topUpOperations(
   return {
     showTopUp: async ({ query }, { log }) => {
       if (!card) return { status: 200, headers, body: pages.cardPaymentOffPage() };
+      if (pauses.has('top-up')) return { status: 503, headers: PAUSED, body: pages.pausedPage() };
       const { maxCents } = card;
       const purchase = {
         amountCents: topUpAmount(query.amount, maxCents),
@@ -86,6 +90,11 @@ export function topUpOperations(
         if (!context.prefersHtml()) return failure('INVALID_REQUEST', message, { field: 'ownAmount', rule });
         const page = launcherPage(asked, { serviceName, maxCents, refused: { typed: typed ?? '', message } });
         return { status: 400, headers: privatePage, type: 'text/html', body: page };
+      }
+      if (pauses.has('top-up')) {
+        return context.prefersHtml()
+          ? { status: 503, headers: PAUSED, type: 'text/html', body: pages.pausedPage() }
+          : pausedAnswer('top-up');
       }
       const limited = await context.admission.take('request');
       if (limited && context.prefersHtml()) {

@@ -24,6 +24,7 @@ import { isExpired, type Quote, type Quotes } from '../x402/quotes.ts';
 import { chooseFlow, type OfferedFlow, refuseForeignHeaders } from './flows.ts';
 import { issueQuote, selectQuoted } from './issue-quote.ts';
 import { makeDeposit } from './make-deposit.ts';
+import { type Pauses, pausedSpeech } from './paused.ts';
 import { askForPayment, offersFor, showExample } from './payment-required.ts';
 import { readPrepaidAccount } from './prepaid-account.ts';
 import { providerMissing, speechFailure } from './speech-failure.ts';
@@ -48,6 +49,7 @@ export interface X402Options {
   readonly deposits: Deposits | undefined;
   /** Undefined while payment under x402 is off. */
   readonly prepaid: PrepaidBalance | undefined;
+  readonly pauses: Pauses;
   readonly quotes: Quotes | undefined;
   readonly metadata: ServiceMetadata | undefined;
 }
@@ -70,7 +72,7 @@ export interface X402Parts {
 /** Text to speech paid in USDC under x402, the challenge to who shows no payment (R27), quotes, and the signed metadata. */
 export function x402Operations(options: X402Options): X402Parts {
   const { baseUrl, serviceName, catalog, speech, terms, deposits, prepaid, quotes, metadata } = options;
-  const { belonging, flows, foreignHeaders } = options;
+  const { belonging, flows, foreignHeaders, pauses } = options;
   const allHeaders = [...foreignHeaders, ...flows.flatMap(({ headers }) => headers)];
   const headersBut = (own: readonly string[]) => allHeaders.filter((name) => !own.includes(name));
   const besidePrepaid = headersBut(PREPAID.headers);
@@ -90,8 +92,10 @@ export function x402Operations(options: X402Options): X402Parts {
     if ('status' in read) return read;
     const { offered, payment, speech } = read;
     const resource = resources[method];
-    if (payment) return sellX402Speech({ offered, speech, resource, baseUrl, ...payment }, context);
+    if (payment) return sellX402Speech({ offered, speech, resource, baseUrl, pauses, ...payment }, context);
     if (offered.hasExpired) return quoteExpired();
+    const closed = pausedSpeech(pauses, 'direct');
+    if (closed) return speechFailure(closed, NOT_SETTLED);
     return refuseText(offered, speech) ?? (context.isBare ? showExample : askForPayment)(resource, offered.offers[0]);
   }
 
@@ -169,7 +173,7 @@ export function x402Operations(options: X402Options): X402Parts {
       if (!deposits) return chainMissing();
       if (await isForeign(request.headers['payment-signature'] !== undefined)) return foreignDatabase();
       const resource = resources.deposit;
-      return makeDeposit({ resource, terms, deposits, foreignHeaders: besideDeposit }, request, context);
+      return makeDeposit({ resource, terms, deposits, pauses, foreignHeaders: besideDeposit }, request, context);
     },
 
     createQuote: async ({ body }, context) => {

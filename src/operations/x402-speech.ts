@@ -11,13 +11,16 @@ import { speak } from '../payments/speak.ts';
 import { utteranceOf } from '../speech/order.ts';
 import type { Resource } from '../x402/challenge.ts';
 import { limitCredential } from './credential-limit.ts';
+import { type Pauses, pausedSpeech } from './paused.ts';
 import { depositRequired, paymentRequired } from './payment-required.ts';
 import { refusalAnswer } from './refusals.ts';
-import { speechFailed } from './speech-failure.ts';
+import { speechFailed, speechFailure } from './speech-failure.ts';
 import { type OfferedOrder, quoteExpired, textMissing } from './x402-order.ts';
 
 /** A flow that pays for speech at the x402 endpoints. */
-export type X402Flow = PaymentFlow<unknown, RefusalCode, PaymentHold, OfferedCharge, Readable>;
+export type X402Flow = PaymentFlow<unknown, RefusalCode, PaymentHold, OfferedCharge, Readable> & {
+  readonly name: 'direct' | 'prepaid';
+};
 
 export interface X402Sale {
   readonly flow: X402Flow;
@@ -27,11 +30,12 @@ export interface X402Sale {
   readonly speech: BufferedSpeech;
   readonly resource: Resource;
   readonly baseUrl: string;
+  readonly pauses: Pauses;
 }
 
 /** Speaks what is paid by one of the flows under x402, and answers with the whole audio. */
 export async function sellX402Speech(sale: X402Sale, context: OperationContext): Promise<GetX402SpeechResult> {
-  const { flow, headers, speech, resource } = sale;
+  const { flow, headers, speech, resource, pauses } = sale;
   const { order, offers, hasExpired } = sale.offered;
   const limited = flow.verifies ? undefined : await context.admission.take('payment');
   if (limited) return limited;
@@ -50,9 +54,10 @@ export async function sellX402Speech(sale: X402Sale, context: OperationContext):
     resource,
   };
   context.note({ flow: flow.name, characters });
-  if (hasExpired) {
+  const closed = pausedSpeech(pauses, flow.name);
+  if (hasExpired || closed) {
     const earlier = await flow.replay?.(credential, charge);
-    if (!earlier) return quoteExpired();
+    if (!earlier) return closed ? speechFailure(closed, flow.untaken) : quoteExpired();
     return earlier.outcome === 'replayed' ? replayed(earlier, context) : answerRefused(sale, earlier, context);
   }
   let held: PaymentHold | undefined;

@@ -10,6 +10,7 @@ import type { PaymentOutcomes } from '../x402/payment-outcomes.ts';
 import type { Reservations } from '../x402/reservations.ts';
 import type { Settlement } from '../x402/settlement.ts';
 import type { PaymentIntake } from './intake.ts';
+import type { KnownPayments } from './known-payments.ts';
 import type { PaymentRequest } from './payment-request.ts';
 import type { KnownPayment, PaymentStatus, Reserved } from './payment-status.ts';
 import { type Refused, refused } from './refusal.ts';
@@ -43,6 +44,7 @@ export class Deposits {
   readonly #reservations: Reservations;
   readonly #outcomes: PaymentOutcomes;
   readonly #intake: PaymentIntake;
+  readonly #known: KnownPayments;
   readonly #settlement: Settlement;
   readonly #chain: Chain;
   readonly #confirmationTimeoutMs: number;
@@ -54,6 +56,7 @@ export class Deposits {
     reservations: Reservations;
     outcomes: PaymentOutcomes;
     intake: PaymentIntake;
+    known: KnownPayments;
     settlement: Settlement;
     chain: Chain;
     confirmationTimeoutMs: number;
@@ -63,6 +66,7 @@ export class Deposits {
     this.#reservations = parts.reservations;
     this.#outcomes = parts.outcomes;
     this.#intake = parts.intake;
+    this.#known = parts.known;
     this.#settlement = parts.settlement;
     this.#chain = parts.chain;
     this.#confirmationTimeoutMs = parts.confirmationTimeoutMs;
@@ -82,6 +86,12 @@ export class Deposits {
         testPoint('deposit reserved');
         return this.#settle(begun, onAdmitted);
     }
+  }
+
+  /** The answer to a repetition of a payment that was made before; undefined for a new one. Nothing is settled. */
+  async replay(request: PaymentRequest): Promise<DepositResult | undefined> {
+    const known = await this.#known.find(request);
+    return known && this.#answerKnown(known);
   }
 
   /** Ends every wait for confirmations: its request is answered, and the reconciler goes on. */

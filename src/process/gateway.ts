@@ -10,7 +10,7 @@ import { EXIT_CONFIG } from './exit-codes.ts';
 import { followPrimary, GROUP_SIGNALS } from './follow-primary.ts';
 import { stopPatienceMs } from './stop-patience.ts';
 
-/** How long a start waits for a database that does not answer, to learn whose money it holds. */
+/** How long a start waits for a database that does not answer, to learn whose money it holds, and what is paused. */
 const BELONGING_PATIENCE_MS = 5_000;
 
 /**
@@ -31,7 +31,7 @@ export async function runGateway(config: Config, role: Role, log: Logger, isFork
   };
   if (isForked) followPrimary({ stop, metrics: app.metrics });
 
-  await within(BELONGING_PATIENCE_MS, app.belonging.check());
+  await within(BELONGING_PATIENCE_MS, Promise.all([app.belonging.check(), app.pauses.read()]));
   if (app.belonging.mismatch) {
     console.error(`speechgate can't start:\n${describeMismatch(app.belonging.mismatch)}`);
     await app.close();

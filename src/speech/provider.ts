@@ -63,6 +63,8 @@ export class SpeechError extends Error {
     readonly transient: boolean,
     /** Seconds that the provider asked to wait, from its Retry-After. */
     readonly retryAfterSeconds?: number,
+    /** For programs, where the code does not say it. */
+    readonly reason?: string,
   ) {
     super(message);
     this.name = 'SpeechError';

@@ -13,6 +13,15 @@ export const cardPaymentOffPage = (): string =>
 <a class="button" href="/docs">See how this service is used and paid</a>`,
   );
 
+/** There is nothing else to do on it than to come back. */
+export const pausedPage = (): string =>
+  renderPage(
+    'Adding credit is paused',
+    html`<p>The operator of this service sells no credit just now. Nothing was charged. What you have paid for before is
+credited, and your credit is kept.</p>
+<a class="button" href="/top-up">Try again</a>`,
+  );
+
 /** The page after a purchase: the account's bearer id is all that its owner needs to keep. */
 export function creditedPage(baseUrl: string, credit: TopUpCredit, amountCents: number): string {
   return renderPage(

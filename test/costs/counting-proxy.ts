@@ -13,6 +13,8 @@ export interface Traffic {
 }
 
 const UPKEEP = 'gateway_process';
+/** Upkeep that only reads: it is no transaction that has written, and is counted nowhere. */
+const READING_UPKEEP = 'paused_flow';
 /** Messages that come once a connection: what prepares a statement, and the answer to it. */
 const PREPARING = new Set(['P', '1']);
 const STATEMENTS = new Set(['E', 'Q']);
@@ -34,8 +36,9 @@ export async function startCountingProxy(t: Test, target: string): Promise<{ url
         if (isUpkeep) upkeepNames.add(first);
       }
       if (type === 'B') isUpkeep = upkeepNames.has(second);
-      if (type === 'Q') isUpkeep = first.includes(UPKEEP);
-      if (STATEMENTS.has(type)) traffic[isUpkeep ? 'upkeep' : 'statements'] += 1;
+      const isReading = type === 'Q' && first.includes(READING_UPKEEP);
+      if (type === 'Q') isUpkeep = isReading || first.includes(UPKEEP);
+      if (STATEMENTS.has(type) && !isReading) traffic[isUpkeep ? 'upkeep' : 'statements'] += 1;
       if (!isUpkeep && !PREPARING.has(type)) traffic.bytesToDatabase += message.length;
     });
     const fromDatabase = new MessageReader('server', (type, message) => {

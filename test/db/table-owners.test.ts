@@ -24,6 +24,8 @@ const OWNERS: Readonly<Record<string, string>> = {
   feedback: 'src/feedback/',
   rate_window: 'src/limits/',
   reconciler: 'src/reconcile/',
+  operator_action: 'src/operators/',
+  paused_flow: 'src/operators/',
 };
 /** Tables that only the release before still uses. */
 const FORMER = ['checkout_sweep'];

@@ -13,6 +13,7 @@ const TRIGGERS: Readonly<Record<string, readonly string[]>> = {
   x402_payment: ['terms', 'settled', 'sent', 'lease', 'kept', 'kept_all'],
   prepaid_nonce: ['terms', 'kept', 'kept_all'],
   job: ['terms', 'due', 'kept'],
+  operator_action: ['terms', 'kept', 'kept_all'],
 };
 
 /** Constraints and unique indexes without which an entry could be made twice, or with any amount. */
