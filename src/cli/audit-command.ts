@@ -6,10 +6,10 @@ import { auditPurchases, hasPurchases, PURCHASE_RULES } from '../audit/processor
 import type { Database } from '../db/database.ts';
 import { type AuditFinding, type AuditProgress, audit, invariants } from '../ledger/audit.ts';
 import { newestSealable, parseSeal, type Seal, sealUpTo } from '../ledger/seal.ts';
-import { type Config, describeFaults, readConfig } from '../settings/config.ts';
+import type { Config } from '../settings/config.ts';
 import { Processor } from '../top-up/processor.ts';
 import { openPayments } from '../x402/open-payments.ts';
-import { commandSettings } from './command-settings.ts';
+import { commandSettings, readWholeConfig } from './command-settings.ts';
 import { look } from './look.ts';
 
 const EXIT_BROKEN = 1;
@@ -27,7 +27,7 @@ const { values } = parseArgs({
 
 const seals = values['verify-seal'].map(readSeal);
 const settings = await commandSettings();
-const config = values.external ? fullConfig(settings) : undefined;
+const config = values.external ? readWholeConfig(settings, 'audit the outside') : undefined;
 const maxConnections = config ? 4 : 1;
 await look({ settings, subject: 'The books', maxConnections, exitCode: EXIT_UNANSWERED }, run);
 
@@ -116,12 +116,5 @@ function readSeal(text: string): Seal {
   const seal = parseSeal(text);
   if (seal) return seal;
   console.error(`--verify-seal takes <id>:<hash>, as --seal has printed them; it is ${text}.`);
-  process.exit(EXIT_CONFIG);
-}
-
-function fullConfig(settings: NodeJS.ProcessEnv): Config {
-  const read = readConfig(settings);
-  if (read.outcome === 'read') return read.config;
-  console.error(`speechgate can't audit the outside:\n${describeFaults(read.faults)}`);
   process.exit(EXIT_CONFIG);
 }

@@ -6,9 +6,8 @@ import { Belonging, describeMismatch } from '../ledger/belonging.ts';
 import type { TurnResult } from '../reconcile/reconciler.ts';
 import { createReconcilers } from '../reconcile/reconcilers.ts';
 import { ReconcilerRunner } from '../reconcile/runner.ts';
-import { describeFaults, readConfig } from '../settings/config.ts';
 import { openPayments } from '../x402/open-payments.ts';
-import { commandSettings } from './command-settings.ts';
+import { commandSettings, readWholeConfig } from './command-settings.ts';
 import { readReconcileOptions } from './reconcile-options.ts';
 import { reconcileSince } from './reconcile-since.ts';
 
@@ -23,12 +22,7 @@ if ('fault' in options) {
   console.error(options.fault);
   process.exit(EXIT_CONFIG);
 }
-const read = readConfig(await commandSettings());
-if (read.outcome === 'faulty') {
-  console.error(`speechgate can't reconcile:\n${describeFaults(read.faults)}`);
-  process.exit(EXIT_CONFIG);
-}
-const { config } = read;
+const config = readWholeConfig(await commandSettings(), 'reconcile');
 const db = openDatabase(config.databaseUrl, { maxConnections: 4 });
 const store = openAudioStore(config.jobs.audioStore);
 const belonging = new Belonging(db, config);

@@ -1,0 +1,148 @@
+import { type ChainEvidence, findEvidence } from '../audit/chain-evidence.ts';
+import { type ListedPayment, listPayments, type Which } from '../audit/listed-payments.ts';
+import type { Database } from '../db/database.ts';
+import { eachOf } from '../lib/each-of.ts';
+import type { Chain } from '../x402/chain.ts';
+import type { Asset } from '../x402/network.ts';
+import { openPayments } from '../x402/open-payments.ts';
+import { endWith, readArguments } from './arguments.ts';
+import { commandSettings, readWholeConfig } from './command-settings.ts';
+import { look } from './look.ts';
+import { printable, printableJson } from './printable.ts';
+import { formatAge, readSince } from './since.ts';
+import { tableLine } from './table-line.ts';
+
+const USAGE = `speechgate payments
+  --all            every payment, not only those whose end is in doubt
+  --since TIME     those made since a day, a time such as 2026-11-01T09:00:00Z, or so long ago: 90min, 36h, 7d
+  --no-chain       don't ask the chain
+  --json           print it as a JSON array`;
+/** Some payment could not be asked about. */
+const EXIT_UNANSWERED = 2;
+/** Payments that the node is asked about at a time. */
+const CONCURRENCY = 8;
+const COLUMNS = [8, 24, 8, 9, 8, 12, 42, 66];
+
+/** `speechgate payments` prints the payments in USDC whose end is in doubt, and what the chain shows of each. */
+const { values } = readArguments(
+  {
+    options: {
+      all: { type: 'boolean', default: false },
+      since: { type: 'string' },
+      'no-chain': { type: 'boolean', default: false },
+      json: { type: 'boolean', default: false },
+    },
+  },
+  USAGE,
+);
+const which = readWhich();
+const settings = await commandSettings();
+const { x402 } = readWholeConfig(settings, 'list payments');
+
+// Whoever reads may stop reading, as head does.
+process.stdout.on('error', () => process.exit());
+
+await look({ settings, subject: 'The payments', maxConnections: 2 }, async (db) => {
+  const opened = x402?.rpcUrls && !values['no-chain'] ? openPayments(db, x402.asset, x402.rpcUrls) : undefined;
+  try {
+    await print(db, opened && x402 && { chain: opened.chain, asset: x402.asset });
+  } finally {
+    await opened?.chain.close();
+  }
+});
+
+async function print(db: Database, asked: { chain: Chain; asset: Asset } | undefined): Promise<void> {
+  let count = 0;
+  let unanswered = 0;
+  for await (const batch of listPayments(db, which)) {
+    const evidence = new Map<bigint, ChainEvidence>();
+    await eachOf(
+      batch.filter(({ isInDoubt }) => isInDoubt && !values['no-chain']),
+      CONCURRENCY,
+      async (payment) => {
+        evidence.set(payment.id, await ask(payment, asked));
+      },
+    );
+    for (const payment of batch) {
+      const shown = evidence.get(payment.id);
+      if (shown?.outcome === 'unanswered') unanswered += 1;
+      if (values.json) console.log(`${count === 0 ? '[' : ','}${printableJson(jsonOf(payment, shown))}`);
+      else {
+        if (count === 0)
+          console.log(line(['id', 'at', 'age', 'state', 'purpose', 'micro-USD', 'payer', 'transaction', 'chain']));
+        console.log(lineOf(payment, shown));
+      }
+      count += 1;
+    }
+  }
+  if (values.json) console.log(count === 0 ? '[]' : ']');
+  else if (count === 0) console.log(which === 'in doubt' ? 'No payment is in doubt.' : 'There is no such payment.');
+  if (unanswered > 0) process.exitCode = EXIT_UNANSWERED;
+}
+
+async function ask(
+  { network, asset, claim, headBlock }: ListedPayment,
+  asked: { chain: Chain; asset: Asset } | undefined,
+): Promise<ChainEvidence> {
+  if (!asked) return { outcome: 'unanswered', reason: 'X402_PAY_TO or X402_RPC_URL is unset' };
+  if (network !== asked.asset.network || asset !== asked.asset.address.toLowerCase())
+    return { outcome: 'unanswered', reason: `it is of ${network} and ${asset}, which the settings don't name` };
+  return findEvidence(asked.chain, claim, headBlock);
+}
+
+const line = (cells: readonly string[]): string => tableLine(COLUMNS, cells).trimEnd();
+
+function lineOf(payment: ListedPayment, evidence: ChainEvidence | undefined): string {
+  const { id, createdAt, ageSeconds, state, purpose, claim, transaction, refusal } = payment;
+  const shown = evidence ? describe(evidence, payment) : '';
+  const why = refusal === null ? '' : `refused: ${printable(refusal)}`;
+  return line([
+    ...[String(id), createdAt.toISOString(), formatAge(ageSeconds), state, purpose, String(claim.amount), claim.payer],
+    ...[transaction ?? '', [shown, why].filter(Boolean).join('; ')],
+  ]);
+}
+
+function describe(evidence: ChainEvidence, { claim }: ListedPayment): string {
+  const validBefore = timeOf(claim.validBefore);
+  switch (evidence.outcome) {
+    case 'paid': {
+      const { transaction, block, isConfirmed } = evidence;
+      return `paid by ${transaction} in block ${block}, ${isConfirmed ? 'confirmed' : 'not confirmed yet'}`;
+    }
+    case 'used_otherwise':
+      return 'not paid: the authorization was used for something else, or cancelled';
+    case 'used':
+      return 'the authorization was used, by which transaction is not known yet';
+    case 'expired':
+      return 'not paid: the authorization was not used, and can not be any more';
+    case 'expiring':
+      return `not used; it ended at ${validBefore}, which is not final on the chain yet`;
+    case 'usable':
+      return `not used yet; it can be until ${validBefore}`;
+    case 'unanswered':
+      return `NOT ASKED: ${printable(evidence.reason)}`;
+  }
+}
+
+function jsonOf(payment: ListedPayment, evidence: ChainEvidence | undefined) {
+  const { id, createdAt, ageSeconds, state, purpose, claim, transaction, refusal, checkedAt, traceId } = payment;
+  return {
+    ...{ id: Number(id), createdAt, ageSeconds: Math.floor(ageSeconds), state, purpose, isInDoubt: payment.isInDoubt },
+    ...{ amountMicroUsd: Number(claim.amount), payer: claim.payer, payTo: claim.payTo },
+    ...{ validBefore: timeOf(claim.validBefore), transaction, refusal, checkedAt, traceId },
+    chain: evidence ? { ...evidence, ...('block' in evidence && { block: Number(evidence.block) }) } : null,
+  };
+}
+
+/** @param seconds of the Unix epoch; a payer may have signed any number */
+function timeOf(seconds: bigint): string {
+  const at = new Date(Number(seconds) * 1000);
+  return Number.isNaN(at.getTime()) ? `second ${seconds}` : at.toISOString();
+}
+
+function readWhich(): Which {
+  if (values.since === undefined) return values.all ? 'all' : 'in doubt';
+  const since = readSince(values.since, new Date());
+  if (!since || values.all) endWith(USAGE);
+  return { since };
+}
