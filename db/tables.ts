@@ -134,6 +134,7 @@ export interface OperatorAction {
   at: Generated<Timestamp>;
   detail: Json | null;
   id: Generated<bigint>;
+  key: string | null;
   operator: string;
   reason: string;
   subject: string;

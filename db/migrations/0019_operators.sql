@@ -17,6 +17,8 @@ create table operator_action (
   -- What it was done to: a flow, an account, a purchase.
   subject text not null,
   reason text not null check (length(reason) between 1 and 500),
+  -- Chosen by whoever asks for a change that moves money, so that a repetition moves nothing.
+  key uuid unique,
   -- The entry that it made in the books.
   transfer_id bigint unique references transfer (id),
   detail jsonb

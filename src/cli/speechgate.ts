@@ -12,6 +12,7 @@ const commands: Readonly<Record<string, Command>> = {
   reconcile: { about: 'finishes what dead processes left, once', run: () => import('./reconcile-command.ts') },
   trace: { about: 'what the books know of one request', run: () => import('./trace-command.ts') },
   report: { about: 'what was sold, earned and is owed, day by day', run: () => import('./report-command.ts') },
+  accounts: { about: 'accounts: show, find, freeze, adjust, refund', run: () => import('./accounts-command.ts') },
   payments: { about: 'payments in USDC whose end is in doubt', run: () => import('./payments-command.ts') },
   pause: { about: 'takes nothing new by a flow, until it is resumed', run: () => import('./pause-command.ts') },
   resume: { about: 'opens a paused flow again', run: () => import('./resume-command.ts') },

@@ -16,7 +16,7 @@ const KEPT: Readonly<Record<string, readonly string[]>> = {
   clawback: ['id', 'kind', 'top_up_id', 'account_id', 'charge_id', 'amount_cents', 'created_at'],
   instance: ['singleton', 'id'],
   reversal: ['transfer_id', 'reason', 'created_at'],
-  operator_action: ['id', 'at', 'operator', 'action', 'subject', 'reason', 'transfer_id', 'detail'],
+  operator_action: ['id', 'at', 'operator', 'action', 'subject', 'reason', 'key', 'transfer_id', 'detail'],
 };
 /** Tables that the service only reads. */
 const READ_ONLY = ['schema_migration', 'schema_migration_lock'];

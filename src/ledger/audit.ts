@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
+import { adjustmentInvariants } from './audit/adjustments.ts';
 import { balanceInvariants } from './audit/balances.ts';
 import { chargeInvariants } from './audit/charges.ts';
 import { purchaseInvariants } from './audit/credited-purchases.ts';
@@ -18,6 +19,7 @@ export const invariants: readonly Invariant[] = [
   ...purchaseInvariants,
   ...debtInvariants,
   ...chargeInvariants,
+  ...adjustmentInvariants,
   ...timeInvariants,
   ...guardInvariants,
 ];

@@ -7,6 +7,8 @@ import { createStripeHttpClient } from './stripe-http.ts';
 
 const TIMEOUT_MS = 10_000;
 const RETRIES = 2;
+/** Sessions of one buyer that are read. */
+const MOST_OF_EMAIL = 1_000;
 const SESSION_ID = /^[A-Za-z0-9_-]{1,255}$/;
 
 /** True when the processor may have made the text: it is asked for no other session, and no other is stored. */
@@ -119,6 +121,12 @@ export class Processor {
       this.#stripe.checkout.sessions.list({ payment_intent: paymentIntentId, limit: 1 }),
     );
     return data?.find(({ payment_intent }) => idOf(payment_intent) === paymentIntentId);
+  }
+
+  /** The completed sessions in which this address of mail was given, newest first, at most MOST_OF_EMAIL of them. */
+  async findSessionsOfEmail(email: string): Promise<readonly Stripe.Checkout.Session[]> {
+    const asked = { customer_details: { email }, status: 'complete', limit: PAGE_SIZE } as const;
+    return callProcessor(() => this.#stripe.checkout.sessions.list(asked).autoPagingToArray({ limit: MOST_OF_EMAIL }));
   }
 
   /**
