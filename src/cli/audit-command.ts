@@ -9,8 +9,9 @@ import { newestSealable, parseSeal, type Seal, sealUpTo } from '../ledger/seal.t
 import type { Config } from '../settings/config.ts';
 import { Processor } from '../top-up/processor.ts';
 import { openPayments } from '../x402/open-payments.ts';
-import { commandSettings, readWholeConfig } from './command-settings.ts';
+import { commandSettings } from './command-settings.ts';
 import { look } from './look.ts';
+import { readWholeConfig } from './whole-config.ts';
 
 const EXIT_BROKEN = 1;
 /** Nothing is broken as far as could be asked. */

@@ -1,6 +1,5 @@
 import { dataDir } from '../sandbox/sandbox-file.ts';
 import { readSandboxSettings } from '../sandbox/settings-file.ts';
-import { type Config, describeFaults, readConfig } from '../settings/config.ts';
 
 const EXIT_CONFIG = 78;
 
@@ -24,13 +23,5 @@ export function databaseUrlOf(settings: NodeJS.ProcessEnv): string {
   const url = settings.DATABASE_URL?.trim();
   if (url) return url;
   console.error('DATABASE_URL is not set. Set it to postgres://user:password@host:5432/database.');
-  process.exit(EXIT_CONFIG);
-}
-
-/** All settings, or the end of the process with their faults. @param what it is that they are needed for, as a verb */
-export function readWholeConfig(settings: NodeJS.ProcessEnv, what: string): Config {
-  const read = readConfig(settings);
-  if (read.outcome === 'read') return read.config;
-  console.error(`speechgate can't ${what}:\n${describeFaults(read.faults)}`);
   process.exit(EXIT_CONFIG);
 }

@@ -6,11 +6,12 @@ import type { Chain } from '../x402/chain.ts';
 import type { Asset } from '../x402/network.ts';
 import { openPayments } from '../x402/open-payments.ts';
 import { endWith, readArguments } from './arguments.ts';
-import { commandSettings, readWholeConfig } from './command-settings.ts';
+import { commandSettings } from './command-settings.ts';
 import { look } from './look.ts';
 import { printable, printableJson } from './printable.ts';
 import { formatAge, readSince } from './since.ts';
 import { tableLine } from './table-line.ts';
+import { readWholeConfig } from './whole-config.ts';
 
 const USAGE = `speechgate payments
   --all            every payment, not only those whose end is in doubt
@@ -90,7 +91,9 @@ async function ask(
   return findEvidence(asked.chain, claim, headBlock);
 }
 
-const line = (cells: readonly string[]): string => tableLine(COLUMNS, cells).trimEnd();
+function line(cells: readonly string[]): string {
+  return tableLine(COLUMNS, cells).trimEnd();
+}
 
 function lineOf(payment: ListedPayment, evidence: ChainEvidence | undefined): string {
   const { id, createdAt, ageSeconds, state, purpose, claim, transaction, refusal } = payment;

@@ -26,6 +26,7 @@ export const CLAWBACK = 'each refund and dispute is booked once for each time th
 export const CLAWBACK_PURCHASE = 'a refund or dispute is one of a credited purchase, and of its account';
 export const INDEBTED = 'an account is marked as indebted if and only if it owes something';
 export const DEBT_PAYER = 'a debt is paid by the account that owes it';
+export const ADJUSTMENT = 'each adjustment is what an operator wrote down, once, for its account and amount';
 export const CREDITED = 'money that came in, was taken back or was adjusted is posted at once';
 /** Broken and shown by test/ledger/tampering.proof.test.ts. */
 export const OF_BOOKS = new Set(

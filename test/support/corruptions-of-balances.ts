@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { type RawBuilder, sql } from 'kysely';
 import { contra } from '../../src/ledger/contra.ts';
 import {
+  ADJUSTMENT,
   CARD_TOTAL,
   CHAIN,
   CLAWBACK_PURCHASE,
@@ -28,6 +29,8 @@ import {
 /** What is broken, the statements that break it, and the rules of the audit that then fail. */
 export type Corruption = [string, (cardAccount: string) => RawBuilder<unknown>[], string[]];
 
+const ADJUSTMENT_KEY = randomUUID();
+
 /** Of balances, holds and purchases. */
 export const CORRUPTIONS_OF_BALANCES: Corruption[] = [
   [
@@ -43,6 +46,30 @@ export const CORRUPTIONS_OF_BALANCES: Corruption[] = [
       update account set balance_micro_usd = balance_micro_usd - 7 where id = ${account}`,
     ],
     [OWN_TRANSFERS],
+  ],
+  [
+    'an adjustment that nobody wrote down',
+    (account) => [
+      sql`
+      insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, ended_at)
+      values ('adjustment', 'posted', ${contra.cardAdjustments}, ${account}, 7, 'x', now())`,
+      sql`update account set balance_micro_usd = balance_micro_usd + 7 where id = ${account}`,
+    ],
+    [ADJUSTMENT],
+  ],
+  [
+    'an adjustment of another amount than was written down',
+    (account) => [
+      sql`
+      with adjustment as (
+        insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference, ended_at)
+        values ('adjustment', 'posted', ${contra.cardAdjustments}, ${account}, 7, ${ADJUSTMENT_KEY}, now()) returning id
+      )
+      insert into operator_action (operator, action, subject, reason, key, transfer_id, detail)
+      select 'alice', 'adjust', ${account}, 'x', ${ADJUSTMENT_KEY}::uuid, id, '{"amountMicroUsd": -7}' from adjustment`,
+      sql`update account set balance_micro_usd = balance_micro_usd + 7 where id = ${account}`,
+    ],
+    [ADJUSTMENT],
   ],
   ['a charge that is lost', () => [sql`delete from transfer where kind = 'charge'`], [CARD_TOTAL, OWN_TRANSFERS]],
   [

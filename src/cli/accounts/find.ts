@@ -7,10 +7,11 @@ import { isUuid } from '../../lib/uuid.ts';
 import { Processor } from '../../top-up/processor.ts';
 import { ProcessorError } from '../../top-up/processor-call.ts';
 import { EXIT_USAGE, endWith, readArguments } from '../arguments.ts';
-import { commandSettings, readWholeConfig } from '../command-settings.ts';
+import { commandSettings } from '../command-settings.ts';
 import { look } from '../look.ts';
 import { printableJson } from '../printable.ts';
 import { tableLine } from '../table-line.ts';
+import { readWholeConfig } from '../whole-config.ts';
 import { nameOf } from './named.ts';
 
 const USAGE = `speechgate accounts find, by one of these:
@@ -83,8 +84,9 @@ function processor(): Processor {
   process.exit(EXIT_USAGE);
 }
 
-const sessionOf = ({ sessionId }: FoundPurchase): string | null =>
-  sessionId === null || values.secrets ? sessionId : shorten(sessionId, SESSION_SHOWN);
+function sessionOf({ sessionId }: FoundPurchase): string | null {
+  return sessionId === null || values.secrets ? sessionId : shorten(sessionId, SESSION_SHOWN);
+}
 
 function print(accounts: readonly AccountState[], purchases: readonly FoundPurchase[]): void {
   if (accounts.length === 0) console.error('No account was found.');
@@ -103,17 +105,19 @@ function print(accounts: readonly AccountState[], purchases: readonly FoundPurch
   }
 }
 
-const jsonOf = (accounts: readonly AccountState[], purchases: readonly FoundPurchase[]) => ({
-  accounts: accounts.map((account) => ({
-    ...{
-      account: nameOf(account, values.secrets),
-      kind: account.kind,
-      balanceMicroUsd: Number(account.balanceMicroUsd),
-    },
-    ...{ debtMicroUsd: Number(account.debtMicroUsd), frozenAt: account.frozenAt, createdAt: account.createdAt },
-  })),
-  purchases: purchases.map(({ accountId, ...purchase }) => ({
-    ...{ ...purchase, sessionId: sessionOf({ accountId, ...purchase }) },
-    account: nameOf({ id: accountId, address: null }, values.secrets),
-  })),
-});
+function jsonOf(accounts: readonly AccountState[], purchases: readonly FoundPurchase[]) {
+  return {
+    accounts: accounts.map((account) => ({
+      ...{
+        account: nameOf(account, values.secrets),
+        kind: account.kind,
+        balanceMicroUsd: Number(account.balanceMicroUsd),
+      },
+      ...{ debtMicroUsd: Number(account.debtMicroUsd), frozenAt: account.frozenAt, createdAt: account.createdAt },
+    })),
+    purchases: purchases.map(({ accountId, ...purchase }) => ({
+      ...{ ...purchase, sessionId: sessionOf({ accountId, ...purchase }) },
+      account: nameOf({ id: accountId, address: null }, values.secrets),
+    })),
+  };
+}

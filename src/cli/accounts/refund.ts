@@ -8,9 +8,10 @@ import { ProcessorError } from '../../top-up/processor-call.ts';
 import { Purchases } from '../../top-up/purchases.ts';
 import { findCreditedPurchase, refundPurchase } from '../../top-up/refund-purchase.ts';
 import { EXIT_USAGE, endWith, readArguments } from '../arguments.ts';
-import { commandSettings, readWholeConfig } from '../command-settings.ts';
+import { commandSettings } from '../command-settings.ts';
 import { confirmed, DEED_OPTIONS, DEED_USAGE, readDeed } from '../deed.ts';
 import { look } from '../look.ts';
+import { readWholeConfig } from '../whole-config.ts';
 import { KEY_OPTION, KEY_USAGE, readKey } from './key.ts';
 
 const USAGE = `speechgate accounts refund PURCHASE --reason TEXT

@@ -98,16 +98,18 @@ function section(title: string, widths: readonly number[], heads: readonly strin
   for (const row of [heads, ...rows]) console.log(`  ${tableLine(widths, row).trimEnd()}`);
 }
 
-const usd = (microUsd: bigint): string => `${formatUsd(microUsd)} USD`;
+function usd(microUsd: bigint): string {
+  return `${formatUsd(microUsd)} USD`;
+}
 
 function modeOf({ kind, livemode }: AccountState): string {
   if (kind === 'wallet' || livemode === null) return '';
   return livemode ? ', live mode' : ', test mode';
 }
 
-const session = (id: string | null): string | null => (id === null || values.secrets ? id : shorten(id, SESSION_SHOWN));
-
-const json = (_key: string, value: unknown) => (typeof value === 'bigint' ? Number(value) : value);
+function session(id: string | null): string | null {
+  return id === null || values.secrets ? id : shorten(id, SESSION_SHOWN);
+}
 
 function jsonOf({ id, address, ...account }: AccountState, { purchases, ...history }: AccountHistory) {
   const shown = {
@@ -116,5 +118,5 @@ function jsonOf({ id, address, ...account }: AccountState, { purchases, ...histo
     purchases: purchases.map((each) => ({ ...each, sessionId: session(each.sessionId) })),
     ...history,
   };
-  return JSON.parse(JSON.stringify(shown, json));
+  return JSON.parse(JSON.stringify(shown, (_key, value) => (typeof value === 'bigint' ? Number(value) : value)));
 }

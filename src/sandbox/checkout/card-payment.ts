@@ -5,6 +5,8 @@ import type { ById } from './request.ts';
 import { payPath, type Session, statusOf, successUrlOf } from './session.ts';
 import type { Store } from './store.ts';
 
+const LONGEST_EMAIL = 254;
+
 /** Answers with a page; the session's merchant is where its forms may lead. */
 export function sendPage(reply: FastifyReply, status: number, body: string, session?: Session): FastifyReply {
   return reply
@@ -38,7 +40,9 @@ export function servePaymentPage(app: FastifyInstance, store: Store, merchant: s
   app.post<ById>(payPath(':id'), async (request, reply) => {
     const session = store.state.sessions.get(request.params.id);
     if (!session) return unknown(reply);
-    const card = new URLSearchParams(typeof request.body === 'string' ? request.body : '').get('card');
+    const form = new URLSearchParams(typeof request.body === 'string' ? request.body : '');
+    const card = form.get('card');
+    const email = form.get('email')?.trim().slice(0, LONGEST_EMAIL) || undefined;
     if (card === 'declined') return show(reply, session, true);
     if (card !== 'accepted') return sendPage(reply, 400, refusedPage('Choose one of the buttons.'));
     const paid = await store.update<Session | undefined>((state) => {
@@ -47,7 +51,7 @@ export function servePaymentPage(app: FastifyInstance, store: Store, merchant: s
       if (status === 'expired') return { result: undefined };
       // What is paid already is not paid again.
       if (status === 'complete') return { result: current };
-      const { change, paid } = pay(current);
+      const { change, paid } = pay(current, email);
       return { change, result: paid };
     });
     if (!paid) return show(reply, session);

@@ -57,7 +57,8 @@ export function paymentPage(session: Session, merchant: string, declined: boolea
 <p class="amount">${amount}</p>
 ${declined ? html`<p class="declined" role="alert">The card was declined. Nothing was paid; you can try again.</p>` : ''}
 <ul>${join(session.lineItems.map((item) => lineItem(item, session.currency)))}</ul>
-<form method="post"><button name="card" value="accepted">${declined ? 'Try again: pay' : 'Pay'} ${amount}</button></form>
+<form method="post"><label for="email">Email, for the receipt (optional)</label>
+<input id="email" name="email" type="email" maxlength="254" autocomplete="email"><button name="card" value="accepted">${declined ? 'Try again: pay' : 'Pay'} ${amount}</button></form>
 <form method="post"><button class="plain" name="card" value="declined">Decline the card</button></form>
 ${back(session, merchant)}`,
   );

@@ -44,10 +44,11 @@ export function takePayment(session: Session, { id, created }: { id: string; cre
   return { payments: [payment], transactions: [brought] };
 }
 
-/** Marks an open session as paid. */
-export function pay(session: Session): { change: Change; paid: Session } {
+/** Marks an open session as paid. @param email of the buyer, if he gave one */
+export function pay(session: Session, email: string | undefined): { change: Change; paid: Session } {
   const id = `pi_${randomBytes(12).toString('hex')}`;
-  const paid: Session = { ...session, state: 'paid', paymentIntent: id };
+  const buyer = email === undefined ? {} : { buyerEmail: email };
+  const paid: Session = { ...session, ...buyer, state: 'paid', paymentIntent: id };
   return {
     change: { sessions: [paid], ...takePayment(paid, { id, created: now() }) },
     paid,

@@ -24,6 +24,8 @@ export interface Session {
   readonly cancelUrl: string | null;
   readonly clientReferenceId: string | null;
   readonly customerEmail: string | null;
+  /** That the buyer gave on the page; absent where none was given. */
+  readonly buyerEmail?: string;
   readonly metadata: Readonly<Record<string, string>>;
   /** Of the payment intent; absent from what release 2.0 has stored. */
   readonly intent?: { readonly description: string | null; readonly metadata: Readonly<Record<string, string>> };
@@ -131,6 +133,11 @@ export function successUrlOf(session: Session): URL {
 
 export const payPath = (id: string): string => `/c/pay/${id}`;
 
+const customerDetails = (email: string) => ({
+  ...{ address: null, business_name: null, email, individual_name: null, name: null, phone: null },
+  ...{ tax_exempt: 'none', tax_ids: [] },
+});
+
 /** The session as Stripe's API shows it; what the local checkout has no notion of is null or empty. */
 export function present(session: Session, origin: string) {
   const status = statusOf(session);
@@ -150,7 +157,7 @@ export function present(session: Session, origin: string) {
     custom_text: {},
     customer: null,
     customer_creation: 'if_required',
-    customer_details: null,
+    customer_details: session.buyerEmail === undefined ? null : customerDetails(session.buyerEmail),
     customer_email: session.customerEmail,
     discounts: [],
     expires_at: session.expiresAt,

@@ -48,11 +48,15 @@ export function serveSessions(app: FastifyInstance, store: Store, origin: string
     const page = readPage(parameters);
     const status = parameters.choice('status', ['open', 'complete', 'expired']);
     const paymentIntent = parameters.text('payment_intent', 200);
+    const customer = parameters.group('customer_details');
+    const email = customer?.text('email', 800)?.toLowerCase();
+    customer?.end();
     const expand = readExpansions(parameters);
     parameters.end();
     const matches = (session: Session) =>
       (status === undefined || statusOf(session) === status) &&
-      (paymentIntent === undefined || session.paymentIntent === paymentIntent);
+      (paymentIntent === undefined || session.paymentIntent === paymentIntent) &&
+      (email === undefined || session.buyerEmail?.toLowerCase() === email);
     return expand(listOf(store.state.sessions, page, SESSIONS, { matches, show }), () => store.state);
   });
 }

@@ -1,0 +1,77 @@
+import assert from 'node:assert/strict';
+import { sql } from 'kysely';
+import { test } from 'tap';
+import { refused, settlementPending } from '../../src/sandbox/facilitator/faults.ts';
+import { testChain, wallet } from '../support/chain.ts';
+import { speechgate } from '../support/speechgate.ts';
+import { unguarded } from '../support/unguarded.ts';
+import { PRICE, payFor, startX402Gateway, timesPaid } from '../support/x402.ts';
+
+const { chain, skip } = await testChain();
+
+test('payments in doubt are listed with what the chain shows of each, and nothing is changed', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const { db, config } = gateway;
+  const env = {
+    DATABASE_URL: gateway.databaseUrl,
+    X402_PAY_TO: gateway.payTo,
+    X402_FACILITATOR_URL: gateway.facilitator.url,
+    X402_RPC_URL: config.x402?.rpcUrls?.join() ?? '',
+  };
+  const run = (...args: string[]) => speechgate(env, 'payments', ...args);
+  const none = await run();
+  assert.deepEqual([none.code, none.out], [0, 'No payment is in doubt.\n'], none.output);
+
+  const payers = await Promise.all([1, 2, 3, 4].map(() => wallet(chain.client, 10n * PRICE)));
+  const [settled, unknown, unused, expired] = payers;
+  assert.ok(settled && unknown && unused && expired);
+  assert.equal((await payFor(gateway, settled)).reply.status, 200);
+  gateway.facilitator.faults.settle(settlementPending);
+  assert.equal((await payFor(gateway, unknown)).reply.status, 409);
+  for (const payer of [unused, expired]) {
+    gateway.facilitator.faults.settle(refused('insufficient_funds'));
+    assert.equal((await payFor(gateway, payer)).reply.status, 402);
+  }
+  await unguarded(db, async (trx) => {
+    await sql`update x402_payment set valid_before = 1 where payer = ${expired.address.toLowerCase()}`.execute(trx);
+  });
+  const before = await db.selectFrom('x402_payment').selectAll().orderBy('id').execute();
+
+  const listed = await run();
+  assert.equal(listed.code, 0, listed.output);
+  const [head = '', ...lines] = listed.out.trimEnd().split('\n');
+  assert.match(head, /^id +at +age +state +purpose +micro-USD +payer +transaction +chain$/);
+  assert.equal(lines.length, 3);
+  const lineOf = ({ address }: { address: string }) => lines.find((line) => line.includes(address.toLowerCase())) ?? '';
+  assert.match(lineOf(unknown), / \d+ (s|min) +unknown +speech +198 .* paid by 0x[0-9a-f]{64} in block \d+/);
+  assert.match(
+    lineOf(unused),
+    / refused +speech +198 .*not used yet; it can be until 20\S+Z; refused: insufficient_funds$/,
+  );
+  assert.match(lineOf(expired), /not paid: the authorization was not used, and can not be any more/);
+
+  const json = JSON.parse((await run('--json')).out) as { payer: string; chain: { outcome: string } | null }[];
+  assert.deepEqual(
+    json.map((payment) => payment.chain?.outcome),
+    ['paid', 'usable', 'expired'],
+  );
+  const all = await run('--all', '--no-chain');
+  assert.deepEqual([all.code, all.out.trimEnd().split('\n').length], [0, 5]);
+  assert.doesNotMatch(all.out, /NOT ASKED|paid by/);
+  assert.equal((await run('--since', '2d', '--no-chain')).out.trimEnd().split('\n').length, 5);
+  assert.match((await run('--since', '2099-01-01')).out, /There is no such payment/);
+
+  const silent = await speechgate({ ...env, X402_RPC_URL: 'http://127.0.0.1:1' }, 'payments');
+  assert.equal(silent.code, 2, silent.output);
+  assert.match(silent.out, /NOT ASKED: /);
+  const unset = await speechgate({ DATABASE_URL: gateway.databaseUrl }, 'payments');
+  assert.equal(unset.code, 2);
+  assert.match(unset.out, /NOT ASKED: X402_PAY_TO or X402_RPC_URL is unset/);
+  for (const args of [['--since', 'yesterday'], ['--since', '2d', '--all'], ['--what']]) {
+    const wrong = await run(...args);
+    assert.equal(wrong.code, 78, wrong.output);
+    assert.match(wrong.err, /speechgate payments/);
+  }
+  assert.deepEqual(await db.selectFrom('x402_payment').selectAll().orderBy('id').execute(), before);
+  assert.equal(await timesPaid(chain, unused), 0);
+});
