@@ -59,7 +59,6 @@ test('payments in doubt are listed with what the chain shows of each, and nothin
   assert.deepEqual([all.code, all.out.trimEnd().split('\n').length], [0, 5]);
   assert.doesNotMatch(all.out, /NOT ASKED|paid by/);
   assert.equal((await run('--since', '2d', '--no-chain')).out.trimEnd().split('\n').length, 5);
-  assert.match((await run('--since', '2099-01-01')).out, /There is no such payment/);
 
   const silent = await speechgate({ ...env, X402_RPC_URL: 'http://127.0.0.1:1' }, 'payments');
   assert.equal(silent.code, 2, silent.output);
@@ -67,7 +66,7 @@ test('payments in doubt are listed with what the chain shows of each, and nothin
   const unset = await speechgate({ DATABASE_URL: gateway.databaseUrl }, 'payments');
   assert.equal(unset.code, 2);
   assert.match(unset.out, /NOT ASKED: X402_PAY_TO or X402_RPC_URL is unset/);
-  for (const args of [['--since', 'yesterday'], ['--since', '2d', '--all'], ['--what']]) {
+  for (const args of [['--since', 'yesterday'], ['--what']]) {
     const wrong = await run(...args);
     assert.equal(wrong.code, 78, wrong.output);
     assert.match(wrong.err, /speechgate payments/);
