@@ -7,10 +7,9 @@ import type { TurnResult } from '../reconcile/reconciler.ts';
 import { createReconcilers } from '../reconcile/reconcilers.ts';
 import { ReconcilerRunner } from '../reconcile/runner.ts';
 import { openPayments } from '../x402/open-payments.ts';
-import { commandSettings, readWholeConfig } from './command-settings.ts';
+import { commandSettings } from './command-settings.ts';
 import { readReconcileOptions } from './reconcile-options.ts';
 import { reconcileSince } from './reconcile-since.ts';
-import { commandSettings } from './command-settings.ts';
 import { readWholeConfig } from './whole-config.ts';
 
 const EXIT_CONFIG = 78;

@@ -7,7 +7,7 @@ import { liabilityAt, moneyOf } from '../report/money.ts';
 import { type Period, readMoment } from '../report/period.ts';
 import { compareProcessor } from '../report/processor-money.ts';
 import { GROUPS, type Group, type Sales, salesOf, totalOf } from '../report/sales.ts';
-import { type Config, describeFaults, readConfig } from '../settings/config.ts';
+import type { Config } from '../settings/config.ts';
 import { Processor } from '../top-up/processor.ts';
 import { ProcessorError } from '../top-up/processor-call.ts';
 import { openPayments } from '../x402/open-payments.ts';
@@ -16,6 +16,7 @@ import { commandSettings } from './command-settings.ts';
 import { look } from './look.ts';
 import { printable, printableJson } from './printable.ts';
 import { csvLine, numbersTable } from './report-table.ts';
+import { readWholeConfig } from './whole-config.ts';
 
 /**
  * `speechgate report --from DAY [--to DAY] [--by day|flow|model|upstream] [--csv|--json] [--no-outside]`: what was sold
@@ -42,7 +43,7 @@ type Outside = Comparison | { readonly unanswered: string };
 const period = readPeriod();
 const group = GROUPS.find((each) => each === values.by) ?? usage(`--by takes one of ${GROUPS.join(', ')}.`);
 const settings = await commandSettings();
-const config = values['no-outside'] || values.csv ? undefined : fullConfig(settings);
+const config = values['no-outside'] || values.csv ? undefined : readWholeConfig(settings, 'ask processor and chain (--no-outside reports without)');
 await look({ settings, subject: 'The books', maxConnections: 2, exitCode: EXIT_UNANSWERED }, (db) => run(db, group));
 
 async function run(db: Database, by: Group): Promise<void> {
@@ -131,15 +132,6 @@ function readPeriod(): Period {
   if (!from || !to)
     return usage('--from and --to take a day such as 2026-11-01, or a moment such as 2026-11-01T12:00Z.');
   return from < to ? { from, to } : usage('--from is not before --to.');
-}
-
-function fullConfig(from: NodeJS.ProcessEnv): Config {
-  const read = readConfig(from);
-  if (read.outcome === 'read') return read.config;
-  console.error(
-    `speechgate can't ask processor and chain; --no-outside reports without:\n${describeFaults(read.faults)}`,
-  );
-  process.exit(EXIT_USAGE);
 }
 
 function usage(message: string): never {
