@@ -200,6 +200,7 @@ export interface TopUp {
 export interface Transfer {
   amount_micro_usd: bigint;
   characters: number | null;
+  cost_pico_usd: bigint | null;
   created_at: Generated<Timestamp>;
   credit_account_id: string;
   debit_account_id: string;
@@ -208,11 +209,13 @@ export interface Transfer {
   id: Generated<bigint>;
   kind: string;
   lease_until: Timestamp | null;
+  model: string | null;
   process_id: number | null;
   rate_pico_usd: bigint | null;
   reference: string | null;
   state: string;
   trace_id: string | null;
+  upstream: string | null;
 }
 
 export interface Worker {
@@ -234,7 +237,9 @@ export interface X402Payment {
   asset: string;
   audio_deleted_at: Timestamp | null;
   awaited_transaction: string | null;
+  characters: number | null;
   checked_at: Timestamp | null;
+  cost_pico_usd: bigint | null;
   created_at: Generated<Timestamp>;
   failed_at: Timestamp | null;
   fence: Generated<number>;
@@ -243,6 +248,7 @@ export interface X402Payment {
   identifier: string;
   lease_until: Timestamp | null;
   log_index: number | null;
+  model: string | null;
   network: string;
   next_look_at: Timestamp | null;
   nonce: string;
@@ -257,6 +263,7 @@ export interface X402Payment {
   state: Generated<string>;
   trace_id: string | null;
   transaction_hash: string | null;
+  upstream: string | null;
   valid_before: bigint;
 }
 

@@ -14,6 +14,8 @@ const PRICE = 198n;
 const LEASE_SECONDS = 75;
 /** Of a process that is gone: nothing asks for it here. */
 const PROCESS = 1;
+/** Who spoke. */
+const UPSTREAM = { name: 'default', costPicoUsd: 15_000_000n };
 /** What a PAYMENT-RESPONSE header takes. */
 const RECEIPT = randomBytes(210).toString('base64');
 
@@ -31,7 +33,7 @@ export const LEDGER_FLOWS: Readonly<Record<'card' | 'prepaid' | 'direct', Ledger
     const account = cards[turn % cards.length] as string;
     const placed = await placeCardHold(db, account, PRICE, LEASE_SECONDS, { paidFor: paidFor(), processId: PROCESS });
     if (placed.outcome !== 'held') throw new Error(`a card hold is refused: ${placed.outcome}`);
-    await captureHold(db, placed.hold);
+    await captureHold(db, { ...placed.hold, upstream: UPSTREAM });
   },
   prepaid: async (db, { wallets }, turn) => {
     const spend = {
@@ -45,7 +47,7 @@ export const LEDGER_FLOWS: Readonly<Record<'card' | 'prepaid' | 'direct', Ledger
     };
     const placed = await placeWalletHold(db, spend, LEASE_SECONDS);
     if (placed.outcome !== 'held') throw new Error(`a wallet's hold is refused: ${placed.outcome}`);
-    await captureHold(db, placed.hold);
+    await captureHold(db, { ...placed.hold, upstream: UPSTREAM });
   },
   direct: async (db, { wallets }, turn) => {
     const reservations = new Reservations(db, { network: NETWORK, address: ASSET } as never);
@@ -55,6 +57,7 @@ export const LEDGER_FLOWS: Readonly<Record<'card' | 'prepaid' | 'direct', Ledger
       requestHash: randomBytes(32),
       headBlock: 1n,
       traceId: randomUUID(),
+      paidFor: paidFor(),
       claim: {
         payer: wallets[turn % wallets.length] as Address,
         nonce: hex(),
@@ -65,12 +68,12 @@ export const LEDGER_FLOWS: Readonly<Record<'card' | 'prepaid' | 'direct', Ledger
     });
     if (!reserved) throw new Error('a payment is refused');
     const { payment } = reserved;
-    await reservations.beginSettling(payment);
+    await reservations.beginSettling(payment, UPSTREAM);
     await bookSettlement(db, payment.id, { transaction: hex(), logIndex: 0 }, RECEIPT);
   },
 };
 
-const paidFor = () => ({ characters: 11, ratePicoUsd: 18_000_000n, traceId: randomUUID() });
+const paidFor = () => ({ model: 'provider-a/tts-1', characters: 11, ratePicoUsd: 18_000_000n, traceId: randomUUID() });
 const hex = (): `0x${string}` => `0x${randomBytes(32).toString('hex')}`;
 
 /** Payers of a filled ledger, spread evenly over all. @param accounts that the ledger was filled with */

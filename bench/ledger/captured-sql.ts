@@ -3,7 +3,7 @@ import type { DB } from '../../db/tables.ts';
 import { type Database, openPool } from '../../src/db/database.ts';
 import { captureHolds, type Hold, voidHold } from '../../src/ledger/hold.ts';
 import { accountId } from '../world.ts';
-import { askedOf, placeHolds } from './debit.ts';
+import { askedOf, placeHolds, UPSTREAM } from './debit.ts';
 
 interface Captured {
   readonly sql: string;
@@ -34,7 +34,7 @@ export async function debitScripts(databaseUrl: string, accounts: number): Promi
   });
   try {
     const [hold] = await placeHolds(db, [askedOf(0)], 'wait');
-    await captureHolds(db, [NO_HOLD]);
+    await captureHolds(db, [{ ...NO_HOLD, upstream: UPSTREAM }]);
     const [placing, capturing] = log;
     if (!placing || !capturing) throw new Error('the ledger has sent no statements');
     await voidHold(db, hold as Hold);
@@ -56,6 +56,8 @@ function scriptOf(placing: Captured, capturing: Captured, account: number): Scri
   const capture = withVariables(capturing, (value) => {
     if (textOf(value) === textOf([NO_HOLD.id])) return 'array[:hold_id]';
     if (textOf(value) === textOf([NO_HOLD.fence])) return 'array[:fence]';
+    if (textOf(value) === textOf([UPSTREAM.name])) return `array['${UPSTREAM.name}']`;
+    if (textOf(value) === textOf([UPSTREAM.costPicoUsd])) return `array[${UPSTREAM.costPicoUsd}]`;
     throw new Error('a capture has a parameter that is not known');
   });
   return { text: `${place}\\gset\n${capture};\n`, variables };

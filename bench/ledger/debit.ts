@@ -7,6 +7,8 @@ import { accountId, PRICE_MICRO_USD, TEXT } from '../world.ts';
 
 const TERMS = { leaseSeconds: 75, livemode: null } as const;
 const RATE_PICO_USD = 18_000_000n;
+/** What a capture tells of the synthesis. */
+export const UPSTREAM = { name: 'default', costPicoUsd: 15_000_000n };
 
 /** Places holds as the gateway does. @param locked what becomes of accounts that others are changing */
 export async function placeHolds(db: Database, asked: readonly AskedCardHold[], locked: 'wait' | 'skip') {
@@ -21,7 +23,7 @@ export async function placeHolds(db: Database, asked: readonly AskedCardHold[], 
 export const askedOf = (account: number): AskedCardHold => ({
   accountId: accountId(account),
   amountMicroUsd: PRICE_MICRO_USD,
-  paidFor: { characters: TEXT.length, ratePicoUsd: RATE_PICO_USD, traceId: randomUUID() },
+  paidFor: { model: 'provider-a/tts-1', characters: TEXT.length, ratePicoUsd: RATE_PICO_USD, traceId: randomUUID() },
 });
 
 /** What card requests take from the ledger, a hold and its capture, each in a statement that those at the same time share. */
@@ -31,7 +33,11 @@ export function openDebits(db: Database): (account: number) => Promise<void> {
     keyOf: (asked) => asked,
   });
   const captures = new GroupedStatement({
-    run: (held: readonly HeldBy[]) => captureHolds(db, held),
+    run: (held: readonly HeldBy[]) =>
+      captureHolds(
+        db,
+        held.map(({ id, fence }) => ({ id, fence, upstream: UPSTREAM })),
+      ),
     keyOf: ({ id }) => id,
   });
   return async (account) => {

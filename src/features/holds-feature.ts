@@ -1,6 +1,6 @@
 import { addDoubtGauge, addHoldGauges } from '../admin/gauges.ts';
 import { GroupedStatement } from '../db/grouped-statement.ts';
-import { captureHolds, type HeldBy } from '../ledger/hold.ts';
+import { type Captured, captureHolds } from '../ledger/hold.ts';
 import { UnpaidWork } from '../limits/unpaid-work.ts';
 import { GivingBack } from '../payments/giving-back.ts';
 import type { HoldKeeperParts } from '../payments/hold-keeper.ts';
@@ -18,7 +18,7 @@ export function openHolds({ config, db, log, metrics }: SharedParts): Holds {
   const unfinished = new UnfinishedHolds(db, log);
   const givingBack = new GivingBack(db, log);
   const captures = new GroupedStatement({
-    run: (holds: readonly HeldBy[]) => captureHolds(db, holds),
+    run: (holds: readonly Captured[]) => captureHolds(db, holds),
     keyOf: ({ id }) => id,
   });
   addHoldGauges(metrics, db);

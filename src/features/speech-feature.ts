@@ -3,7 +3,6 @@ import type { BufferedSpeech } from '../payments/buffered-delivery.ts';
 import { StreamDeadlines } from '../payments/stream-deadlines.ts';
 import type { Streaming } from '../payments/streamed-delivery.ts';
 import { AudioMemory } from '../speech/audio-memory.ts';
-import { measuredProvider } from '../speech/measured-provider.ts';
 import { openProvider } from '../speech/open-provider.ts';
 import type { SpeechProvider } from '../speech/provider.ts';
 import { SpeechAdmission } from '../speech/speech-admission.ts';
@@ -27,7 +26,7 @@ export async function openSpeech({ config, metrics, log }: SharedParts): Promise
     return { speaking: undefined, reconcilers: [] };
   }
   const { timeoutMs, streaming } = config.speech;
-  const provider = measuredProvider(await openProvider(config.speech), metrics);
+  const provider = await openProvider(config.speech, config.catalog, { metrics, log });
   const memory = new AudioMemory(streaming.waitingBytes);
   const admission = new SpeechAdmission(provider, memory);
   const deadlines = new StreamDeadlines({ silenceMs: timeoutMs, totalMs: streaming.totalMs });

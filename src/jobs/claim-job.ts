@@ -34,7 +34,7 @@ export async function claimJob(db: Database, jobId: string, workerId: string): P
     ), hold as (
       ${fenceHold(fragment`claimed`)}
     )
-    select hold_id, trace_id, amount_micro_usd, fence, text, model, voice, speed, store_audio, attempts,
+    select hold_id, trace_id, amount_micro_usd, fence, text, model, voice, speed, model_id, store_audio, attempts,
            extract(epoch from now() - started_at)::double precision * 1000 as elapsed_ms
     from claimed, hold`.execute(db);
   const row = rows[0];
@@ -45,7 +45,7 @@ export async function claimJob(db: Database, jobId: string, workerId: string): P
       holdId: row.hold_id,
       priceMicroUsd: row.amount_micro_usd,
       fence: row.fence,
-      utterance: { text: row.text, model: row.model, voice: row.voice, speed: row.speed },
+      utterance: { text: row.text, model: row.model, voice: row.voice, speed: row.speed, modelId: row.model_id },
       storeAudio: row.store_audio,
       attempt: row.attempts,
       elapsedMs: row.elapsed_ms,
@@ -53,7 +53,8 @@ export async function claimJob(db: Database, jobId: string, workerId: string): P
   );
 }
 
-interface Row extends Utterance {
+interface Row extends Omit<Utterance, 'modelId'> {
+  readonly model_id: string | null;
   readonly trace_id: string;
   readonly hold_id: bigint;
   readonly amount_micro_usd: bigint;

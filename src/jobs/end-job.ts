@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import { captureHold, voidHold } from '../ledger/hold.ts';
+import type { SpokenBy } from '../ledger/paid-for.ts';
 import type { AudioType } from '../speech/provider.ts';
 import type { Claim } from './claim-job.ts';
 import { enqueue } from './enqueue.ts';
@@ -17,7 +18,7 @@ type Owned = Pick<Claim, 'jobId' | 'holdId' | 'fence'>;
 export async function completeJob(
   db: Database,
   job: Owned,
-  result: { readonly mimeType: AudioType; readonly sizeBytes: number },
+  result: { readonly mimeType: AudioType; readonly sizeBytes: number; readonly upstream?: SpokenBy | undefined },
   retentionSeconds: number,
 ): Promise<boolean> {
   return end(db, job, 'completed', async (trx) => {
@@ -26,7 +27,8 @@ export async function completeJob(
       .set({ ...ended('completed', retentionSeconds), mime_type: result.mimeType, size_bytes: result.sizeBytes })
       .where('id', '=', job.jobId)
       .execute();
-    if (!(await captureHold(trx, hold(job)))) throw new Error('the hold of a live job had ended');
+    if (!(await captureHold(trx, { ...hold(job), upstream: result.upstream })))
+      throw new Error('the hold of a live job had ended');
   });
 }
 

@@ -60,6 +60,7 @@ const isOfKey = (refusal: Earlier): refusal is Refused<'INVALID_REQUEST'> => ref
 
 async function insertJob(trx: Database, { entry }: CardHold, request: JobRequest): Promise<Job> {
   const repeatable = idempotencyOf(request, entry.accountId);
+  const { text, model, voice, speed } = request.utterance;
   const row = await trx
     .with('accepted', (db) =>
       db
@@ -69,7 +70,7 @@ async function insertJob(trx: Database, { entry }: CardHold, request: JobRequest
           hold_id: entry.id,
           fence: entry.fence,
           trace_id: request.traceId,
-          ...request.utterance,
+          ...{ text, model, voice, speed },
           store_audio: request.storeAudio,
           idempotency_key: repeatable?.key ?? null,
           request_hash: repeatable?.request ?? null,

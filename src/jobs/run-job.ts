@@ -5,7 +5,7 @@ import type { Database } from '../db/database.ts';
 import { testPoint } from '../lib/test-point.ts';
 import type { HoldEvent, Metrics } from '../observability/metrics.ts';
 import { collectSpeech } from '../speech/collect.ts';
-import { type AudioType, SpeechError, type SpeechProvider } from '../speech/provider.ts';
+import { type AudioType, type SpeakingUpstream, SpeechError, type SpeechProvider } from '../speech/provider.ts';
 import { type Claim, claimJob } from './claim-job.ts';
 import { completeJob, failJob, requeueJob } from './end-job.ts';
 import { audioKey } from './job.ts';
@@ -27,7 +27,12 @@ const WRITE_AGAIN_MS = 1_000;
 
 /** What an attempt comes to. */
 type Outcome =
-  | { readonly kind: 'completed'; readonly mimeType: AudioType; readonly sizeBytes: number }
+  | {
+      readonly kind: 'completed';
+      readonly mimeType: AudioType;
+      readonly sizeBytes: number;
+      readonly upstream?: SpeakingUpstream | undefined;
+    }
   | { readonly kind: 'failed'; readonly code: string; readonly message: string }
   | { readonly kind: 'retry'; readonly delayMs: number }
   /** Broken off by the signal. */
@@ -105,11 +110,11 @@ async function attempt(claim: Claim, options: JobRunnerOptions, signal: AbortSig
   signal.addEventListener('abort', abort);
   try {
     if (signal.aborted) return { kind: 'given back' };
-    const { mimeType, audio } = await collectSpeech(options.provider, claim.utterance, deadline.signal);
+    const { mimeType, audio, upstream } = await collectSpeech(options.provider, claim.utterance, deadline.signal);
     testPoint('job spoken');
     if (claim.storeAudio) await options.store.put(audioKey(claim.jobId, claim.fence), audio, mimeType);
     testPoint('job stored');
-    return { kind: 'completed', mimeType, sizeBytes: audio.length };
+    return { kind: 'completed', mimeType, sizeBytes: audio.length, upstream };
   } catch (error) {
     if (signal.aborted) return { kind: 'given back' };
     options.log.warn({ err: error }, 'an attempt at a job failed');

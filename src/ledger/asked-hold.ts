@@ -27,9 +27,10 @@ export const holdArrays = (asked: readonly AskedHold[]): Fragment => fragment`
   ${asked.map(({ paidFor }) => paidFor?.traceId)}::uuid[],
   ${asked.map(({ paidFor }) => paidFor?.characters)}::integer[],
   ${asked.map(({ paidFor }) => paidFor?.ratePicoUsd)}::bigint[],
-  ${asked.map(({ processId }) => processId)}::integer[]`;
+  ${asked.map(({ processId }) => processId)}::integer[],
+  ${asked.map(({ paidFor }) => paidFor?.model)}::text[]`;
 
-export const HOLD_COLUMNS = fragment`amount, trace_id, characters, rate_pico_usd, process_id`;
+export const HOLD_COLUMNS = fragment`amount, trace_id, characters, rate_pico_usd, process_id, model`;
 
 /** Behind a `for update`. */
 export const unlessLocked = ({ locked }: HoldTerms): Fragment => (locked === 'skip' ? SKIP : WAIT);

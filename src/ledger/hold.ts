@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import { type Fragment, fragment, statement } from '../db/statement.ts';
+import type { SpokenBy } from './paid-for.ts';
 
 /**
  * A pending transfer: its amount has left the user's balance, and exactly one of capture and void ends it.
@@ -27,6 +28,11 @@ export interface Hold {
 /** What ending a hold takes: which one, and the fence that its owner knows. */
 export type HeldBy = Pick<Hold, 'id' | 'fence'>;
 
+/** A hold that is to be captured, and who spoke what it pays for, as far as that is known. */
+export interface Captured extends HeldBy {
+  readonly upstream?: SpokenBy | undefined;
+}
+
 /**
  * Takes over the hold of each row, for a statement that takes over what the hold belongs to.
  * @param owner names rows with `hold_id`, and the new `fence`
@@ -34,7 +40,7 @@ export type HeldBy = Pick<Hold, 'id' | 'fence'>;
 export const fenceHold = (owner: Fragment): Fragment => fragment`
   update transfer set fence = ${owner}.fence from ${owner}
   where transfer.id = ${owner}.hold_id and transfer.state = 'pending'
-  returning transfer.amount_micro_usd`;
+  returning transfer.amount_micro_usd, transfer.model as model_id`;
 
 /** Makes the lease last so long from now, by the database's clock. False when the hold has ended or was taken over. */
 export async function renewHold(db: Database, { id, fence }: HeldBy, leaseSeconds: number): Promise<boolean> {
@@ -48,12 +54,14 @@ export async function renewHold(db: Database, { id, fence }: HeldBy, leaseSecond
  * Posts holds: their amounts are earned. Tells of each whether it is posted now; false means that it was voided or taken
  * over, and what was made for it must not be delivered. Safe to repeat after a lost answer.
  */
-export async function captureHolds(db: Database, holds: readonly HeldBy[]): Promise<boolean[]> {
+export async function captureHolds(db: Database, holds: readonly Captured[]): Promise<boolean[]> {
   const ids = holds.map(({ id }) => id);
   const fences = holds.map(({ fence }) => fence);
   const captured = await statement<{ id: bigint }>`
-    update transfer set state = 'posted', ended_at = now()
-    from unnest(${ids}::bigint[], ${fences}::integer[]) as held (id, fence)
+    update transfer set state = 'posted', ended_at = now(), upstream = held.upstream, cost_pico_usd = held.cost_pico_usd
+    from unnest(${ids}::bigint[], ${fences}::integer[], ${holds.map(({ upstream }) => upstream?.name)}::text[],
+                ${holds.map(({ upstream }) => upstream?.costPicoUsd)}::bigint[])
+      as held (id, fence, upstream, cost_pico_usd)
     where transfer.id = held.id and transfer.fence = held.fence and state = 'pending'
     returning transfer.id`.execute(db);
   const posted = new Set(captured.rows.map(({ id }) => id));
@@ -61,7 +69,7 @@ export async function captureHolds(db: Database, holds: readonly HeldBy[]): Prom
 }
 
 /** Posts one hold, as `captureHolds` does. */
-export async function captureHold(db: Database, hold: HeldBy): Promise<boolean> {
+export async function captureHold(db: Database, hold: Captured): Promise<boolean> {
   return (await captureHolds(db, [hold]))[0] === true;
 }
 

@@ -5,7 +5,8 @@ import { type Entry, insertTransfer } from './transfer.ts';
 /**
  * Books the amount of settled payments, for the `with` of the statement that settles them: as revenue, or as the deposit
  * of its payer, whose wallet account comes into being with the first one.
- * @param payment names rows with `id`, `purpose`, `payer` (address in lower case), `amount_micro_usd` and `trace_id`
+ * @param payment names rows with `id`, `purpose`, `payer` (address in lower case), `amount_micro_usd`, `trace_id`,
+ *   `model`, `upstream` and `cost_pico_usd`
  */
 export function bookPayment(payment: Fragment): Fragment {
   const entry = {
@@ -14,7 +15,7 @@ export function bookPayment(payment: Fragment): Fragment {
     reference: fragment`${payment}.id::text`,
     traceId: fragment`${payment}.trace_id`,
   };
-  const revenue: Entry = { ...entry, kind: 'settlement', credit: contra.usdcRevenue };
+  const revenue: Entry = { ...entry, kind: 'settlement', credit: contra.usdcRevenue, isSpoken: true };
   const deposit: Entry = { ...entry, kind: 'deposit', credit: fragment`wallet.id` };
   return fragment`
     revenue as (

@@ -33,9 +33,11 @@ export interface Entry {
   readonly traceId: Value<string> | null;
   /**
    * Of an entry that is pending; any other one is posted at once. Its rows tell what it pays for: `characters`,
-   * `rate_pico_usd` and `process_id`, the process that delivers it, each of which may be null.
+   * `rate_pico_usd`, `model`, and `process_id`, the process that delivers it, each of which may be null.
    */
   readonly hold?: { /** By the database's clock; null for no lease. */ readonly leaseSeconds: number | null };
+  /** Of a posted entry for speech: its rows tell `model`, `upstream` and `cost_pico_usd`, each of which may be null. */
+  readonly isSpoken?: boolean;
 }
 
 /**
@@ -43,15 +45,19 @@ export interface Entry {
  * @param rows what stands behind `from`
  */
 export const insertTransfer = (
-  { kind, debit, credit, amount, reference, traceId, hold }: Entry,
+  { kind, debit, credit, amount, reference, traceId, hold, isSpoken }: Entry,
   rows: Fragment,
 ): Fragment => fragment`
   insert into transfer (kind, debit_account_id, credit_account_id, amount_micro_usd, reference, trace_id,
-                        state, ended_at, lease_until, characters, rate_pico_usd, process_id)
+                        state, ended_at, lease_until, characters, rate_pico_usd, process_id, model, upstream, cost_pico_usd)
   select ${kind}, ${debit}, ${credit}, ${amount}, ${reference}, ${traceId}::uuid,
-         ${hold ? pending(hold.leaseSeconds) : POSTED}
+         ${hold ? pending(hold.leaseSeconds) : isSpoken ? SPOKEN : POSTED}
   from ${rows}`;
 
 const pending = (leaseSeconds: number | null): Fragment => fragment`
-  'pending', null, now() + make_interval(secs => ${leaseSeconds}::double precision), characters, rate_pico_usd, process_id`;
-const POSTED = fragment`'posted', now(), null::timestamptz, null::integer, null::bigint, null::integer`;
+  'pending', null, now() + make_interval(secs => ${leaseSeconds}::double precision), characters, rate_pico_usd, process_id,
+  model, null::text, null::bigint`;
+const POSTED = fragment`'posted', now(), null::timestamptz, null::integer, null::bigint, null::integer,
+  null::text, null::text, null::bigint`;
+const SPOKEN = fragment`'posted', now(), null::timestamptz, null::integer, null::bigint, null::integer,
+  model, upstream, cost_pico_usd`;

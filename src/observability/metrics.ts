@@ -86,6 +86,26 @@ export class Metrics {
     buckets: DURATION_BUCKETS,
     registers: [this.#registry],
   });
+  readonly #upstreamRequests = new Counter({
+    name: 'speechgate_upstream_requests_total',
+    help: 'Syntheses that were asked of each upstream of speech, by how they ended.',
+    labelNames: ['upstream', 'outcome'],
+    registers: [this.#registry],
+  });
+  readonly #upstreamSeconds = new Histogram({
+    name: 'speechgate_upstream_seconds',
+    help: "Each upstream's time to the end of its answer.",
+    labelNames: ['upstream'],
+    buckets: DURATION_BUCKETS,
+    registers: [this.#registry],
+  });
+  readonly #upstreamAvailable = new Gauge({
+    name: 'speechgate_upstream_available',
+    help: 'Whether an upstream of speech is asked: 0 while it is broken and left alone, in any process.',
+    labelNames: ['upstream'],
+    aggregator: 'min',
+    registers: [this.#registry],
+  });
   readonly #refusals = new Counter({
     name: 'speechgate_rate_limit_refusals_total',
     help: 'Requests that a rate limit refused, by the kind of its bucket.',
@@ -99,6 +119,8 @@ export class Metrics {
   readonly #payment = byLabels((...labels) => this.#payments.labels(...labels));
   readonly #paid = byLabels((...labels) => this.#paymentsMicroUsd.labels(...labels));
   readonly #synthesis = byLabels((...labels) => this.#syntheses.labels(...labels));
+  readonly #upstreamRequest = byLabels((...labels) => this.#upstreamRequests.labels(...labels));
+  readonly #upstreamTime = byLabels((...labels) => this.#upstreamSeconds.labels(...labels));
 
   constructor() {
     collectDefaultMetrics({ register: this.#registry });
@@ -132,8 +154,16 @@ export class Metrics {
     this.#firstByte.observe(seconds);
   }
 
-  upstreamEnded(outcome: SynthesisOutcome, seconds: number): void {
+  /** @param upstream its name in the catalog */
+  upstreamEnded(upstream: string, outcome: SynthesisOutcome, seconds: number): void {
     this.#synthesis(outcome).observe(seconds);
+    this.#upstreamRequest(upstream, outcome).inc();
+    this.#upstreamTime(upstream).observe(seconds);
+  }
+
+  /** @param isAvailable it is not broken, as far as this process knows */
+  upstreamAvailable(upstream: string, isAvailable: boolean): void {
+    this.#upstreamAvailable.set({ upstream }, isAvailable ? 1 : 0);
   }
 
   /** @param scope the kind of the bucket, as X-RateLimit-Scope names it */

@@ -93,7 +93,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
     const charge: Charge = {
       utterance: utteranceOf(order, order.text),
       priceMicroUsd,
-      paidFor: { characters, ratePicoUsd, traceId: context.traceId },
+      paidFor: { model: order.model.id, characters, ratePicoUsd, traceId: context.traceId },
       request: context,
       slot,
     };

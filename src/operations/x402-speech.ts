@@ -48,7 +48,7 @@ export async function sellX402Speech(sale: X402Sale, context: OperationContext):
   const charge: OfferedCharge = {
     utterance: utteranceOf(order, text),
     priceMicroUsd,
-    paidFor: { characters, ratePicoUsd, traceId: context.traceId },
+    paidFor: { model: order.model.id, characters, ratePicoUsd, traceId: context.traceId },
     request: context,
     offers,
     resource,

@@ -1,4 +1,5 @@
 import type { Hold } from '../ledger/hold.ts';
+import type { SpokenBy } from '../ledger/paid-for.ts';
 import type { WorkEnd } from '../limits/unpaid-work.ts';
 import type { HoldKeeper } from './hold-keeper.ts';
 import type { PaymentHold, Receipt } from './payment-flow.ts';
@@ -42,10 +43,10 @@ export class BalanceHold<R extends Receipt> implements PaymentHold<'TTS_UNAVAILA
   }
 
   /** Refused when others may take this process for dead: then nothing may be delivered, and nothing is charged. */
-  async capture(): Promise<Refused<'TTS_UNAVAILABLE'> | undefined> {
+  async capture(upstream: SpokenBy | undefined): Promise<Refused<'TTS_UNAVAILABLE'> | undefined> {
     let isCaptured = false;
     try {
-      isCaptured = await this.#holds.capture(this.entry);
+      isCaptured = await this.#holds.capture(this.entry, upstream);
     } finally {
       this.#parts.endWork(isCaptured ? 'paid' : 'unpaid');
       if (!isCaptured) this.#restored(this.#restoredMicroUsd);

@@ -1,5 +1,5 @@
 import { testPoint } from '../lib/test-point.ts';
-import { collectSpeech } from '../speech/collect.ts';
+import { type CollectedSpeech, collectSpeech } from '../speech/collect.ts';
 import { type Place, SpeechError, type Utterance } from '../speech/provider.ts';
 import type { SpeechAdmission } from '../speech/speech-admission.ts';
 import type { Delivery } from './delivery.ts';
@@ -39,22 +39,16 @@ async function collectAndCapture<Code extends RefusalCode>(
   timeoutMs: number,
 ) {
   testPoint('speech held');
-  let audio: Buffer;
+  let speech: CollectedSpeech;
   try {
-    audio = await collectMpeg(place, utterance, timeoutMs);
+    speech = await collectSpeech(place, utterance, AbortSignal.timeout(timeoutMs), 'audio/mpeg');
   } catch (error) {
     testPoint('speech failed');
     await hold.void();
     throw error;
   }
   testPoint('speech spoken');
-  const refusal = await hold.capture(audio);
+  const refusal = await hold.capture(speech.upstream, speech.audio);
   testPoint('speech captured');
-  return refusal ?? { outcome: 'delivered' as const, delivered: audio };
-}
-
-async function collectMpeg(place: Place, utterance: Utterance, timeoutMs: number): Promise<Buffer> {
-  const { mimeType, audio } = await collectSpeech(place, utterance, AbortSignal.timeout(timeoutMs));
-  if (mimeType === 'audio/mpeg') return audio;
-  throw new SpeechError('TTS_UPSTREAM_ERROR', 'The speech provider did not answer with MPEG audio.', false);
+  return refusal ?? { outcome: 'delivered' as const, delivered: speech.audio };
 }

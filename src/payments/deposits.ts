@@ -8,7 +8,7 @@ import type { Hex } from '../x402/envelope.ts';
 import type { Payment } from '../x402/payment.ts';
 import type { PaymentOutcomes } from '../x402/payment-outcomes.ts';
 import type { Reservations } from '../x402/reservations.ts';
-import type { Settlement } from '../x402/settlement.ts';
+import type { AwaitProof, Settlement } from '../x402/settlement.ts';
 import type { PaymentIntake } from './intake.ts';
 import type { KnownPayments } from './known-payments.ts';
 import type { PaymentRequest } from './payment-request.ts';
@@ -107,13 +107,14 @@ export class Deposits {
       if (refusal) return refusal;
       onAdmitted();
       let awaited: Hex | undefined;
-      const settled = await this.#settlement.settle(payment, verifiable, async (claim, transaction) => {
+      const awaitProof: AwaitProof = async (claim, transaction) => {
         await this.#outcomes.markAwaited(payment, transaction);
         awaited = transaction;
         testPoint('deposit awaited');
         const wait = { patienceMs: this.#confirmationTimeoutMs, signal: this.#stopping.signal };
         return this.#chain.awaitConfirmed(claim, transaction, payment.headBlock, wait);
-      });
+      };
+      const settled = await this.#settlement.settle(payment, verifiable, { awaitProof });
       switch (settled.outcome) {
         case 'settled':
           return await this.#credited(payment, settled).catch((err) => {

@@ -1,5 +1,6 @@
 import type { FastifyBaseLogger } from 'fastify';
 import { type AudioStore, StoreError } from '../audio/audio-store.ts';
+import type { SpokenBy } from '../ledger/paid-for.ts';
 import type { Payment } from '../x402/payment.ts';
 import { paymentAudioKey } from '../x402/payment-audio.ts';
 import type { Settlement } from '../x402/settlement.ts';
@@ -55,10 +56,10 @@ export class DirectHold implements PaymentHold<CaptureCode> {
     return this.#receipt;
   }
 
-  async capture(audio: Buffer): Promise<Refused<CaptureCode> | undefined> {
+  async capture(upstream: SpokenBy | undefined, audio: Buffer): Promise<Refused<CaptureCode> | undefined> {
     const { end } = this.#parts;
     try {
-      const refusal = await this.#capture(audio);
+      const refusal = await this.#capture(upstream, audio);
       end(endOf(refusal));
       return refusal;
     } finally {
@@ -71,12 +72,12 @@ export class DirectHold implements PaymentHold<CaptureCode> {
     await this.#parts.intake.release(this.#reserved.payment);
   }
 
-  async #capture(audio: Buffer): Promise<Refused<CaptureCode> | undefined> {
+  async #capture(upstream: SpokenBy | undefined, audio: Buffer): Promise<Refused<CaptureCode> | undefined> {
     const { payment, verifiable } = this.#reserved;
     if (!(await this.#store(payment, audio))) {
       return refused('REPLAY_CACHE_UNAVAILABLE', 'audio_not_stored', { isUncharged: true });
     }
-    const settled = await this.#parts.settlement.settle(payment, verifiable);
+    const settled = await this.#parts.settlement.settle(payment, verifiable, { upstream });
     switch (settled.outcome) {
       case 'settled':
         this.#receipt = directReceipt(settled.receipt, verifiable.envelope.identifier, false);

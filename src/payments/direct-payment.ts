@@ -171,7 +171,10 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, DirectCode, D
   }
 }
 
-const requestOf = (envelope: PaymentEnvelope, { request, offers, resource }: OfferedCharge): PaymentRequest => {
+const requestOf = (
+  envelope: PaymentEnvelope,
+  { request, offers, resource, paidFor }: OfferedCharge,
+): PaymentRequest => {
   const { method, url, bytes, traceId } = request;
-  return { method, url, bytes, traceId, envelope, offers, resource };
+  return { method, url, bytes, traceId, envelope, offers, resource, paidFor };
 };

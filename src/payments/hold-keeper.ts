@@ -3,7 +3,8 @@ import type { Database } from '../db/database.ts';
 import { isUnavailable } from '../db/database-errors.ts';
 import type { GroupedStatement } from '../db/grouped-statement.ts';
 import { retryWhileAway } from '../db/retry-while-away.ts';
-import { type HeldBy, type Hold, renewHold, voidHold } from '../ledger/hold.ts';
+import { type Captured, type Hold, renewHold, voidHold } from '../ledger/hold.ts';
+import type { SpokenBy } from '../ledger/paid-for.ts';
 import { type GivenBack, giveBack } from '../ledger/reversal.ts';
 import type { Answer } from '../lib/answer.ts';
 import type { UnpaidWork } from '../limits/unpaid-work.ts';
@@ -34,7 +35,7 @@ export interface HoldKeeperParts {
   readonly unfinished: UnfinishedHolds;
   readonly givingBack: GivingBack;
   /** Of all flows. */
-  readonly captures: GroupedStatement<HeldBy, boolean>;
+  readonly captures: GroupedStatement<Captured, boolean>;
   /** How long a capture is repeated while the database is away; the lease of a hold is longer. */
   readonly capturePatienceMs: number;
 }
@@ -110,11 +111,11 @@ export class HoldKeeper {
    * may take this process for dead: then nothing may be delivered, and nothing is charged in the end. So is it when this
    * throws: the hold is void, or is given back once the database tells what became of it.
    */
-  async capture(hold: Hold): Promise<boolean> {
+  async capture(hold: Hold, upstream: SpokenBy | undefined): Promise<boolean> {
     const { captures, unfinished, capturePatienceMs } = this.#parts;
     let captured: boolean;
     try {
-      captured = await retryWhileAway(capturePatienceMs, () => captures.execute(hold));
+      captured = await retryWhileAway(capturePatienceMs, () => captures.execute({ ...hold, upstream }));
     } catch (error) {
       if (isUnavailable(error)) this.#giveBack(hold);
       else await this.#giveBackNow(hold);

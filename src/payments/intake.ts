@@ -125,14 +125,14 @@ export class PaymentIntake {
   ): Promise<ReservationResult | Refused<'PAYMENT_ERROR'>> {
     const headBlock = await this.#head();
     if (headBlock === undefined) return refused('PAYMENT_ERROR', 'chain_unreachable');
-    const { envelope, traceId } = request;
+    const { envelope, traceId, paidFor } = request;
     const { identifier } = envelope;
     if (abandoned) {
       const payment = await this.#reservations.takeOver(abandoned, headBlock);
       return payment ? { outcome: 'reserved', payment } : TAKEN;
     }
     const claim = claimOf(envelope);
-    const reservation = { purpose, identifier, requestHash: requestHash(request), claim, headBlock, traceId };
+    const reservation = { purpose, identifier, requestHash: requestHash(request), claim, headBlock, traceId, paidFor };
     const reserved = await this.#reservations.reserve(reservation);
     return reserved ? { outcome: 'reserved', ...reserved } : TAKEN;
   }

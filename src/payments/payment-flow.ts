@@ -1,5 +1,5 @@
 import type { Database } from '../db/database.ts';
-import type { PaidFor } from '../ledger/paid-for.ts';
+import type { PaidFor, SpokenBy } from '../ledger/paid-for.ts';
 import type { Answer } from '../lib/answer.ts';
 import type { PendingSlot } from '../limits/slot.ts';
 import type { Utterance } from '../speech/provider.ts';
@@ -91,9 +91,10 @@ export interface PaymentHold<Code extends RefusalCode = RefusalCode> {
   readonly timeoutMs?: number;
   /**
    * Takes the money. Refused: what was made must not be delivered.
+   * @param upstream that spoke, where it is known
    * @param audio the whole of it; undefined where it is being heard already
    */
-  capture(audio?: Buffer): Promise<Refused<Code> | undefined>;
+  capture(upstream: SpokenBy | undefined, audio?: Buffer): Promise<Refused<Code> | undefined>;
   /** Gives the money back. */
   void(): Promise<void>;
   /**

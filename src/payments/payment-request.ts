@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import type { PaidFor } from '../ledger/paid-for.ts';
 import type { TransferClaim } from '../x402/chain.ts';
 import type { Resource } from '../x402/challenge.ts';
 import { decodeEnvelope, InvalidEnvelope, type PaymentEnvelope } from '../x402/envelope.ts';
@@ -12,6 +13,8 @@ export interface PaymentRequest extends Pick<PaidRequest, 'method' | 'url' | 'by
   /** What may have been accepted. */
   readonly offers: readonly Offer[];
   readonly resource: Resource;
+  /** Undefined for a deposit. */
+  readonly paidFor?: PaidFor | undefined;
 }
 
 /** Reads the payment-signature header, or refuses it. */

@@ -2,7 +2,16 @@ import type { Readable } from 'node:stream';
 import { testPoint } from '../lib/test-point.ts';
 import { type Begun, takeAtOnce } from '../speech/audio-at-once.ts';
 import type { AudioMemory } from '../speech/audio-memory.ts';
-import { type AudioType, MAX_AUDIO_BYTES, SpeechError, type Synthesizer, type Utterance } from '../speech/provider.ts';
+import { speakUntilTaken } from '../speech/collect.ts';
+import {
+  type AudioType,
+  MAX_AUDIO_BYTES,
+  type SpeakingUpstream,
+  type Speech,
+  SpeechError,
+  type Synthesizer,
+  type Utterance,
+} from '../speech/provider.ts';
 import type { SpeechAdmission } from '../speech/speech-admission.ts';
 import { AudioOutlet } from './audio-outlet.ts';
 import type { Delivery } from './delivery.ts';
@@ -27,7 +36,8 @@ export interface Streaming {
 /**
  * Hands the audio on as it is produced (R55):
  *
- *     provider fails before audio  -> void, throw SpeechError
+ *     upstream fails before audio  -> the next one, under the same deadline and hold
+ *     the last one fails           -> void, throw SpeechError
  *     audio is whole at once       -> capture, and only then hand it over; refuse when the hold is lost
  *     provider breaks off          -> void, break the stream off
  *     silence, or the hold is lost -> the same
@@ -66,33 +76,39 @@ async function speakAndHandOn<Code extends RefusalCode>(
     endLease?.();
   };
   testPoint('speech held');
-  let mimeType: AudioType;
   let begun: Begun;
+  let speech: Speech;
   try {
-    const speech = await synthesizer.synthesize(utterance, deadline.signal);
-    mimeType = speech.mimeType;
-    begun = await takeAtOnce(speech.audio);
+    const beginning = synthesizer.synthesize(utterance, deadline.signal);
+    [speech, begun] = await speakUntilTaken(
+      beginning,
+      async (given) => [given, await takeAtOnce(given.audio)] as const,
+    );
   } catch (error) {
     end();
     await hold.void();
     throw error;
   }
+  const { mimeType, upstream } = speech;
   if (begun.outcome === 'whole') {
-    const refusal = await captureWhole(hold).finally(end);
+    const refusal = await captureWhole(hold, upstream).finally(end);
     return refusal ?? delivered({ mimeType, audio: begun.audio, ended: CHARGED });
   }
   const audio = new AudioOutlet(memory);
   // Fastify destroys the stream when the caller leaves; nobody may be listening when it breaks off later.
   audio.on('error', () => {});
-  return delivered({ mimeType, audio, ended: forward(begun.audio, audio, hold, deadline).finally(end) });
+  return delivered({ mimeType, audio, ended: forward(begun.audio, audio, { hold, upstream }, deadline).finally(end) });
 }
 
 const CHARGED = Promise.resolve(true);
 const delivered = (speech: StreamedSpeech) => ({ outcome: 'delivered' as const, delivered: speech });
 
-async function captureWhole<Code extends RefusalCode>(hold: PaymentHold<Code>): Promise<Refused<Code> | undefined> {
+async function captureWhole<Code extends RefusalCode>(
+  hold: PaymentHold<Code>,
+  upstream: SpeakingUpstream | undefined,
+): Promise<Refused<Code> | undefined> {
   testPoint('speech spoken');
-  const refusal = await hold.capture();
+  const refusal = await hold.capture(upstream);
   testPoint('speech captured');
   return refusal;
 }
@@ -100,7 +116,7 @@ async function captureWhole<Code extends RefusalCode>(hold: PaymentHold<Code>): 
 async function forward(
   source: AsyncIterable<Uint8Array>,
   target: AudioOutlet,
-  hold: PaymentHold,
+  { hold, upstream }: { readonly hold: PaymentHold; readonly upstream: SpeakingUpstream | undefined },
   deadline: StreamDeadline,
 ): Promise<boolean> {
   let last: Uint8Array;
@@ -113,7 +129,7 @@ async function forward(
   }
   testPoint('speech spoken');
   try {
-    if (await hold.capture()) throw new SpeechError('TTS_UNAVAILABLE', 'The hold was lost.', true);
+    if (await hold.capture(upstream)) throw new SpeechError('TTS_UNAVAILABLE', 'The hold was lost.', true);
     testPoint('speech captured');
     target.finish(last);
     return true;

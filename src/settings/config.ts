@@ -59,7 +59,8 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
   const host = reader.text('HOST') ?? '127.0.0.1';
   const port = reader.integer('PORT', 1, 65535) ?? 8080;
   const dataDir = resolve(reader.text('DATA_DIR') ?? './data');
-  const speech = readSpeech(reader);
+  const catalog = readCatalog(reader);
+  const speech = readSpeech(reader, catalog);
   const origin = `http://${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
   const config: Config = {
     host,
@@ -69,7 +70,7 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     databaseUrl: readDatabaseUrl(reader),
     dataDir,
     // Without a fault there is one.
-    catalog: readCatalog(reader) as Catalog,
+    catalog: catalog as Catalog,
     speech,
     card: readCard(reader),
     x402: readX402(reader),

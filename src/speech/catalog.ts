@@ -1,5 +1,13 @@
 import { readFileSync } from 'node:fs';
 import { Ajv, type ErrorObject } from 'ajv';
+import {
+  type ModelUpstream,
+  modelUpstreamsSchema,
+  type UpstreamServer,
+  upstreamFaults,
+  upstreamServersSchema,
+  upstreamsOf,
+} from './catalog-upstreams.ts';
 
 export interface Voice {
   /** `<provider>_<slug>` */
@@ -22,12 +30,20 @@ export interface Model {
   readonly defaultVoice: Voice;
   readonly voices: readonly Voice[];
   readonly available: boolean;
+  /** Who speaks it, in the order in which they are asked. */
+  readonly upstreams: readonly ModelUpstream[];
 }
 
 export interface Catalog {
   readonly defaultModel: Model;
   readonly models: readonly Model[];
+  /** The servers that models name beside the default one. */
+  readonly upstreams: readonly UpstreamServer[];
+  /** How long an upstream that another one stands behind may be silent, in percent of SPEECH_TIMEOUT_MS. */
+  readonly silencePercent: number;
 }
+
+const DEFAULT_SILENCE_PERCENT = 30;
 
 /** The catalog can't be used; the message names every fault in it. */
 export class CatalogError extends Error {}
@@ -35,6 +51,8 @@ export class CatalogError extends Error {}
 interface CatalogFile {
   markupPercent: number;
   defaultModel: string;
+  silencePercent?: number;
+  upstreams?: UpstreamServer[];
   models: {
     id: string;
     provider: string;
@@ -46,6 +64,12 @@ interface CatalogFile {
     defaultVoice: string;
     available: boolean;
     voices: { voice: string; name: string; upstreamVoice: string }[];
+    upstreams?: {
+      name: string;
+      model?: string;
+      voices?: Record<string, string>;
+      costPicoUsdPerCharacter?: number;
+    }[];
   }[];
 }
 
@@ -60,6 +84,8 @@ const validate = new Ajv({ allErrors: true }).compile<CatalogFile>({
   properties: {
     markupPercent: { type: 'integer', minimum: 100, maximum: 10_000 },
     defaultModel: name,
+    silencePercent: { type: 'integer', minimum: 1, maximum: 90 },
+    upstreams: upstreamServersSchema,
     models: {
       type: 'array',
       minItems: 1,
@@ -80,6 +106,7 @@ const validate = new Ajv({ allErrors: true }).compile<CatalogFile>({
           maxInputCharacters: { type: 'integer', minimum: 1, maximum: 60_000 },
           defaultVoice: slug,
           available: { type: 'boolean' },
+          upstreams: modelUpstreamsSchema,
           voices: {
             type: 'array',
             minItems: 1,
@@ -121,8 +148,8 @@ const describe = (error: ErrorObject): string =>
   (error.keyword === 'additionalProperties' ? ` (${error.params.additionalProperty})` : '');
 
 /** What the schema can't say: references, uniqueness, and rates that stay whole numbers with the markup. */
-function inconsistencies({ markupPercent, defaultModel, models }: CatalogFile): string[] {
-  const faults: string[] = [];
+function inconsistencies({ markupPercent, defaultModel, models, upstreams = [] }: CatalogFile): string[] {
+  const faults = upstreamFaults(upstreams, models);
   if (!models.some((model) => model.id === defaultModel)) faults.push(`defaultModel ${defaultModel} is not in models`);
   const ids = models.map((model) => model.id);
   for (const id of new Set(ids.filter((id, at) => ids.indexOf(id) !== at))) faults.push(`model ${id} is listed twice`);
@@ -166,7 +193,10 @@ function build(file: CatalogFile): Catalog {
       defaultVoice: voices.find((voice) => voice.slug === model.defaultVoice) as Voice,
       voices,
       available: model.available,
+      upstreams: upstreamsOf(model),
     };
   });
-  return { models, defaultModel: models.find((model) => model.id === file.defaultModel) as Model };
+  const defaultModel = models.find((model) => model.id === file.defaultModel) as Model;
+  const { upstreams = [], silencePercent = DEFAULT_SILENCE_PERCENT } = file;
+  return { models, defaultModel, upstreams, silencePercent };
 }

@@ -17,6 +17,8 @@ const FIRST_BYTE_TIMEOUT_MS = 30_000;
 const CONNECT_TIMEOUT_MS = 5_000;
 /** Beyond it requests queue, which counts towards their first-byte timeout. */
 const MAX_CONNECTIONS = 1024;
+/** What is read of a list of models; beyond it the connection is cut. */
+const MAX_PROBE_BYTES = 64 * 1024;
 
 /**
  * A provider that speaks OpenAI's `POST /audio/speech`, over kept-alive HTTP/1.1 connections to one origin.
@@ -25,9 +27,11 @@ const MAX_CONNECTIONS = 1024;
  */
 export function openAiCompatible(options: OpenAiCompatibleOptions): SpeechProvider {
   const base = new URL(options.baseUrl);
-  const path = `${base.pathname.replace(/\/+$/, '')}/audio/speech${base.search}`;
-  const headers = ['content-type', 'application/json', 'user-agent', 'speechgate'];
-  if (options.apiKey) headers.push('authorization', `Bearer ${options.apiKey}`);
+  const pathOf = (resource: string) => `${base.pathname.replace(/\/+$/, '')}/${resource}${base.search}`;
+  const path = pathOf('audio/speech');
+  const identity = ['user-agent', 'speechgate'];
+  if (options.apiKey) identity.push('authorization', `Bearer ${options.apiKey}`);
+  const headers = ['content-type', 'application/json', ...identity];
   const firstByteTimeoutMs = options.firstByteTimeoutMs ?? FIRST_BYTE_TIMEOUT_MS;
   const pool = new Pool(base.origin, {
     connections: MAX_CONNECTIONS,
@@ -40,9 +44,15 @@ export function openAiCompatible(options: OpenAiCompatibleOptions): SpeechProvid
   let closing: Promise<void> | undefined;
 
   return {
-    synthesize({ text, model, voice, speed }, signal) {
+    synthesize({ text, model, voice, speed }, signal, firstByteMs = firstByteTimeoutMs) {
       const body = JSON.stringify({ model, input: text, voice, speed, response_format: 'mp3' });
-      return exchange(pool, { method: 'POST', path, headers, body }, { signal, firstByteTimeoutMs });
+      const limits = { signal, firstByteTimeoutMs: Math.min(firstByteMs, firstByteTimeoutMs) };
+      return exchange(pool, { method: 'POST', path, headers, body }, limits);
+    },
+    async probe(signal) {
+      const answer = await pool.request({ method: 'GET', path: pathOf('models'), headers: identity, signal });
+      await answer.body.dump({ limit: MAX_PROBE_BYTES, signal });
+      return answer.statusCode < 500 && answer.statusCode !== 429;
     },
     close() {
       closing ??= pool.close();

@@ -121,6 +121,7 @@ export const utteranceOf = ({ model, voice, speed }: Selection, text: string): U
   model: model.upstreamModel,
   voice: voice.upstreamVoice,
   speed,
+  modelId: model.id,
 });
 
 function readSpeed(value: number | string | undefined): number | undefined {

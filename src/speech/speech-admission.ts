@@ -1,5 +1,5 @@
 import type { AudioMemory } from './audio-memory.ts';
-import { type Place, SpeechError, type SpeechProvider, type Utterance } from './provider.ts';
+import { type Place, type Speech, SpeechError, type SpeechProvider, type Utterance } from './provider.ts';
 
 /** When a caller who was refused for want of memory may try again. */
 const RETRY_AFTER_SECONDS = 5;
@@ -46,11 +46,17 @@ export class SpeechAdmission {
         yield chunk;
       }
     }
+    const countedSpeech = (speech: Speech): Speech => {
+      const { instead } = speech;
+      const countedInstead = async (error: SpeechError) => {
+        if (isGivenUp || !instead) throw error;
+        share.add(-share.bytes);
+        return countedSpeech(await instead(error));
+      };
+      return { ...speech, audio: counted(speech.audio), ...(instead && { instead: countedInstead }) };
+    };
     return {
-      async synthesize(given, signal) {
-        const { mimeType, audio } = await place.synthesize(given, signal);
-        return { mimeType, audio: counted(audio) };
-      },
+      synthesize: async (given, signal) => countedSpeech(await place.synthesize(given, signal)),
       release() {
         share.release();
         place.release();

@@ -25,21 +25,33 @@ function retryAfterSeconds(value: string | undefined, now: number): number | und
   return Math.min(Math.max(seconds, RETRY_AFTER_MIN_SECONDS), RETRY_AFTER_MAX_SECONDS);
 }
 
+/** Statuses by which a server refuses what it was asked to speak; another request may be served. */
+const REFUSES_UTTERANCE = [400, 413, 422];
+
 /** The error of a status other than 2xx (R9). */
 export function statusError(status: number, retryAfter: string | undefined): SpeechError {
   if (status === 429 || status === 503) {
     const message = `The speech provider is overloaded (status ${status}).`;
     return new SpeechError('TTS_UNAVAILABLE', message, true, retryAfterSeconds(retryAfter, Date.now()));
   }
-  return new SpeechError('TTS_UPSTREAM_ERROR', `The speech provider answered with status ${status}.`, status >= 500);
+  const fault = REFUSES_UTTERANCE.includes(status) ? 'utterance' : 'upstream';
+  const message = `The speech provider answered with status ${status}.`;
+  return new SpeechError('TTS_UPSTREAM_ERROR', message, status >= 500, undefined, fault);
 }
 
 /** The error of a request that ended before the header of a final response had arrived (R9). */
 export function connectionError(error: Error): SpeechError {
   const isAnswer = NOT_HTTP.some((type) => error instanceof type) || BAD_INTERIM_RESPONSE.test(error.message);
-  return isAnswer
-    ? new SpeechError('TTS_UPSTREAM_ERROR', 'The speech provider did not answer with valid HTTP.', false)
-    : new SpeechError('TTS_UNAVAILABLE', 'The speech provider could not be reached.', true);
+  if (isAnswer)
+    return new SpeechError('TTS_UPSTREAM_ERROR', 'The speech provider did not answer with valid HTTP.', false);
+  const fault = isRefused(error) ? 'away' : 'upstream';
+  return new SpeechError('TTS_UNAVAILABLE', 'The speech provider could not be reached.', true, undefined, fault);
+}
+
+/** Nobody listens there. A name of several addresses gives one error for each. */
+function isRefused(error: Error): boolean {
+  const each: NodeJS.ErrnoException[] = error instanceof AggregateError ? error.errors : [error];
+  return each.length > 0 && each.every(({ code }) => code === 'ECONNREFUSED');
 }
 
 export const brokenOff = () =>

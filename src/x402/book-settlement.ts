@@ -48,7 +48,8 @@ export async function bookSettlements(
                   ${payments.map(({ proof }) => proof.logIndex)}::integer[],
                   ${payments.map(({ receipt }) => receipt)}::text[]) as settled (id, transaction, log_index, receipt)
       where x402_payment.id = settled.id and state in ('settling', 'refused', 'unknown', 'failed')
-      returning x402_payment.id, purpose, payer, amount_micro_usd, x402_payment.receipt, trace_id
+      returning x402_payment.id, purpose, payer, amount_micro_usd, x402_payment.receipt, trace_id,
+                model, upstream, cost_pico_usd
     ), ${bookPayment(fragment`payment`)}
     select id, receipt from payment`.execute(db);
   const receipts = new Map(rows.map(({ id, receipt }) => [id, receipt]));

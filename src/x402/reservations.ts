@@ -1,6 +1,7 @@
 import type { Database } from '../db/database.ts';
 import { GroupedStatement } from '../db/grouped-statement.ts';
 import { fragment, type Statement, statement } from '../db/statement.ts';
+import type { PaidFor, SpokenBy } from '../ledger/paid-for.ts';
 import type { TransferClaim } from './chain.ts';
 import type { Asset } from './network.ts';
 import {
@@ -22,6 +23,14 @@ export interface Reservation {
   readonly headBlock: bigint;
   /** Of the request. */
   readonly traceId: string;
+  /** What is spoken for it; of a deposit undefined. */
+  readonly paidFor?: Pick<PaidFor, 'model' | 'characters'> | undefined;
+}
+
+/** A payment that is about to be settled, and who spoke what it pays for; of a deposit nobody. */
+interface Settling {
+  readonly payment: Payment;
+  readonly upstream: SpokenBy | undefined;
 }
 
 /** What a payer has under way before one payment of his. */
@@ -74,8 +83,8 @@ export class Reservations {
     keyOf: ({ claim }) => claim.payer,
   });
   readonly #settlings = new GroupedStatement({
-    run: (payments: readonly Payment[]) => this.#beginSettling(payments),
-    keyOf: ({ id }) => id,
+    run: (settlings: readonly Settling[]) => this.#beginSettling(settlings),
+    keyOf: ({ payment }) => payment.id,
   });
 
   readonly #kept = new Set<Payment>();
@@ -113,9 +122,10 @@ export class Reservations {
           ${asked.map(({ requestHash }) => requestHash)}::bytea[], ${asked.map(({ claim }) => claim.payer)}::text[],
           ${asked.map(({ claim }) => claim.nonce)}::text[], ${asked.map(({ claim }) => claim.payTo)}::text[],
           ${asked.map(({ claim }) => claim.amount)}::bigint[], ${asked.map(({ claim }) => claim.validBefore)}::bigint[],
-          ${asked.map(({ headBlock }) => headBlock)}::bigint[], ${asked.map(({ traceId }) => traceId)}::uuid[]
+          ${asked.map(({ headBlock }) => headBlock)}::bigint[], ${asked.map(({ traceId }) => traceId)}::uuid[],
+          ${asked.map(({ paidFor }) => paidFor?.model)}::text[], ${asked.map(({ paidFor }) => paidFor?.characters)}::integer[]
         ) as asked (purpose, identifier, request_hash, payer, nonce, pay_to, amount_micro_usd, valid_before, head_block,
-                    trace_id)
+                    trace_id, model, characters)
       ), turn as materialized (
         select payer, pg_advisory_xact_lock(lock) from (
           select payer, hashtextextended(payer, 402) as lock from asked
@@ -123,9 +133,9 @@ export class Reservations {
         ) payer
       ), reserved as (
         insert into x402_payment (purpose, identifier, request_hash, network, asset, payer, nonce, pay_to, amount_micro_usd,
-                                  valid_before, head_block, trace_id, lease_until)
+                                  valid_before, head_block, trace_id, model, characters, lease_until)
         select purpose, identifier, request_hash, ${network}, ${address.toLowerCase()}, payer, nonce, pay_to,
-               amount_micro_usd, valid_before, head_block, trace_id, ${LEASE}
+               amount_micro_usd, valid_before, head_block, trace_id, model, characters, ${LEASE}
         from asked join turn using (payer)
         on conflict do nothing
         returning identifier, ${PAYMENT_COLUMNS}
@@ -204,19 +214,23 @@ export class Reservations {
    * Records that a settle is about to be sent. False when the reservation was lost: then none may be sent. May be
    * repeated after a lost answer, since nobody else has this fence.
    */
-  beginSettling(payment: Payment): Promise<boolean> {
-    return this.#settlings.execute(payment);
+  beginSettling(payment: Payment, upstream?: SpokenBy): Promise<boolean> {
+    return this.#settlings.execute({ payment, upstream });
   }
 
-  async #beginSettling(payments: readonly Payment[]): Promise<boolean[]> {
+  async #beginSettling(settlings: readonly Settling[]): Promise<boolean[]> {
     const { rows } = await statement<{ id: bigint }>`
-      update x402_payment set state = 'settling', settling_at = now(), lease_until = ${LEASE}
-      from unnest(${payments.map(({ id }) => id)}::bigint[], ${payments.map(({ fence }) => fence)}::integer[])
-        as owned (id, fence)
+      update x402_payment set state = 'settling', settling_at = now(), lease_until = ${LEASE},
+                              upstream = owned.upstream, cost_pico_usd = owned.cost_pico_usd
+      from unnest(${settlings.map(({ payment }) => payment.id)}::bigint[],
+                  ${settlings.map(({ payment }) => payment.fence)}::integer[],
+                  ${settlings.map(({ upstream }) => upstream?.name)}::text[],
+                  ${settlings.map(({ upstream }) => upstream?.costPicoUsd)}::bigint[])
+        as owned (id, fence, upstream, cost_pico_usd)
       where x402_payment.id = owned.id and x402_payment.fence = owned.fence and state in ('reserved', 'settling')
       returning x402_payment.id`.execute(this.#db);
     const begun = new Set(rows.map(({ id }) => id));
-    return payments.map(({ id }) => begun.has(id));
+    return settlings.map(({ payment }) => begun.has(payment.id));
   }
 
   /** Reservations whose process is gone, at most so many. */

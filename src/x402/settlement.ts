@@ -1,6 +1,7 @@
 import type { FastifyBaseLogger } from 'fastify';
 import { isUnavailable } from '../db/database-errors.ts';
 import { retryWhileAway } from '../db/retry-while-away.ts';
+import type { SpokenBy } from '../ledger/paid-for.ts';
 import { testPoint } from '../lib/test-point.ts';
 import type { Metrics } from '../observability/metrics.ts';
 import type { Booking } from './book-settlement.ts';
@@ -65,15 +66,17 @@ export class Settlement {
 
   /**
    * Settles a reserved payment. Throws only before a settle is sent, such as when the database is away.
+   * @param upstream that spoke what is paid for; of a deposit none
    * @param awaitProof inclusion in a block is proof unless something else is asked for
    */
   async settle(
     payment: Payment,
     request: FacilitatorPayment,
-    awaitProof: AwaitProof = (claim, transaction) => this.#chain.awaitProof(claim, transaction, PROOF_PATIENCE_MS),
+    { upstream, awaitProof = this.#included }: { upstream?: SpokenBy | undefined; awaitProof?: AwaitProof },
   ): Promise<SettlementOutcome> {
     testPoint('x402 audio stored');
-    if (!(await this.#retryWhileAway(() => this.#reservations.beginSettling(payment)))) return { outcome: 'lost' };
+    if (!(await this.#retryWhileAway(() => this.#reservations.beginSettling(payment, upstream))))
+      return { outcome: 'lost' };
     testPoint('x402 settling');
     try {
       const answer = await this.#facilitator.settle(request);
@@ -88,6 +91,9 @@ export class Settlement {
       return { outcome: 'unknown' };
     }
   }
+
+  readonly #included: AwaitProof = (claim, transaction) =>
+    this.#chain.awaitProof(claim, transaction, PROOF_PATIENCE_MS);
 
   async #record(payment: Payment, answer: SettleAnswer, awaitProof: AwaitProof): Promise<SettlementOutcome> {
     switch (answer.outcome) {

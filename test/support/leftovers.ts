@@ -11,7 +11,7 @@ const LEFT = 120;
 /** Of these so many that sorting them for the first one costs more than an index. */
 const MANY = 2000;
 const PRICE = 198n;
-const paidFor = () => ({ characters: 11, ratePicoUsd: 18_000_000n, traceId: randomUUID() });
+const paidFor = () => ({ model: 'provider-a/tts-1', characters: 11, ratePicoUsd: 18_000_000n, traceId: randomUUID() });
 
 /** What dead processes and absent buyers have left in a filled ledger for one reconciler, and what that has to write. */
 export interface Leftover {

@@ -18,7 +18,7 @@ import { unguarded } from './unguarded.ts';
 import { PRICE, payFor, startX402Gateway, type X402Gateway } from './x402.ts';
 
 /** "Hello world" by the default model. */
-const BOUGHT = { characters: 11, ratePicoUsd: 18_000_000n };
+const BOUGHT = { model: 'provider-a/tts-1', characters: 11, ratePicoUsd: 18_000_000n };
 const HOLD_SECONDS = 600;
 
 /** A gateway whose database has an entry of each kind in each state, all made by the service itself. */
