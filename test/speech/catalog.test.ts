@@ -1,10 +1,8 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type Test, test } from 'tap';
+import { test } from 'tap';
 import { CatalogError, loadCatalog } from '../../src/speech/catalog.ts';
+import { catalogFile } from '../support/catalog-file.ts';
 import { startGateway } from '../support/gateway.ts';
 import { startStubUpstream } from '../support/stub-upstream.ts';
 
@@ -28,14 +26,6 @@ const acme = {
     },
   ],
 };
-
-async function catalogFile(t: Pick<Test, 'teardown'>, content: unknown): Promise<string> {
-  const directory = await mkdtemp(join(tmpdir(), 'speechgate-catalog-'));
-  t.teardown(() => rm(directory, { recursive: true }));
-  const file = join(directory, 'catalog.json');
-  await writeFile(file, typeof content === 'string' ? content : JSON.stringify(content));
-  return file;
-}
 
 test('the built-in catalog is that of the specification', async (t) => {
   const gateway = await startGateway(t);
@@ -122,6 +112,38 @@ test('catalogs/openai.json, as shipped: sold under ids without a hyphen in the p
   assert.equal(await gateway.balance(account), 5_000_000n - spent);
 });
 
+const LOCAL = { name: 'local', baseUrl: 'http://127.0.0.1:8880/v1' };
+
+/** What is wrong, the catalog's upstreams, those of its model, and how it is told. */
+const UPSTREAM_FAULTS: [string, object[], object[], RegExp][] = [
+  ['an upstream twice', [LOCAL, LOCAL], [{ name: 'local' }], /upstream local is listed twice/],
+  [
+    'an upstream twice for a model',
+    [LOCAL],
+    [{ name: 'local' }, { name: 'local' }],
+    /fast: upstream local is listed twice/,
+  ],
+  ['an upstream that is not there', [LOCAL], [{ name: 'local' }, { name: 'cloud' }], /cloud is not in upstreams/],
+  ['an upstream that nothing uses', [LOCAL], [{ name: 'default' }], /upstream local speaks no model/],
+  ['no upstream', [], [], /upstreams must NOT have fewer than 1 items/],
+  [
+    'an upstream with the name of the one of SPEECH_BASE_URL',
+    [{ ...LOCAL, name: 'default' }],
+    [{ name: 'default' }],
+    /upstream default can't be defined/,
+  ],
+  ['a voice that is not there', [LOCAL], [{ name: 'local', voices: { anna: 'x' } }], /names the voice anna/],
+  ['a cost below nothing', [LOCAL], [{ name: 'local', costPicoUsdPerCharacter: -1 }], /must be >= 0/],
+  ['a key in the file', [{ ...LOCAL, key: 'sk-1' }], [{ name: 'local' }], /\(key\)/],
+  ['no name of a variable', [{ ...LOCAL, keyVariable: 'sk-1' }], [{ name: 'local' }], /keyVariable must match pattern/],
+  ...['ftp://a/v1', 'http://a', 'https://a/v2', 'a/v1'].map((baseUrl): [string, object[], object[], RegExp] => [
+    `the base ${baseUrl}`,
+    [{ name: 'local', baseUrl }],
+    [{ name: 'local' }],
+    /upstream local: baseUrl is no http or https URL that ends in \/v1/,
+  ]),
+];
+
 test('a catalog that can not be used is refused with every fault named', async (t) => {
   const [model] = acme.models;
   const cases: [string, unknown, RegExp][] = [
@@ -142,6 +164,30 @@ test('a catalog that can not be used is refused with every fault named', async (
     ['a default voice that is not there', { ...acme, models: [{ ...model, defaultVoice: 'x' }] }, /defaultVoice x/],
     ['an id of another provider', { ...acme, models: [{ ...model, id: 'other/fast' }] }, /not of the form acme-2\//],
     ['a model twice', { ...acme, models: [model, model] }, /listed twice/],
+    ...UPSTREAM_FAULTS.map(
+      ([name, upstreams, ofModel, message]) =>
+        [name, { ...acme, upstreams, models: [{ ...model, upstreams: ofModel }] }, message] as [
+          string,
+          unknown,
+          RegExp,
+        ],
+    ),
+    [
+      'two names of a voice at an upstream, whose jobs would know one',
+      {
+        ...acme,
+        upstreams: [LOCAL],
+        models: [
+          {
+            ...model,
+            voices: [...(model?.voices ?? []), { voice: 'eva', name: 'Eva', upstreamVoice: 'af_bella' }],
+            upstreams: [{ name: 'local', voices: { eva: 'e' } }],
+          },
+        ],
+      },
+      /several names for the upstreamVoice af_bella/,
+    ],
+    ['a share of silence beyond its range', { ...acme, silencePercent: 91 }, /silencePercent must be <= 90/],
     [
       'several at once',
       { ...acme, defaultModel: 'x/y', models: [{ ...model, defaultVoice: 'x' }] },

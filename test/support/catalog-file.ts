@@ -1,0 +1,35 @@
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Test } from 'tap';
+import { DEFAULT_UPSTREAM } from '../../src/speech/catalog-upstreams.ts';
+
+/** A file with this content, or with this value as JSON, for CATALOG_FILE. */
+export async function catalogFile(t: Pick<Test, 'teardown'>, content: unknown): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), 'speechgate-catalog-'));
+  t.teardown(() => rm(directory, { recursive: true }));
+  const file = join(directory, 'catalog.json');
+  await writeFile(file, typeof content === 'string' ? content : JSON.stringify(content));
+  return file;
+}
+
+/** What the upstream `second` costs, in 10^-12 USD per character. */
+export const SECOND_COST = 4_000_000n;
+
+/** The built-in catalog, where each model has a second upstream behind that of SPEECH_BASE_URL, with names of its own. */
+export async function catalogWithSecond(
+  t: Pick<Test, 'teardown'>,
+  baseUrl: string,
+  more: { readonly silencePercent?: number } = {},
+): Promise<string> {
+  const builtIn = await readFile(new URL('../../src/speech/catalog-default.json', import.meta.url), 'utf8');
+  const catalog = JSON.parse(builtIn);
+  const second = {
+    name: 'second',
+    model: 'second-model',
+    voices: { alloy: 'second-voice' },
+    costPicoUsdPerCharacter: Number(SECOND_COST),
+  };
+  const models = catalog.models.map((model: object) => ({ ...model, upstreams: [{ name: DEFAULT_UPSTREAM }, second] }));
+  return catalogFile(t, { ...catalog, ...more, upstreams: [{ name: 'second', baseUrl }], models });
+}
