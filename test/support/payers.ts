@@ -11,7 +11,7 @@ import { challengeOf, sign, startX402Gateway, withPayment } from './x402.ts';
 export const SPEECH: Call = { method: 'POST', json: { text: 'a'.repeat(111) } };
 /** Of one request, in micro-USD. */
 export const PRICE = 1998n;
-/** Micro-USD: a cent, which pays for 5. */
+/** Micro-USD, unless another one is given: a cent, which pays for 5. */
 const BUDGET = 10_000n;
 const { chain, skip } = await testChain();
 
@@ -21,7 +21,7 @@ export interface Spoken {
   readonly mimeType: string | null;
 }
 
-/** Somebody who pays for speech by one of the flows, and has a cent. */
+/** Somebody who pays for speech by one of the flows, and has a budget for it. */
 export interface Payer {
   readonly gateway: Gateway;
   readonly upstream: StubUpstream;
@@ -35,7 +35,8 @@ export interface Payer {
 }
 
 type Adjust = GatewayOptions['adjust'];
-type Start = (t: Test, env?: Record<string, string>, adjust?: Adjust) => Promise<Payer>;
+/** @param budget in micro-USD, whole cents */
+type Start = (t: Test, env?: Record<string, string>, adjust?: Adjust, budget?: bigint) => Promise<Payer>;
 
 const atOnce = (gateway: Gateway, path: string) => async (call: Call) => {
   const { status, headers } = await gateway.call(path, call);
@@ -44,26 +45,26 @@ const atOnce = (gateway: Gateway, path: string) => async (call: Call) => {
 
 const only = (adjust: Adjust) => (adjust ? { adjust } : {});
 
-async function startCard(t: Test, env: Record<string, string> | undefined, options: GatewayOptions) {
+async function startCard(t: Test, env: Record<string, string> | undefined, options: GatewayOptions, budget: bigint) {
   const upstream = await startStubUpstream();
   t.teardown(() => upstream.close());
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, ...env }, options);
-  const account = await gateway.fund(Number(BUDGET / 10_000n));
+  const account = await gateway.fund(Number(budget / 10_000n));
   return {
     ...{ gateway, upstream },
     pay: async () => ({ ...SPEECH, headers: { 'x-credit-account': account } }),
-    paid: async () => BUDGET - (await gateway.balance(account)),
+    paid: async () => budget - (await gateway.balance(account)),
   };
 }
 
-const card: Start = async (t, env, adjust) => {
-  const payer = await startCard(t, env, only(adjust));
+const card: Start = async (t, env, adjust, budget = BUDGET) => {
+  const payer = await startCard(t, env, only(adjust), budget);
   return { ...payer, path: '/tts', ask: atOnce(payer.gateway, '/tts') };
 };
 
-const job: Start = async (t, env, adjust) => {
+const job: Start = async (t, env, adjust, budget = BUDGET) => {
   const path = '/tts?async=true';
-  const payer = await startCard(t, env, { ...only(adjust), worker: true });
+  const payer = await startCard(t, env, { ...only(adjust), worker: true }, budget);
   const { gateway } = payer;
   const ask = async (call: Call) => {
     const accepted = await gateway.call(path, call);
@@ -75,19 +76,19 @@ const job: Start = async (t, env, adjust) => {
   return { ...payer, path, ask };
 };
 
-const prepaid: Start = async (t, env, adjust) => {
+const prepaid: Start = async (t, env, adjust, budget = BUDGET) => {
   const gateway = await startPrepaidGateway(t, env, only(adjust));
-  const { sign, balance } = await depositor(gateway, BUDGET);
+  const { sign, balance } = await depositor(gateway, budget);
   return {
     ...{ gateway, upstream: gateway.upstream, path: TTS, ask: atOnce(gateway, TTS) },
     pay: () => sign(TTS, SPEECH),
-    paid: async () => BUDGET - (await balance()),
+    paid: async () => budget - (await balance()),
   };
 };
 
-const direct: Start = async (t, env, adjust) => {
+const direct: Start = async (t, env, adjust, budget = BUDGET) => {
   const gateway = await startX402Gateway(t, chain, env, only(adjust));
-  const payer = await wallet(chain.client, BUDGET);
+  const payer = await wallet(chain.client, budget);
   return {
     ...{ gateway, upstream: gateway.upstream, path: TTS, ask: atOnce(gateway, TTS) },
     pay: async () => withPayment(SPEECH, await sign(payer, await challengeOf(gateway, TTS, SPEECH))),
