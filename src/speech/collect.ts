@@ -44,14 +44,15 @@ export async function speakUntilTaken<Taken>(
   }
 }
 
+const isOther = (wanted: AudioType) =>
+  new SpeechError('TTS_UPSTREAM_ERROR', `The speech provider did not answer with ${NAMES[wanted]} audio.`, false);
+
 async function collect(speech: Speech, only: AudioType | undefined): Promise<CollectedSpeech> {
   const { mimeType, upstream } = speech;
-  if (only && mimeType !== only) {
-    throw new SpeechError('TTS_UPSTREAM_ERROR', `The speech provider did not answer with ${NAMES[only]} audio.`, false);
-  }
   const chunks: Uint8Array[] = [];
   let size = 0;
   for await (const chunk of speech.audio) {
+    if (only && mimeType !== only) throw isOther(only);
     size += chunk.length;
     if (size > MAX_AUDIO_BYTES) throw new SpeechError('TTS_UPSTREAM_ERROR', 'The audio is too large.', false);
     chunks.push(chunk);

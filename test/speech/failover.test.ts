@@ -64,9 +64,10 @@ for (const [name, mode] of Object.entries({
 
 test('who can use MP3 only has the next upstream speak where one gives WAV', async (t) => {
   const failover = await startFailover(t, {});
-  setMode(failover, 0, stub.wav());
+  setMode(failover, 0, stub.hangInBody(stub.silentWav(500), { contentType: 'audio/wav' }));
   const { mimeType } = await collectSpeech(failover.provider, UTTERANCE, NEVER, 'audio/mpeg');
   assert.equal(mimeType, 'audio/mpeg');
+  assert.equal(await failover.upstreams[0]?.requests[0]?.closed, 'aborted', 'what is of no use is not read on');
   setMode(failover, 1, stub.wav());
   await fails(collectSpeech(failover.provider, UTTERANCE, NEVER, 'audio/mpeg'), UPSTREAM_ERROR);
 });

@@ -67,6 +67,11 @@ export const PAYMENTS: readonly Tampering[] = [
     ],
   },
   {
+    name: 'a settled payment is told to have been spoken at another cost',
+    fates: ['forbidden', 'unseen'],
+    statements: () => [sql`update x402_payment set cost_pico_usd = 1 where id = ${payment('settled')}`],
+  },
+  {
     name: 'a settled payment names another request',
     fates: ['forbidden', 'audit'],
     statements: () => [sql`update x402_payment set trace_id = gen_random_uuid() where id = ${payment('settled')}`],

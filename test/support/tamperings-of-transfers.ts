@@ -29,6 +29,18 @@ export const TRANSFERS: readonly Tampering[] = [
     ],
   },
   {
+    name: 'an ended charge is told to have been spoken at another cost',
+    fates: ['forbidden', 'unseen'],
+    statements: ({ card }) => [
+      sql`update transfer set upstream = 'other', cost_pico_usd = 1 where id = ${charge(card)}`,
+    ],
+  },
+  {
+    name: 'a pending hold pays for another model',
+    fates: ['forbidden', 'unseen'],
+    statements: ({ card }) => [sql`update transfer set model = 'other' where id = ${charge(card, 'pending')}`],
+  },
+  {
     name: 'an ended charge is deleted, and the balance given back',
     fates: ['forbidden', 'seal'],
     statements: ({ card }) => [sql`delete from transfer where id = ${charge(card)}`, balance(card, 198)],
