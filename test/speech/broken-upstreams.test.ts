@@ -54,6 +54,7 @@ test('one synthesis at a time finds out whether it speaks again; while it does n
   await drip.opened;
   const others = await Promise.all(Array.from({ length: 10 }, () => hear(failover)));
   assert.deepEqual([...new Set(others)], ['second']);
+  assert.equal(failover.asked()[0], BROKEN + 1);
   drip.reset();
   assert.equal((await trial).upstream?.name, 'second');
   assert.equal(await failover.metric(AVAILABLE), 0);
