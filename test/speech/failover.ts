@@ -9,7 +9,7 @@ import { catalogFile } from '../support/catalog-file.ts';
 import { type StubUpstream, startStubUpstream } from '../support/stub-upstream.ts';
 import { NEVER } from './compatible-upstream.ts';
 
-export const NAMES = ['first', 'second', 'third'] as const;
+const NAMES = ['first', 'second', 'third'] as const;
 type Name = (typeof NAMES)[number];
 
 export interface Failover {
