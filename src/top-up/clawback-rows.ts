@@ -48,7 +48,8 @@ export async function insertClawback(
 }
 
 /**
- * Tells which of them nothing is known of. Those that are known and have another status by now are looked at next.
+ * Tells which of them nothing is known of. Those that are known and have another status by now are looked at next; one
+ * that is locked is being looked at.
  */
 export async function unknownOf(
   db: Database,
@@ -60,8 +61,11 @@ export async function unknownOf(
     with known as materialized (
       select clawback.id, clawback.status <> listed.status as has_changed
       from unnest(${ids}::text[], ${statuses}::text[]) as listed (id, status) join clawback using (id)
+    ), changed as materialized (
+      select clawback.id from clawback join known using (id) where has_changed
+      order by id for update of clawback skip locked
     ), soon as (
-      update clawback set next_check_at = now() from known where clawback.id = known.id and has_changed
+      update clawback set next_check_at = now() from changed where clawback.id = changed.id
     )
     select id from known`.execute(db);
   const known = new Set(rows.map(({ id }) => id));
