@@ -44,7 +44,7 @@ export async function salesOf(db: Database, { from, to }: Period, group: Group):
              case when transfer.kind = 'spend' then 'prepaid' when transfer.kind = 'settlement' then 'direct'
                   when exists (select from job where hold_id = transfer.id) then 'jobs' else 'card' end as flow
       from transfer
-      left join x402_payment payment on transfer.kind = 'settlement' and payment.id = transfer.reference::bigint
+      left join x402_payment payment on transfer.kind = 'settlement' and payment.id::text = transfer.reference
       where transfer.kind in ('charge', 'spend', 'settlement')
     ), movement as (
       select ended_at as at, flow, model, upstream, 1 as requests, 0 as failed, spoken as characters,
