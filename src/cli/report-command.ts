@@ -43,7 +43,10 @@ type Outside = Comparison | { readonly unanswered: string };
 const period = readPeriod();
 const group = GROUPS.find((each) => each === values.by) ?? usage(`--by takes one of ${GROUPS.join(', ')}.`);
 const settings = await commandSettings();
-const config = values['no-outside'] || values.csv ? undefined : readWholeConfig(settings, 'ask processor and chain (--no-outside reports without)');
+const config =
+  values['no-outside'] || values.csv
+    ? undefined
+    : readWholeConfig(settings, 'ask processor and chain (--no-outside reports without)');
 await look({ settings, subject: 'The books', maxConnections: 2, exitCode: EXIT_UNANSWERED }, (db) => run(db, group));
 
 async function run(db: Database, by: Group): Promise<void> {
@@ -78,11 +81,12 @@ async function comparedChain(db: Database, { x402 }: Config): Promise<Outside> {
   return answered(compareChain(db, chain, x402.asset, period)).finally(() => chain.close());
 }
 
-const answered = (comparison: Promise<Comparison>): Promise<Outside> =>
-  comparison.catch((error) => {
+function answered(comparison: Promise<Comparison>): Promise<Outside> {
+  return comparison.catch((error) => {
     if (!(error instanceof ProcessorError || error instanceof RpcError)) throw error;
     return { unanswered: error.message };
   });
+}
 
 function printOutside(who: string, outside: Outside): void {
   if ('unanswered' in outside) {
@@ -112,10 +116,13 @@ function printCsv(rows: readonly Sales[]): void {
   for (const row of rows) console.log(csvLine(columns.map((column) => String(row[column]))));
 }
 
-const inWords = (name: string): string => name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+function inWords(name: string): string {
+  return name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+}
 /** Amounts of micro-USD are below 2^53: that is 9 thousand million USD. */
-const numbers = (value: unknown): unknown =>
-  JSON.parse(JSON.stringify(value, (_, each) => (typeof each === 'bigint' ? Number(each) : each)));
+function numbers(value: unknown): unknown {
+  return JSON.parse(JSON.stringify(value, (_, each) => (typeof each === 'bigint' ? Number(each) : each)));
+}
 
 function exitCodeOf(outsides: readonly (Outside | undefined)[]): number {
   const isUnexplained = outsides.some(
