@@ -8,7 +8,7 @@ const LAYERS = [
   ['sandbox'],
   ['app'],
   ['features'],
-  ['operations', 'reconcile', 'audit', 'report', 'admin'],
+  ['operations', 'reconcile', 'audit', 'report', 'doctor', 'admin'],
   ['settings'],
   ['jobs', 'top-up', 'feedback', 'http'],
   ['payments'],

@@ -8,6 +8,7 @@ interface Command {
 
 const commands: Readonly<Record<string, Command>> = {
   migrate: { about: 'brings the database to the current schema', run: () => import('./migrate-command.ts') },
+  doctor: { about: 'checks the whole configuration against its live parts', run: () => import('./doctor-command.ts') },
   audit: { about: 'checks the books, and holds them against the outside', run: () => import('./audit-command.ts') },
   reconcile: { about: 'finishes what dead processes left, once', run: () => import('./reconcile-command.ts') },
   trace: { about: 'what the books know of one request', run: () => import('./trace-command.ts') },

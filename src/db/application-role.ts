@@ -4,7 +4,7 @@ import { type Kysely, sql, type Transaction } from 'kysely';
 const GRANT_LOCK = 7_300_010;
 
 /** Tables of which no row is ever deleted, and the columns that an update may not name; of others, all may change. */
-const KEPT: Readonly<Record<string, readonly string[]>> = {
+export const KEPT: Readonly<Record<string, readonly string[]>> = {
   transfer: [
     ...['id', 'kind', 'debit_account_id', 'credit_account_id', 'amount_micro_usd', 'reference', 'created_at'],
     ...['characters', 'rate_pico_usd', 'trace_id'],
@@ -19,8 +19,8 @@ const KEPT: Readonly<Record<string, readonly string[]>> = {
   operator_action: ['id', 'at', 'operator', 'action', 'subject', 'reason', 'key', 'transfer_id', 'detail'],
 };
 /** Tables that the service only reads. */
-const READ_ONLY = ['schema_migration', 'schema_migration_lock'];
-const NEVER_UPDATED = ['prepaid_nonce'];
+export const READ_ONLY = ['schema_migration', 'schema_migration_lock'];
+export const NEVER_UPDATED = ['prepaid_nonce'];
 
 /**
  * Gives the role what the service needs of a database that the present user owns, and no more: it can neither delete

@@ -85,3 +85,10 @@ export async function pendingMigrations<T>(db: Kysely<T>): Promise<string[]> {
   const known = await migrator(db).getMigrations();
   return known.filter((migration) => migration.executedAt === undefined).map((migration) => migration.name);
 }
+
+/** Names of the migrations that the database has and this release does not know: a newer one has been there. */
+export async function newerMigrations<T>(db: Kysely<T>): Promise<string[]> {
+  const known = Object.keys(await provider.getMigrations());
+  const { rows } = await sql<{ name: string }>`select name from schema_migration order by name`.execute(db);
+  return rows.map(({ name }) => name).filter((name) => !known.includes(name));
+}

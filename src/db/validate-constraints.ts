@@ -8,11 +8,8 @@ const CHECK_VIOLATION = '23514';
  * and the audit shows the rows.
  */
 export async function validateConstraints<T>(db: Kysely<T>): Promise<string[]> {
-  const { rows } = await sql<{ table: string; name: string }>`
-    select conrelid::regclass::text as table, conname as name from pg_constraint
-    where not convalidated and connamespace = current_schema()::regnamespace order by 1, 2`.execute(db);
   const broken: string[] = [];
-  for (const { table, name } of rows) {
+  for (const { table, name } of await findNotValid(db)) {
     try {
       await sql`alter table ${sql.raw(table)} validate constraint ${sql.ref(name)}`.execute(db);
     } catch (error) {
@@ -21,4 +18,12 @@ export async function validateConstraints<T>(db: Kysely<T>): Promise<string[]> {
     }
   }
   return broken;
+}
+
+/** The constraints that hold for new rows only. */
+export async function findNotValid<T>(db: Kysely<T>): Promise<readonly { table: string; name: string }[]> {
+  const { rows } = await sql<{ table: string; name: string }>`
+    select conrelid::regclass::text as table, conname as name from pg_constraint
+    where not convalidated and connamespace = current_schema()::regnamespace order by 1, 2`.execute(db);
+  return rows;
 }

@@ -172,9 +172,14 @@ function addHooks(app: FastifyInstance, parts: AdmissionParts, options: ServerOp
     if (hasTooManyHeaders(request)) return refuseHeaders(reply);
     // Node's parser drops what came in one packet with a request for an upgrade.
     if (request.headers.upgrade !== undefined) reply.header('connection', 'close');
-    if (!warned && request.headers['x-forwarded-for'] !== undefined) {
-      warned = true;
-      request.log.warn('X-Forwarded-For arrived, but TRUST_PROXY is unset: every client has the address of the proxy');
+    if (request.headers['x-forwarded-for'] !== undefined) {
+      options.metrics.requestForwarded((request.ips?.length ?? 0) > 1 ? 'trusted' : 'untrusted');
+      if (!warned) {
+        warned = true;
+        request.log.warn(
+          'X-Forwarded-For arrived, but TRUST_PROXY is unset: every client has the address of the proxy',
+        );
+      }
     }
     const route = request.routeOptions.config?.contract;
     const admitted = await Admission.enter(parts, request, reply);

@@ -35,7 +35,8 @@ export async function claimInstance(db: Database, wanted: Ownership): Promise<Ow
   return readInstance(db);
 }
 
-async function readInstance(db: Database): Promise<Ownership> {
+/** What is decided so far. */
+export async function readInstance(db: Database): Promise<Ownership> {
   const columns = ['network', 'asset', 'card_livemode'] as const;
   const { network, asset, card_livemode } = await db.selectFrom('instance').select(columns).executeTakeFirstOrThrow();
   const denomination = network === null || asset === null ? undefined : { network, asset };

@@ -112,6 +112,12 @@ export class Metrics {
     labelNames: ['scope'],
     registers: [this.#registry],
   });
+  readonly #forwarded = new Counter({
+    name: 'speechgate_forwarded_requests_total',
+    help: 'Requests with X-Forwarded-For, by whether TRUST_PROXY believes the connection that they came by.',
+    labelNames: ['proxy'],
+    registers: [this.#registry],
+  });
 
   readonly #request = byLabels((...labels) => this.#requests.labels(...labels));
   readonly #hold = byLabels((...labels) => this.#holds.labels(...labels));
@@ -167,6 +173,11 @@ export class Metrics {
   }
 
   /** @param scope the kind of the bucket, as X-RateLimit-Scope names it */
+  /** Counts a request with X-Forwarded-For, which is believed if it comes from a trusted proxy. */
+  requestForwarded(proxy: 'trusted' | 'untrusted'): void {
+    this.#forwarded.inc({ proxy });
+  }
+
   rateLimitRefused(scope: string): void {
     this.#refusals.inc({ scope });
   }

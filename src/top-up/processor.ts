@@ -1,11 +1,10 @@
-import Stripe from 'stripe';
+import type Stripe from 'stripe';
 import { isLiveKey } from './live-key.ts';
 import { ProcessorBalance } from './processor-balance.ts';
 import { callProcessor, findOrUndefined, idOf, PAGE_SIZE, ProcessorError } from './processor-call.ts';
 import { ProcessorClawbacks } from './processor-clawbacks.ts';
-import { createStripeHttpClient } from './stripe-http.ts';
+import { stripeClient } from './stripe-client.ts';
 
-const TIMEOUT_MS = 10_000;
 const RETRIES = 2;
 /** Sessions of one buyer that are read. */
 const MOST_OF_EMAIL = 1_000;
@@ -54,20 +53,9 @@ export class Processor {
    * @param apiBase origin of a compatible server; the processor's own when undefined
    */
   constructor(secretKey: string, apiBase: string | undefined, options: ProcessorOptions = {}) {
-    const base = apiBase ? new URL(apiBase) : undefined;
     this.#pageProtocols = options.checkoutOrigin?.startsWith('http:') ? ['http:', 'https:'] : ['https:'];
     this.livemode = isLiveKey(secretKey);
-    this.#stripe = new Stripe(secretKey, {
-      timeout: TIMEOUT_MS,
-      maxNetworkRetries: options.retries ?? RETRIES,
-      telemetry: false,
-      httpClient: createStripeHttpClient(),
-      ...(base && {
-        host: base.hostname,
-        port: base.port || (base.protocol === 'https:' ? '443' : '80'),
-        protocol: base.protocol === 'https:' ? 'https' : 'http',
-      }),
-    });
+    this.#stripe = stripeClient(secretKey, apiBase, options.retries ?? RETRIES);
     this.clawbacks = new ProcessorClawbacks(this.#stripe);
     this.balance = new ProcessorBalance(this.#stripe);
   }
