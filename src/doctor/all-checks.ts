@@ -9,7 +9,6 @@ import { KnownDatabase } from './known-database.ts';
 import { mailChecks } from './mail-checks.ts';
 import { nodeChecks } from './node-checks.ts';
 import type { Patient } from './patient.ts';
-import { proxyChecks } from './proxy-checks.ts';
 import { publicChecks } from './public-checks.ts';
 import { schemaChecks } from './schema-checks.ts';
 import { secretChecks } from './secret-checks.ts';
@@ -34,7 +33,6 @@ export async function allChecks(patient: Patient): Promise<Required<Area>> {
     audioChecks(config.jobs),
     diskChecks(known, config),
     publicChecks(config),
-    proxyChecks(config),
   ];
   return {
     checks: areas.flatMap(({ checks }) => checks),

@@ -19,7 +19,7 @@ export function cardChecks(known: KnownDatabase, card: CardConfig | undefined): 
   return {
     checks: [
       { name: 'card-key', run: async () => judgeKey(await answer()) },
-      { name: 'card-mode', run: known.asking((db) => isOfItsMode(db, card)) },
+      { name: 'card-mode', run: known.reading((db) => isOfItsMode(db, card)) },
       {
         name: 'card-permissions',
         run: async () => {

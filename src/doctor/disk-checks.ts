@@ -46,7 +46,8 @@ async function roomOf(folder: string): Promise<Room> {
     return { freeBytes: bavail * bsize, totalBytes: blocks * bsize };
   } catch (error) {
     const parent = dirname(folder);
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || parent === folder) throw error;
+    const isAbsent = ['ENOENT', 'ENOTDIR'].includes((error as NodeJS.ErrnoException).code ?? '');
+    if (!isAbsent || parent === folder) throw error;
     return roomOf(parent);
   }
 }

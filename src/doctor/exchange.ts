@@ -34,7 +34,7 @@ export class NoAnswer extends Error {}
 export async function exchange(url: string, call: Call = {}): Promise<Answer> {
   const { method = 'GET', headers = {}, json, localAddress } = call;
   const { origin, pathname, search } = new URL(url);
-  const connect = buildConnector({ timeout: TIMEOUT_MS, ...(localAddress !== undefined && { localAddress }) });
+  const connect = buildConnector({ timeout: TIMEOUT_MS });
   let socket: Socket | undefined;
   const client = new Client(origin, {
     connect: (options, callback) =>
@@ -43,6 +43,7 @@ export async function exchange(url: string, call: Call = {}): Promise<Answer> {
         callback(...result);
       }),
     maxResponseSize: MAX_ANSWER_BYTES,
+    ...(localAddress !== undefined && { localAddress }),
   });
   try {
     const {

@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import { type Database, openDatabase } from '../db/database.ts';
 import { faultOf, isAway, isRefused } from '../db/database-errors.ts';
+import { pendingMigrations } from '../db/migrate.ts';
 import { type Finding, fault, skipped } from './check.ts';
 
 const CONNECTIONS = 4;
@@ -23,6 +24,13 @@ export class KnownDatabase {
       );
       return isReached ? read(this.#db) : skipped('The database can not be asked.');
     };
+  }
+
+  /** Likewise, one that reads our tables: it is skipped without them, of which the schema's own check tells. */
+  reading(read: (db: Database) => Promise<Finding>): () => Promise<Finding> {
+    return this.asking(async (db) =>
+      (await pendingMigrations(db)).length > 0 ? skipped('The schema is not current.') : read(db),
+    );
   }
 
   /** Whether it can be asked at all. */

@@ -2,7 +2,7 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { BlockList, isIP } from 'node:net';
 import { routeOf } from '../contract/routes.ts';
 import type { Config } from '../settings/config.ts';
-import { type Area, type Finding, fault, ok, skipped, warning } from './check.ts';
+import { type Finding, fault, ok, skipped, warning } from './check.ts';
 import { type Answer, exchange, NoAnswer } from './exchange.ts';
 
 /** Requests by which it is told whether proxies are believed. */
@@ -11,20 +11,10 @@ const LOOPBACK = '127.0.0.1';
 /** Where a proxy of this machine is asked from, so that its own address and ours are two. */
 const OTHER_LOOPBACK = '127.9.9.9';
 
-/** Whether the service takes callers' addresses from the proxies in front, and from nobody else. */
-export function proxyChecks(config: Config): Area {
-  return {
-    checks: [
-      { name: 'proxies', run: () => agree(config) },
-      { name: 'forged-addresses', run: () => refusesForged(config) },
-    ],
-  };
-}
-
 type Counts = Readonly<Record<'trusted' | 'untrusted', number>>;
 
-/** The operators' listener counts requests that came by proxies; these are some more. */
-async function agree(config: Config): Promise<Finding> {
+/** Whether the proxies in front are those of TRUST_PROXY. The operators' listener counts the requests that came by them. */
+export async function proxiesAreBelieved(config: Config): Promise<Finding> {
   const { adminPort, trustProxy } = config;
   if (adminPort === undefined) return skipped('ADMIN_PORT is unset, and only the service knows who its proxies are.');
   try {
@@ -66,13 +56,14 @@ async function readCounts({ admin }: Config, port: number): Promise<Counts | und
 }
 
 /**
- * Names an invented client, twice. Requests for audio without a link take a slot of their caller's address and tell what
+ * Whether a caller can pass for somebody else. Names an invented client. Requests for audio without a link take a slot of their caller's address and tell what
  * is left of it, over all processes: who is believed to be somebody new has all but one.
  */
-async function refusesForged(config: Config): Promise<Finding> {
+export async function forgedAreRefused(config: Config): Promise<Finding> {
   const fix = 'List the addresses of the proxies in TRUST_PROXY, and have them add to X-Forwarded-For what they see.';
-  if (config.trustProxy.some((entry) => /\/0$/.test(entry))) {
-    return fault('TRUST_PROXY believes everybody: callers choose the address that limits count.', fix);
+  const vast = config.trustProxy.find(isVast);
+  if (vast !== undefined) {
+    return fault(`TRUST_PROXY believes half the world (${vast}): callers choose the address that limits count.`, fix);
   }
   try {
     const own = await ask(config, 'getJobAudio');
@@ -84,13 +75,21 @@ async function refusesForged(config: Config): Promise<Finding> {
     const network = randomBytes(2).toString('hex');
     const forged = await ask(config, 'getJobAudio', { 'x-forwarded-for': `2001:db8:${network}::1` });
     const leftAfter = remaining(forged);
-    if (leftAfter === undefined || leftAfter < left) return ok('A caller who names another address is not believed.');
+    // Who was there before has one slot less than that.
+    const isNew = forged.status !== 429 && leftAfter === config.rateLimit.max - 1;
+    if (!isNew) return ok('A caller who names another address is not believed.');
   } catch (error) {
     if (!(error instanceof NoAnswer)) throw error;
     return skipped(`BASE_URL gives no answer: ${error.message}.`);
   }
   return fault('A caller who names another address in X-Forwarded-For is believed: limits count nobody.', fix);
 }
+
+/** No network of one operator: 10.0.0.0/8 and fc00::/7 are the largest private ones. */
+const isVast = (entry: string): boolean => {
+  const [address = '', bits] = entry.split('/');
+  return bits !== undefined && Number(bits) < (isIP(address) === 6 ? 7 : 8);
+};
 
 const remaining = ({ headers }: Answer): number | undefined => {
   const told = headers['x-ratelimit-remaining'];

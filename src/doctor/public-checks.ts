@@ -5,6 +5,7 @@ import { Quotes } from '../x402/quotes.ts';
 import { currentKey } from '../x402/signing-keys.ts';
 import { type Area, type Finding, fault, ok, skipped, warning } from './check.ts';
 import { type Answer, exchange, member, NoAnswer } from './exchange.ts';
+import { forgedAreRefused, proxiesAreBelieved } from './proxy-checks.ts';
 import { differences, isSignedBy } from './told-metadata.ts';
 
 /** How many processes are asked behind one address, as far as it gives each connection to another one. */
@@ -13,21 +14,27 @@ const TEXT_SHA256 = '2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938
 
 const pathOf = (operationId: string): string => routeOf(operationId).path;
 
-/** What callers find at BASE_URL: an answer, this service, and the same of each process behind it. */
+/** What callers find at BASE_URL: an answer, this service, and the same of each process and proxy on the way. */
 export function publicChecks(config: Config): Area {
   let answered: Promise<Finding> | undefined;
   const answer = () => {
     answered ??= answers(config);
     return answered;
   };
+  let proxied: Promise<Finding> | undefined;
+  const behind = (examine: (config: Config) => Promise<Finding>) => async () =>
+    (await answer()).state === 'fault' ? skipped('BASE_URL does not answer as it should.') : examine(config);
+  const proxies = () => {
+    proxied ??= behind(proxiesAreBelieved)();
+    return proxied;
+  };
   return {
     checks: [
       { name: 'base-url', run: answer },
-      {
-        name: 'identity',
-        run: async () =>
-          (await answer()).state === 'fault' ? skipped('BASE_URL does not answer as it should.') : isThisOne(config),
-      },
+      { name: 'identity', run: behind(isThisOne) },
+      { name: 'proxies', run: proxies },
+      // What it sends would be counted by the one before.
+      { name: 'forged-addresses', run: () => proxies().then(behind(forgedAreRefused)) },
     ],
   };
 }
@@ -69,6 +76,13 @@ async function isThisOne(config: Config): Promise<Finding> {
 async function showsOurMetadata(config: Config, keyId: string): Promise<Finding> {
   const url = `${config.baseUrl}${pathOf('getServiceMetadata')}`;
   const answers = await Promise.all(Array.from({ length: ASKED }, () => exchange(url)));
+  const down = answers.find(({ status, json }) => status >= 500 && missingSetting(json) === undefined);
+  if (down) return skipped(`It can't tell its metadata now (status ${down.status}); other lines say why.`);
+  const lacking = answers.map(({ json }) => missingSetting(json)).find((setting) => setting !== undefined);
+  if (lacking !== undefined) {
+    const fix = 'Give all processes the same settings, and restart those that run with others.';
+    return fault(`What runs at BASE_URL has no ${lacking}, which is set here.`, fix);
+  }
   const foreign = answers.filter(({ json }) => !isSignedBy(json, config.signingKeys ?? []));
   if (foreign.length > 0) {
     const some = foreign.length === answers.length ? 'is' : 'is in part';
@@ -82,6 +96,12 @@ async function showsOurMetadata(config: Config, keyId: string): Promise<Finding>
     return ok(`It is this service: its metadata is signed by ${keyId}, and says what is set here.`);
   const fix = 'Give all processes the same settings, and restart those that run with others.';
   return fault(`What runs at BASE_URL has other settings than these: ${[...differing].join(', ')}.`, fix);
+}
+
+/** What an answer of 503 names as not set. */
+function missingSetting(json: unknown): string | undefined {
+  const setting = member(json, 'error', 'details', 'setting');
+  return typeof setting === 'string' ? setting : undefined;
 }
 
 async function makesOurQuotes(config: Config, quotes: Quotes): Promise<Finding> {

@@ -23,10 +23,7 @@ export function settingsChecks(known: KnownDatabase, { config, misspelt }: Pick<
   };
 }
 
-function areMeant(
-  { reconcileIntervalMs, x402, signingKeys, quotes }: Config,
-  misspelt: readonly Misspelling[],
-): Finding {
+function areMeant({ reconcileIntervalMs }: Config, misspelt: readonly Misspelling[]): Finding {
   if (misspelt.length > 0) {
     const named = misspelt.map(({ name, meant }) => `${name} (${meant}?)`).join(', ');
     return warning(`Variables that are no settings: ${named}.`, 'Correct their names, or unset them.');
@@ -35,14 +32,7 @@ function areMeant(
     const fix = 'Unset RECONCILE_INTERVAL_MS, which is 15000 then.';
     return warning(`What dead processes leave is finished every ${reconcileIntervalMs / 1000} s only.`, fix);
   }
-  const half = x402 && [!signingKeys && 'SIGNING_KEYS_FILE', !quotes && 'QUOTE_SECRET'].filter(Boolean).join(' and ');
-  if (half) {
-    return warning(
-      `x402 is on, and ${half} unset: what needs it answers 503.`,
-      'Set it: npm run keys, openssl rand -hex 32.',
-    );
-  }
-  return ok('Every variable is a setting, and none stands against another.');
+  return ok('No variable looks like a setting and is none.');
 }
 
 /** By the limit of this shell; the service's own is meant to be the same. */
@@ -58,7 +48,9 @@ async function areEnough(maxConnections: number): Promise<Finding> {
 /** Machines that use the database under our role's name, as far as the server sees them. */
 async function shareTheirStore(db: Database, { jobs }: Config): Promise<Finding> {
   const { rows } = await sql<{ machines: number }>`
-    select count(distinct coalesce(host(client_addr), 'socket'))::int as machines from pg_stat_activity
+    select count(distinct case when client_addr is null or client_addr in ('127.0.0.1', '::1', inet_server_addr())
+                               then 'the database' else host(client_addr) end)::int as machines
+    from pg_stat_activity
     where application_name = 'speechgate' and usesysid = (select oid from pg_roles where rolname = current_user)`.execute(
     db,
   );

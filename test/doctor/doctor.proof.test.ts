@@ -1,0 +1,137 @@
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { t, test } from 'tap';
+import { openDatabase } from '../../src/db/database.ts';
+import { claimInstance } from '../../src/ledger/instance.ts';
+import { DEFAULT_ASSET, DEFAULT_NETWORK } from '../../src/x402/network.ts';
+import { npmRun } from '../support/npm-run.ts';
+import { examine, mails, startScene, startService, writeKeys } from './scene.ts';
+import { type Case, cases, healthy } from './single-faults.ts';
+
+const scene = await startScene(t);
+const { skip } = scene;
+const OLD_SECONDS = 10;
+const denomination = { network: DEFAULT_NETWORK, asset: DEFAULT_ASSET.toLowerCase() };
+const owner = openDatabase(scene.ownerUrl, { maxConnections: 1 });
+await claimInstance(owner, { denomination, livemode: false }).finally(() => owner.destroy());
+
+/** The chain mines no blocks by itself, and blocks that were mined faster than one a second are ahead of the time. */
+async function withRecentBlock(): Promise<void> {
+  const { timestamp } = await scene.chain.client.getBlock();
+  if (Date.now() / 1000 - Number(timestamp) > OLD_SECONDS) await scene.chain.client.mine({ blocks: 1 });
+}
+
+type Finding = Awaited<ReturnType<typeof examine>>[number];
+
+/** What doctor finds of a service that runs with these settings. */
+async function findings(t: Parameters<Case['make']>[1], make: Case['make']) {
+  await withRecentBlock();
+  const { env: running, gateway } = await startService(t, scene.env);
+  const { all = {}, own = {}, options } = await make(scene, t, running);
+  if (Object.keys(all).length === 0) return examine({ ...running, ...own }, options);
+  await gateway.app.close();
+  const { PORT = '', ADMIN_PORT = '', BASE_URL = '' } = running;
+  const { env } = await startService(t, { ...scene.env, PORT, ADMIN_PORT, BASE_URL, ...all });
+  return examine({ ...env, ...own }, options);
+}
+
+const wrongOf = (told: readonly Finding[]) => told.filter(({ state }) => state !== 'ok');
+
+test('a healthy configuration is ok in every point, and gets no mail', { skip }, async (t) => {
+  assert.deepEqual(wrongOf(await findings(t, () => ({}))), []);
+  assert.deepEqual(mails, []);
+});
+
+for (const [name, make] of Object.entries(healthy)) {
+  test(`nothing is said of ${name}`, { skip }, async (t) => {
+    assert.deepEqual(wrongOf(await findings(t, make)), []);
+  });
+}
+
+for (const [name, { check, state, message, skipped = [], make, skip: reason }] of Object.entries(cases)) {
+  test(`exactly ${check} tells of ${name}`, { skip: skip || reason || false }, async (t) => {
+    const told = wrongOf(await findings(t, make));
+    const wrong = told.filter((finding) => finding.state !== 'skipped');
+    assert.deepEqual([...new Set(wrong.map((finding) => finding.name))], [check], JSON.stringify(wrong, null, 2));
+    for (const finding of wrong) {
+      assert.equal(finding.state, state);
+      assert.match(finding.message, message);
+      assert.ok(finding.fix);
+    }
+    const without = new Set(told.filter((finding) => finding.state === 'skipped').map((finding) => finding.name));
+    assert.deepEqual([...without].sort(), [...skipped].sort());
+  });
+}
+
+/** Nothing of these may be printed. */
+const SECRETS = [
+  ...['STRIPE_SECRET_KEY', 'QUOTE_SECRET', 'JOB_SIGNING_SECRET', 'FEEDBACK_SECRET', 'X402_FACILITATOR_AUTH'],
+];
+
+test('npm run doctor prints a line for each check, and exits with 0, or with 1 when there is a fault', {
+  skip,
+}, async (t) => {
+  await withRecentBlock();
+  const { env } = await startService(t, scene.env);
+  const spoken = scene.upstream.requests.length;
+  const fine = await npmRun('doctor', { ...env, RECONCILE_INTERVALL_MS: '1' }, '--no-speak', '--mail');
+  assert.equal(fine.code, 0, fine.output);
+  const lines = fine.out.trimEnd().split('\n');
+  assert.match(lines[0] ?? '', /^warning {2}settings +.*RECONCILE_INTERVALL_MS .* Fix: /);
+  assert.deepEqual(
+    lines.slice(1).filter((line) => !/^ok {6} {2}[a-z]/.test(line)),
+    ['skipped  upstream                            It was not asked to speak.'],
+  );
+  assert.equal(scene.upstream.requests.length, spoken);
+  assert.equal(mails.length, 1);
+  assert.match(mails[0] ?? '', /doctor --mail has sent this/);
+
+  const wrong = { ...env, X402_FACILITATOR_URL: 'http://127.0.0.1:1', X402_RPC_URL: 'http://127.0.0.1:1' };
+  const faulty = await npmRun('doctor', wrong, '--json', '--skip', 'node', '--skip', 'upstream');
+  assert.equal(faulty.code, 1, faulty.output);
+  const told: Finding[] = JSON.parse(faulty.out);
+  const named = (state: string) => told.filter((finding) => finding.state === state).map(({ name }) => name);
+  assert.deepEqual(named('fault'), ['facilitator']);
+  assert.deepEqual(named('skipped'), ['upstream', 'upstream', 'node', 'node-logs', 'asset', 'payee']);
+  assert.ok(told.every(({ state, message, fix }) => message && (state === 'fault') === (fix !== undefined)));
+
+  for (const name of SECRETS) {
+    for (const { output } of [fine, faulty]) assert.ok(!output.includes(env[name] ?? assert.fail()), name);
+  }
+  for (const { output } of [fine, faulty]) assert.ok(!output.includes(new URL(env.DATABASE_URL ?? '').password));
+});
+
+test('npm run doctor exits with 78 and every fault of settings that can not be read, an ended key among them', async (t) => {
+  const SIGNING_KEYS_FILE = await writeKeys(scene.folder, 'ended.json', ({ keys: [current] }) => {
+    if (current) current.validUntil = new Date(Date.now() - 1000).toISOString();
+  });
+  const env = { ...scene.env, SIGNING_KEYS_FILE, PORT: 'eighty', QUOTE_SECRET: 'short' };
+  const names = ['PORT', 'QUOTE_SECRET', 'SIGNING_KEYS_FILE'];
+  const printed = await npmRun('doctor', env);
+  assert.equal(printed.code, 78);
+  assert.deepEqual(
+    printed.out
+      .trimEnd()
+      .split('\n')
+      .map((line) => /^FAULT {4}(\w+) +It .* Fix: /.exec(line)?.[1]),
+    names,
+  );
+  const { code, out } = await npmRun('doctor', env, '--json');
+  assert.equal(code, 78);
+  assert.deepEqual(
+    JSON.parse(out).map(({ name }: Finding) => name),
+    names,
+  );
+  for (const wrong of [['--quick'], ['--skip', 'everything']]) {
+    const refused = await npmRun('doctor', scene.env, ...wrong);
+    assert.equal(refused.code, 78, refused.output);
+    assert.ok(!/^ +at /m.test(refused.err), refused.err);
+  }
+});
+
+test('docs/doctor.md has a section for each check, and no other', { skip }, async () => {
+  const page = await readFile(new URL('../../docs/doctor.md', import.meta.url), 'utf8');
+  const sections = [...page.matchAll(/^### `([a-z-]+)`$/gm)].map((match) => match[1]);
+  const told = await examine(scene.env, { left: ['upstream'] });
+  assert.deepEqual(sections, [...new Set(told.map(({ name }) => name))]);
+});
