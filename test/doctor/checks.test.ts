@@ -52,13 +52,13 @@ test('a check that hangs, and one that throws, are faults of their own, and no o
   assert.equal(fine?.state, 'ok');
 });
 
-test('PostgreSQL is supported from 15 on, and tried up to 18', () => {
+test('PostgreSQL is supported from 15 on, and tried up to 18', async () => {
   const states = [140_019, 150_000, 180_004, 190_001].map((version) => judgeVersion(version).state);
   assert.deepEqual(states, ['fault', 'ok', 'ok', 'warning']);
   assert.match(judgeVersion(140_019).message, /PostgreSQL 14\.19/);
 });
 
-test('a disk has room with 2 GiB and a twentieth of it, and none below 256 MiB', () => {
+test('a disk has room with 2 GiB and a twentieth of it, and none below 256 MiB', async () => {
   const GIB = 1024 ** 3;
   const states = [
     [0.2, 100],
@@ -70,7 +70,7 @@ test('a disk has room with 2 GiB and a twentieth of it, and none below 256 MiB',
   assert.deepEqual(states, ['fault', 'warning', 'warning', 'ok', 'ok']);
 });
 
-test('a secret is worth its letters, and what repeats itself is worth that once', () => {
+test('a secret is worth its letters, and what repeats itself is worth that once', async () => {
   assert.ok(bitsOf('0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a6978c0ffee1234987abd') > 200);
   assert.equal(bitsOf('k'.repeat(64)), 0);
   assert.equal(bitsOf('k'), 0);

@@ -1,12 +1,19 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
-import { t, test } from 'tap';
+import { type Test, t, test } from 'tap';
 import { openDatabase } from '../../src/db/database.ts';
 import { claimInstance } from '../../src/ledger/instance.ts';
 import { DEFAULT_ASSET, DEFAULT_NETWORK } from '../../src/x402/network.ts';
 import { npmRun } from '../support/npm-run.ts';
-import { examine, mails, startScene, startService, writeKeys } from './scene.ts';
-import { type Case, cases, healthy } from './single-faults.ts';
+import type { Case, Cases } from './case.ts';
+import { FAULTS_OF_ADDRESS } from './faults-of-address.ts';
+import { FAULTS_OF_CHAIN } from './faults-of-chain.ts';
+import { FAULTS_OF_DATABASE } from './faults-of-database.ts';
+import { FAULTS_OF_KEEPING } from './faults-of-keeping.ts';
+import { FAULTS_OF_PROVIDERS } from './faults-of-providers.ts';
+import { FAULTS_OF_SETTINGS } from './faults-of-settings.ts';
+import { adding, proxy } from './fronts.ts';
+import { BUCKET, examine, freePlaces, mails, startScene, startService, writeKeys } from './scene.ts';
 
 const scene = await startScene(t);
 const { skip } = scene;
@@ -14,6 +21,27 @@ const OLD_SECONDS = 10;
 const denomination = { network: DEFAULT_NETWORK, asset: DEFAULT_ASSET.toLowerCase() };
 const owner = openDatabase(scene.ownerUrl, { maxConnections: 1 });
 await claimInstance(owner, { denomination, livemode: false }).finally(() => owner.destroy());
+const shared = await startService(t, { ...scene.env, ...(await freePlaces()) });
+
+/** Each thing that can be wrong, made for real, and what doctor says of it. */
+const cases: Cases = {
+  ...{ ...FAULTS_OF_SETTINGS, ...FAULTS_OF_DATABASE, ...FAULTS_OF_PROVIDERS },
+  ...{ ...FAULTS_OF_CHAIN, ...FAULTS_OF_KEEPING, ...FAULTS_OF_ADDRESS },
+};
+
+/** Configurations that differ from the scene's, and in which nothing is wrong either. */
+const healthy: Readonly<Record<string, Case['make']>> = {
+  'a bucket for audio': () => ({ own: { AUDIO_STORE: `s3://${BUCKET}/audio` } }),
+  'a proxy that is believed': async (_scene, t, { PORT }) => ({
+    all: { TRUST_PROXY: '127.0.0.1', BASE_URL: await proxy(t, PORT, adding) },
+  }),
+  'two nodes, and a payee that retires': ({ env, chain }) => ({
+    all: {
+      X402_RPC_URL: `${env.X402_RPC_URL},${chain.rpcUrl}`,
+      X402_PAY_TO: `${env.X402_PAY_TO},0x00000000000000000000000000000000000000b2:retiring`,
+    },
+  }),
+};
 
 /** The chain mines no blocks by itself, and blocks that were mined faster than one a second are ahead of the time. */
 async function withRecentBlock(): Promise<void> {
@@ -23,22 +51,19 @@ async function withRecentBlock(): Promise<void> {
 
 type Finding = Awaited<ReturnType<typeof examine>>[number];
 
-/** What doctor finds of a service that runs with these settings. */
-async function findings(t: Parameters<Case['make']>[1], make: Case['make']) {
+/** What doctor finds of a service, one of its own where the service itself has other settings than the scene's. */
+async function findings(t: Test, make: Case['make'] = () => ({})): Promise<Finding[]> {
   await withRecentBlock();
-  const { env: running, gateway } = await startService(t, scene.env);
-  const { all = {}, own = {}, options } = await make(scene, t, running);
-  if (Object.keys(all).length === 0) return examine({ ...running, ...own }, options);
-  await gateway.app.close();
-  const { PORT = '', ADMIN_PORT = '', BASE_URL = '' } = running;
-  const { env } = await startService(t, { ...scene.env, PORT, ADMIN_PORT, BASE_URL, ...all });
+  const places = await freePlaces();
+  const { all, own = {}, options } = await make(scene, t, places);
+  const { env } = all ? await startService(t, { ...scene.env, ...places, ...all }) : shared;
   return examine({ ...env, ...own }, options);
 }
 
 const wrongOf = (told: readonly Finding[]) => told.filter(({ state }) => state !== 'ok');
 
 test('a healthy configuration is ok in every point, and gets no mail', { skip }, async (t) => {
-  assert.deepEqual(wrongOf(await findings(t, () => ({}))), []);
+  assert.deepEqual(wrongOf(await findings(t)), []);
   assert.deepEqual(mails, []);
 });
 
@@ -64,22 +89,20 @@ for (const [name, { check, state, message, skipped = [], make, skip: reason }] o
 }
 
 /** Nothing of these may be printed. */
-const SECRETS = [
-  ...['STRIPE_SECRET_KEY', 'QUOTE_SECRET', 'JOB_SIGNING_SECRET', 'FEEDBACK_SECRET', 'X402_FACILITATOR_AUTH'],
-];
+const SECRETS = ['STRIPE_SECRET_KEY', 'QUOTE_SECRET', 'JOB_SIGNING_SECRET', 'FEEDBACK_SECRET', 'X402_FACILITATOR_AUTH'];
 
 test('npm run doctor prints a line for each check, and exits with 0, or with 1 when there is a fault', {
   skip,
-}, async (t) => {
+}, async () => {
   await withRecentBlock();
-  const { env } = await startService(t, scene.env);
+  const { env } = shared;
   const spoken = scene.upstream.requests.length;
   const fine = await npmRun('doctor', { ...env, RECONCILE_INTERVALL_MS: '1' }, '--no-speak', '--mail');
   assert.equal(fine.code, 0, fine.output);
   const lines = fine.out.trimEnd().split('\n');
   assert.match(lines[0] ?? '', /^warning {2}settings +.*RECONCILE_INTERVALL_MS .* Fix: /);
   assert.deepEqual(
-    lines.slice(1).filter((line) => !/^ok {6} {2}[a-z]/.test(line)),
+    lines.slice(1).filter((line) => !/^ok {7}[a-z]/.test(line)),
     ['skipped  upstream                            It was not asked to speak.'],
   );
   assert.equal(scene.upstream.requests.length, spoken);
@@ -101,7 +124,7 @@ test('npm run doctor prints a line for each check, and exits with 0, or with 1 w
   for (const { output } of [fine, faulty]) assert.ok(!output.includes(new URL(env.DATABASE_URL ?? '').password));
 });
 
-test('npm run doctor exits with 78 and every fault of settings that can not be read, an ended key among them', async (t) => {
+test('npm run doctor exits with 78 and every fault of settings that can not be read, an ended key among them', async () => {
   const SIGNING_KEYS_FILE = await writeKeys(scene.folder, 'ended.json', ({ keys: [current] }) => {
     if (current) current.validUntil = new Date(Date.now() - 1000).toISOString();
   });

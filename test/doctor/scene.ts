@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { appendFile, chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -19,7 +18,7 @@ import { rotateKeys, type StoredKeys } from '../../src/x402/signing-keys.ts';
 import { type TestChain, testChain } from '../support/chain.ts';
 import { testFacilitator } from '../support/facilitator.ts';
 import { type FaultyCheckout, startFaultyCheckout } from '../support/faulty-checkout.ts';
-import { type Gateway, startGateway } from '../support/gateway.ts';
+import { startGateway } from '../support/gateway.ts';
 import { type RpcNode, startRpcNode } from '../support/rpc-node.ts';
 import { S3_CREDENTIALS, startS3Server } from '../support/s3-server.ts';
 import { type StubUpstream, startStubUpstream } from '../support/stub-upstream.ts';
@@ -110,21 +109,18 @@ export async function writeKeys(
   return file;
 }
 
-/** The gateway of these settings on a free port, with its operators' listener; and its settings with their addresses. */
-export async function startService(t: Test, settings: Env): Promise<{ gateway: Gateway; env: Env }> {
+/** Ports and an address for a service that is to be started. */
+export async function freePlaces(): Promise<{ PORT: string; ADMIN_PORT: string; BASE_URL: string }> {
   const [port, adminPort] = [await freePort(undefined), await freePort(undefined)];
-  const env: Env = {
-    BASE_URL: `http://127.0.0.1:${port}`,
-    PORT: String(port),
-    ADMIN_PORT: String(adminPort),
-    RATE_LIMIT_MAX: '1000',
-    EDGE_RATE_LIMIT_MAX: '600',
-    CHECKOUT_ORIGIN: 'https://checkout.stripe.com',
-    ...settings,
-  };
-  const gateway = await startGateway(t, env, { databaseUrl: env.DATABASE_URL ?? '' });
-  await gateway.app.admin.listen({ host: '127.0.0.1', port: Number(env.ADMIN_PORT) });
-  return { gateway, env };
+  return { PORT: String(port), ADMIN_PORT: String(adminPort), BASE_URL: `http://127.0.0.1:${port}` };
+}
+
+/** The gateway of these settings with its operators' listener; and all settings that it has. */
+export async function startService(t: Test, settings: Env): Promise<{ env: Env }> {
+  const env: Env = { RATE_LIMIT_MAX: '1000', EDGE_RATE_LIMIT_MAX: '100000', ...settings };
+  const { app } = await startGateway(t, { CHECKOUT_ORIGIN: '', ...env }, { databaseUrl: env.DATABASE_URL ?? '' });
+  await app.admin.listen({ host: '127.0.0.1', port: Number(env.ADMIN_PORT) });
+  return { env };
 }
 
 export interface Options {
@@ -147,17 +143,6 @@ export async function examine(
   for await (const checked of runChecks(checks, new Set(left))) told.push(checked);
   await close();
   return told;
-}
-
-/** A server of this machine that ends with the test. */
-export async function serve(t: Test, listener: RequestListener): Promise<string> {
-  const server = createServer(listener).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  t.teardown(() => {
-    server.close();
-    server.closeAllConnections();
-  });
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
 /** What a processor without refunds and disputes answers to questions for them. */

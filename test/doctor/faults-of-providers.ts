@@ -1,0 +1,81 @@
+import { testFacilitator } from '../support/facilitator.ts';
+import { openAiError, wav } from '../support/stub-upstream.ts';
+import { type Cases, withChanged } from './case.ts';
+import { passOn, serve } from './fronts.ts';
+import { lacking } from './scene.ts';
+
+/** What is wrong with those who speak, take cards, and settle. */
+export const FAULTS_OF_PROVIDERS: Cases = {
+  'an upstream that refuses the key': {
+    check: 'upstream',
+    state: 'fault',
+    message: /^tts-1(-hd)? with .* status 401/,
+    make: ({ upstream }, t) => withChanged(t, upstream, { mode: openAiError(401) }),
+  },
+  'an upstream that speaks WAV': {
+    check: 'upstream',
+    state: 'fault',
+    message: /speaks WAV/,
+    make: ({ upstream }, t) => withChanged(t, upstream, { mode: wav() }),
+  },
+  'a wrong key of the card processor': {
+    check: 'card-key',
+    state: 'fault',
+    message: /refuses the key/,
+    skipped: ['card-permissions'],
+    make: () => ({ own: { STRIPE_SECRET_KEY: 'rk_test_of_somebody_else' } }),
+  },
+  'a card processor that is away': {
+    check: 'card-key',
+    state: 'fault',
+    message: /no usable answer/,
+    skipped: ['card-permissions'],
+    make: () => ({ own: { STRIPE_API_BASE: 'http://127.0.0.1:1' } }),
+  },
+  'a live key on a database of test purchases': {
+    check: 'card-mode',
+    state: 'fault',
+    message: /is a live key, .* with a test one/,
+    make: async ({ checkout }, t) => {
+      const key = checkout.secretKey.replace('_test_', '_live_');
+      const authorization = `Bearer ${checkout.secretKey}`;
+      const apiBase = await serve(t, (incoming, response) =>
+        passOn(checkout.apiBase, incoming, response, { authorization }),
+      );
+      return { own: { STRIPE_SECRET_KEY: key, STRIPE_API_BASE: apiBase } };
+    },
+  },
+  'a restricted key that can’t read disputes': {
+    check: 'card-permissions',
+    state: 'fault',
+    message: /lacks: Disputes: read\.$/,
+    make: ({ checkout }, t) => withChanged(t, checkout, { fault: lacking('GET /v1/disputes') }),
+  },
+  'a restricted key that can only read': {
+    check: 'card-permissions',
+    state: 'fault',
+    message: /lacks: Checkout Sessions: write\.$/,
+    make: ({ checkout }, t) => withChanged(t, checkout, { fault: lacking('POST ') }),
+  },
+  'a facilitator for another network': {
+    check: 'facilitator',
+    state: 'fault',
+    message: /does not support exact on eip155:8453/,
+    make: async ({ chain }, t) => {
+      const { url } = await testFacilitator(t, chain, { chainId: 84532, auth: 'a-token' });
+      return { own: { X402_FACILITATOR_URL: url } };
+    },
+  },
+  'a facilitator that wants another token': {
+    check: 'facilitator',
+    state: 'fault',
+    message: /refuses us with status 401/,
+    make: () => ({ own: { X402_FACILITATOR_AUTH: 'another-token' } }),
+  },
+  'a facilitator that is away': {
+    check: 'facilitator',
+    state: 'fault',
+    message: /no answer: ECONNREFUSED/,
+    make: () => ({ own: { X402_FACILITATOR_URL: 'http://127.0.0.1:1' } }),
+  },
+};
