@@ -26,7 +26,7 @@ import { type StubUpstream, startStubUpstream } from '../support/stub-upstream.t
 export type Env = Readonly<Record<string, string>>;
 
 const ROLE = 'speechgate_app';
-export const MAIL_PASSWORD = 'the password of the mail server';
+const MAIL_PASSWORD = 'the password of the mail server';
 const OPERATOR = 'operator@speech.example';
 export const BUCKET = 'speech-audio';
 
