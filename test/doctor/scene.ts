@@ -62,7 +62,6 @@ export async function startScene(t: Test): Promise<Scene> {
   const { databaseUrl, ...database } = await startDatabase(t, folder);
   const { skip, chain } = await testChain();
   const checkout = await startFaultyCheckout(t, { secretKey: `rk_test_${secret(12)}` });
-  checkout.fault = emptyLists;
   const upstream = await startStubUpstream();
   t.teardown(() => upstream.close());
   const node = skip ? (undefined as never) : await startRpcNode(t, chain.rpcUrl);
@@ -145,18 +144,11 @@ export async function examine(
   return told;
 }
 
-/** What a processor without refunds and disputes answers to questions for them. */
-const emptyLists: FaultyCheckout['fault'] = (method, path, response) => {
-  if (method !== 'GET' || !['/v1/refunds', '/v1/disputes'].includes(path)) return false;
-  response.writeHead(200, { 'content-type': 'application/json' }).end('{"object":"list","data":[],"has_more":false}');
-  return true;
-};
-
 /** A key of the processor that lacks the permission for these calls. */
 export const lacking =
   (...calls: readonly string[]): FaultyCheckout['fault'] =>
   (method, path, response) => {
-    if (!calls.some((call) => `${method} ${path}`.startsWith(call))) return emptyLists(method, path, response);
+    if (!calls.some((call) => `${method} ${path}`.startsWith(call))) return false;
     const message = 'The provided key does not have the required permissions for this endpoint.';
     response
       .writeHead(403, { 'content-type': 'application/json' })
