@@ -4,11 +4,11 @@ import { KEPT, NEVER_UPDATED, READ_ONLY } from './application-role.ts';
 /** How the rights of the connected role differ from those that `grantApplicationRole` gives. */
 export interface RoleRights {
   readonly role: string;
-  /** What the service needs and the role can't do, such as `insert into transfer`. */
+  /** What the service needs and the role can't do, such as `select from job`. */
   readonly missing: readonly string[];
   /** True when the role could switch off what guards the books: it owns tables, or nothing is kept from it. */
   readonly mayDropGuards: boolean;
-  /** What the service never does and the role could, such as `delete from transfer`. */
+  /** What the service never does and the role could, such as `delete from job`. */
   readonly excess: readonly string[];
 }
 
