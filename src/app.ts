@@ -43,7 +43,7 @@ export interface App {
 /** Composes the gateway. Nothing listens yet, nothing is connected before it is needed, reconcilers wait their interval. */
 export async function createApp(config: Config, log: Logger): Promise<App> {
   const { reconcileIntervalMs: intervalMs } = config;
-  const pool = openPool(config.databaseUrl);
+  const pool = openPool(config.databaseUrl, { namedStatements: config.namedStatements });
   const db = databaseOn(pool);
   const metrics = new Metrics();
   // Read first, before other gauges use the pool.

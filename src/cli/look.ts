@@ -18,7 +18,8 @@ export async function look(
   { settings, subject, use = 'read', maxConnections = 1, exitCode = 1 }: Look,
   work: (db: Database) => Promise<void>,
 ): Promise<void> {
-  const db = openDatabase(databaseUrlOf(settings), { maxConnections, statementTimeoutMs: 0 });
+  const namedStatements = settings.DATABASE_NAMED_STATEMENTS?.trim() !== 'off';
+  const db = openDatabase(databaseUrlOf(settings), { maxConnections, statementTimeoutMs: 0, namedStatements });
   try {
     await work(db);
   } catch (error) {

@@ -24,7 +24,8 @@ if ('fault' in options) {
   process.exit(EXIT_CONFIG);
 }
 const config = readWholeConfig(await commandSettings(), 'reconcile');
-const db = openDatabase(config.databaseUrl, { maxConnections: 4 });
+const { databaseUrl, namedStatements } = config;
+const db = openDatabase(databaseUrl, { maxConnections: 4, namedStatements });
 const store = openAudioStore(config.jobs.audioStore);
 const belonging = new Belonging(db, config);
 // A database that is away is told by each reconciler.

@@ -1,12 +1,16 @@
 import { Kysely, PostgresDialect } from 'kysely';
 import pg from 'pg';
 import type { DB } from '../../db/tables.ts';
+import { BoundedClient } from './bounded-client.ts';
+import { PreparingClient } from './preparing-client.ts';
 
 export type Database = Kysely<DB>;
 
 /** How long a caller waits for a connection, and for one statement, before the database counts as unavailable. */
 const CONNECT_TIMEOUT_MS = 5_000;
 const STATEMENT_TIMEOUT_MS = 10_000;
+/** How much later a connection is given up over which the server has not even told of that. */
+export const ANSWER_RESERVE_MS = 2_000;
 
 /** int8 and int8[] become bigint: an amount never passes through a floating-point number. */
 const types: pg.CustomTypesConfig = {
@@ -14,53 +18,12 @@ const types: pg.CustomTypesConfig = {
     Number(oid) === pg.types.builtins.INT8 && format !== 'binary' ? BigInt : pg.types.getTypeParser(oid, format),
 };
 
-/** A client whose statements are all prepared once per connection and then called by name. */
-class PreparingClient extends pg.Client {
-  static readonly #names = new Map<string, string>();
-
-  constructor(config?: string | pg.ClientConfig) {
-    super(config);
-    // A connection that breaks fails its statement and leaves the pool; without a listener it would end the process.
-    this.on('error', () => {});
-  }
-
-  // @ts-expect-error pg overloads query; Kysely calls it with text and values, pg's own internals with a config object.
-  override query(text: string | pg.QueryConfig, values?: unknown[], ...rest: unknown[]) {
-    if (typeof text !== 'string' || !values?.length) {
-      return super.query(text as string, values as never, ...(rest as []));
-    }
-    let name = PreparingClient.#names.get(text);
-    if (name === undefined) {
-      name = `q${PreparingClient.#names.size}`;
-      PreparingClient.#names.set(text, name);
-    }
-    return this.#call(name, text, values);
-  }
-
-  /** Like the client's own call with a config object, which copies that property by property. */
-  #call(name: string, text: string, values: unknown[]): Promise<unknown> {
-    return new Promise((resolve, reject) => {
-      const query = new pg.Query(text, values);
-      Object.assign(query, {
-        name,
-        callback(error: Error | null, result: unknown) {
-          if (error) reject(error);
-          else resolve(result);
-        },
-      });
-      super.query(query);
-    }).catch((error: Error) => {
-      // Else it would tell of the socket that it came from.
-      Error.captureStackTrace(error);
-      throw error;
-    });
-  }
-}
-
 export interface PoolOptions {
   readonly maxConnections?: number;
   /** 0 lets statements run as long as they need. */
   readonly statementTimeoutMs?: number;
+  /** False where a pooler hands each transaction to another server connection, and knows no names of statements. */
+  readonly namedStatements?: boolean;
 }
 
 /**
@@ -72,11 +35,11 @@ export function openPool(url: string, options: PoolOptions = {}): pg.Pool {
   const pool = new pg.Pool({
     connectionString: url,
     max: options.maxConnections ?? 20,
-    Client: PreparingClient as never,
+    Client: (options.namedStatements === false ? BoundedClient : PreparingClient) as never,
     types,
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     statement_timeout: statementTimeout,
-    query_timeout: statementTimeout && statementTimeout + 2_000,
+    query_timeout: statementTimeout && statementTimeout + ANSWER_RESERVE_MS,
     idle_in_transaction_session_timeout: statementTimeout,
     keepAlive: true,
     // A plan for any values: planning a hold anew each time costs more than placing it.

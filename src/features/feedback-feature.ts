@@ -14,7 +14,7 @@ export interface Feedback extends Feature {
 
 /** Feedback that wallets sign, and its mail. */
 export function openFeedback({ config, db, log }: SharedParts): Feedback {
-  const { databaseUrl, serviceName, baseUrl } = config;
+  const { databaseUrl, namedStatements, serviceName, baseUrl } = config;
   const mail = config.feedback?.mail;
   const feedback = config.feedback && {
     signer: createChallengeSigner(config.feedback.secrets),
@@ -22,7 +22,7 @@ export function openFeedback({ config, db, log }: SharedParts): Feedback {
     maxPerHour: config.feedback.maxPerHour,
     notification: mail ? ('queued' as const) : ('not_configured' as const),
   };
-  const mailer = mail && new MailWorker({ ...mail, db, databaseUrl, serviceName, log });
+  const mailer = mail && new MailWorker({ ...mail, db, databaseUrl, namedStatements, serviceName, log });
   if (!feedback) log.warn('feedback is off: FEEDBACK_SECRET is unset, its endpoints answer 503');
   else if (!mailer) log.warn('feedback is stored, but not mailed: SMTP_URL is unset');
   return {

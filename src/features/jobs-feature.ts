@@ -22,13 +22,17 @@ export interface Jobs extends Feature {
 
 /** Asynchronous speech: its queue, its audio and the links to that. */
 export function openJobs({ config, db, metrics, log }: SharedParts, speaking: Speaking | undefined): Jobs {
-  const { databaseUrl, baseUrl } = config;
+  const { databaseUrl, namedStatements, baseUrl } = config;
   const { concurrency, audioRetentionSeconds: retentionSeconds, audioStore, signingSecrets } = config.jobs;
   const store = openAudioStore(audioStore);
   const signer = signingSecrets.length > 0 ? createLinkSigner(signingSecrets) : undefined;
   if (!signer) log.warn('audio links are not signed: JOB_SIGNING_SECRET is unset');
   const worker =
-    speaking && new JobWorker({ ...speaking, db, databaseUrl, store, retentionSeconds, concurrency, metrics, log });
+    speaking &&
+    new JobWorker({
+      ...{ ...speaking, db, databaseUrl, namedStatements, store },
+      ...{ retentionSeconds, concurrency, metrics, log },
+    });
   addJobGauges(metrics, db);
   return {
     operations: { jobs: jobsOperations({ db, store, baseUrl, signer }) },

@@ -8,6 +8,8 @@ import { MAIL_TASK, type MailTaskPayload } from './outbox.ts';
 export interface MailWorkerOptions extends MailOptions {
   readonly db: Database;
   readonly databaseUrl: string;
+  /** False where a pooler between knows no names of statements. */
+  readonly namedStatements: boolean;
   readonly log: FastifyBaseLogger;
 }
 
@@ -23,7 +25,7 @@ export class MailWorker {
   readonly #queue: QueueWorker;
 
   constructor(options: MailWorkerOptions) {
-    const { db, databaseUrl, log } = options;
+    const { db, databaseUrl, namedStatements, log } = options;
     const send = smtpSender(options);
     this.#queue = new QueueWorker(
       {
@@ -35,7 +37,7 @@ export class MailWorker {
           if (queuePool === undefined) await sql`select 1`.execute(db);
         },
       },
-      { databaseUrl, concurrency: 1, maxConnections: CONNECTIONS, log },
+      { databaseUrl, namedStatements, concurrency: 1, maxConnections: CONNECTIONS, log },
     );
   }
 

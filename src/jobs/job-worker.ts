@@ -7,6 +7,8 @@ import { takeOverJobs } from './take-over.ts';
 
 export interface JobWorkerOptions extends JobRunnerOptions {
   readonly databaseUrl: string;
+  /** False where a pooler between knows no names of statements. */
+  readonly namedStatements: boolean;
   /** Jobs that run at the same time. */
   readonly concurrency: number;
 }
@@ -30,7 +32,7 @@ export class JobWorker {
 
   constructor(options: JobWorkerOptions) {
     this.#options = options;
-    const { db, databaseUrl, concurrency, log } = options;
+    const { db, databaseUrl, namedStatements, concurrency, log } = options;
     this.#queue = new QueueWorker(
       {
         name: 'job worker',
@@ -40,7 +42,7 @@ export class JobWorker {
         afterBeat: () => this.#takeOver(),
         signOff: () => signOff(db, this.#id),
       },
-      { databaseUrl, concurrency, maxConnections: concurrency + EXTRA_CONNECTIONS, log },
+      { databaseUrl, namedStatements, concurrency, maxConnections: concurrency + EXTRA_CONNECTIONS, log },
     );
   }
 

@@ -20,7 +20,8 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
   const count = config.webConcurrency;
   const fleet = new Fleet({ count, role, log });
   const metrics = new SummedMetrics();
-  const db = openDatabase(config.databaseUrl, { maxConnections: 1 });
+  const { databaseUrl, namedStatements } = config;
+  const db = openDatabase(databaseUrl, { maxConnections: 1, namedStatements });
   const admin = createAdminServer({
     db,
     metrics: { contentType: metrics.contentType, scrape: () => metrics.scrape(fleet.listening) },

@@ -9,6 +9,8 @@ export interface QueueOptions {
   readonly name: string;
   readonly concurrency: number;
   readonly connections: Pool;
+  /** False where a pooler between knows no names of statements. */
+  readonly namedStatements: boolean;
   readonly log: FastifyBaseLogger;
   /** It shuts itself down when it could not write the end of an entry; another one is to be opened then. */
   onShutdown(): void;
@@ -17,7 +19,7 @@ export interface QueueOptions {
 /** Works on the entries of these tasks, until it is shut down. */
 export function openQueue(
   tasks: TaskList,
-  { name, concurrency, connections, log, onShutdown }: QueueOptions,
+  { name, concurrency, connections, namedStatements, log, onShutdown }: QueueOptions,
 ): WorkerPool {
   const events: WorkerEvents = new EventEmitter();
   events.once('pool:gracefulShutdown', onShutdown);
@@ -28,7 +30,7 @@ export function openQueue(
       events,
       logger: queueLogger(log),
       // Ends of entries are written in batches: without, one that fails is an unhandled rejection.
-      preset: { worker: { completeJobBatchDelay: 0, failJobBatchDelay: 0 } },
+      preset: { worker: { completeJobBatchDelay: 0, failJobBatchDelay: 0, preparedStatements: namedStatements } },
     },
     tasks,
     connections,

@@ -30,6 +30,8 @@ export interface QueueWork {
 
 export interface QueueWorkerOptions {
   readonly databaseUrl: string;
+  /** False where a pooler between knows no names of statements. */
+  readonly namedStatements: boolean;
   /** Entries that are worked on at the same time. */
   readonly concurrency: number;
   readonly maxConnections: number;
@@ -111,7 +113,7 @@ export class QueueWorker {
   }
 
   #openQueue(): WorkerPool {
-    const { concurrency, log } = this.#options;
+    const { concurrency, namedStatements, log } = this.#options;
     const { name, task } = this.#work;
     return openQueue(
       {
@@ -122,6 +124,7 @@ export class QueueWorker {
         name,
         concurrency,
         connections: this.#connections,
+        namedStatements,
         log,
         onShutdown: () => {
           this.#queue = undefined;

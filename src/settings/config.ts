@@ -20,6 +20,8 @@ export interface Config extends EdgeConfig, AdminConfig {
   readonly baseUrl: string;
   readonly serviceName: string;
   readonly databaseUrl: string;
+  /** Whether statements are prepared once for each connection, and called by name then. */
+  readonly namedStatements: boolean;
   readonly dataDir: string;
   readonly catalog: Catalog;
   readonly speech: SpeechConfig | undefined;
@@ -68,6 +70,7 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     baseUrl: reader.origin('BASE_URL', 'https://speech.example') ?? origin,
     serviceName: readServiceName(reader),
     databaseUrl: readDatabaseUrl(reader),
+    namedStatements: readNamedStatements(reader),
     dataDir,
     // Without a fault there is one.
     catalog: catalog as Catalog,
@@ -95,6 +98,14 @@ function readDatabaseUrl(reader: SettingsReader): string {
   const url = reader.required('DATABASE_URL', 'Set it to postgres://user:password@host:5432/database.');
   if (url) reader.url('DATABASE_URL', url, ['postgres:', 'postgresql:'], 'postgres://user:password@host/database');
   return url;
+}
+
+function readNamedStatements(reader: SettingsReader): boolean {
+  const value = reader.text('DATABASE_NAMED_STATEMENTS') ?? 'on';
+  if (value !== 'on' && value !== 'off') {
+    reader.fault('DATABASE_NAMED_STATEMENTS', 'is neither on nor off', 'Set it to on or off.');
+  }
+  return value !== 'off';
 }
 
 function readServiceName(reader: SettingsReader): string {

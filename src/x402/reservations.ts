@@ -74,6 +74,9 @@ const LEASE = fragment`now() + make_interval(secs => ${LEASE_SECONDS}::double pr
 /**
  * Payments until a settle is sent. Each transition is one statement that names the state it starts from; whoever gets
  * the row back owns the step.
+ *
+ * A reservation that a crash of the database has lost may have left its id to another payment, since the numbers that were
+ * given out are lost with it; so each transition names the authorization's nonce too.
  */
 export class Reservations {
   readonly #db: Database;
@@ -170,10 +173,10 @@ export class Reservations {
   }
 
   /** Takes over a reservation whose process is gone (R26); undefined when somebody else was first. */
-  async takeOver({ id, fence }: Payment, headBlock: bigint): Promise<Payment | undefined> {
+  async takeOver({ id, fence, claim }: Payment, headBlock: bigint): Promise<Payment | undefined> {
     return this.#one(statement`
       update x402_payment set fence = fence + 1, head_block = ${headBlock}, lease_until = ${LEASE}
-      where id = ${id} and fence = ${fence} and state = 'reserved' and lease_until < now()
+      where id = ${id} and fence = ${fence} and nonce = ${claim.nonce} and state = 'reserved' and lease_until < now()
       returning ${PAYMENT_COLUMNS}`);
   }
 
@@ -197,16 +200,18 @@ export class Reservations {
       update x402_payment set lease_until = ${LEASE}
       where id in (
         select x402_payment.id
-        from unnest(${kept.map(({ id }) => id)}::bigint[], ${kept.map(({ fence }) => fence)}::integer[]) as kept (id, fence)
-          join x402_payment on x402_payment.id = kept.id and x402_payment.fence = kept.fence
+        from unnest(${kept.map(({ id }) => id)}::bigint[], ${kept.map(({ fence }) => fence)}::integer[],
+                    ${kept.map(({ claim }) => claim.nonce)}::text[]) as kept (id, fence, nonce)
+          join x402_payment using (id, fence, nonce)
         where state in ('reserved', 'settling') for no key update of x402_payment skip locked
       )`.execute(this.#db);
   }
 
   /** Frees identifier and authorization; nothing happens once a settle may have been sent. */
-  async release({ id, fence }: Payment): Promise<boolean> {
+  async release({ id, fence, claim }: Payment): Promise<boolean> {
     const { numAffectedRows } = await statement`
-      delete from x402_payment where id = ${id} and fence = ${fence} and state = 'reserved'`.execute(this.#db);
+      delete from x402_payment
+      where id = ${id} and fence = ${fence} and nonce = ${claim.nonce} and state = 'reserved'`.execute(this.#db);
     return numAffectedRows === 1n;
   }
 
@@ -224,10 +229,12 @@ export class Reservations {
                               upstream = owned.upstream, cost_pico_usd = owned.cost_pico_usd
       from unnest(${settlings.map(({ payment }) => payment.id)}::bigint[],
                   ${settlings.map(({ payment }) => payment.fence)}::integer[],
+                  ${settlings.map(({ payment }) => payment.claim.nonce)}::text[],
                   ${settlings.map(({ upstream }) => upstream?.name)}::text[],
                   ${settlings.map(({ upstream }) => upstream?.costPicoUsd)}::bigint[])
-        as owned (id, fence, upstream, cost_pico_usd)
-      where x402_payment.id = owned.id and x402_payment.fence = owned.fence and state in ('reserved', 'settling')
+        as owned (id, fence, nonce, upstream, cost_pico_usd)
+      where x402_payment.id = owned.id and x402_payment.fence = owned.fence and x402_payment.nonce = owned.nonce
+        and state in ('reserved', 'settling')
       returning x402_payment.id`.execute(this.#db);
     const begun = new Set(rows.map(({ id }) => id));
     return settlings.map(({ payment }) => begun.has(payment.id));

@@ -8,6 +8,12 @@ export const PROCESS_SETTINGS: Settings = {
     accepted: { [DATABASE_URL]: DATABASE_URL, 'postgresql:///speech': 'postgresql:///speech' },
     refused: ['', '127.0.0.1:5432', 'mysql://127.0.0.1/speech'],
   },
+  DATABASE_NAMED_STATEMENTS: {
+    read: (config) => config.namedStatements,
+    absent: true,
+    accepted: { on: true, off: false },
+    refused: ['yes', 'OFF'],
+  },
   HOST: { read: (config) => config.host, absent: '127.0.0.1', accepted: { '0.0.0.0': '0.0.0.0' }, refused: [] },
   PORT: {
     read: (config) => config.port,

@@ -13,6 +13,8 @@ export interface TcpProxy {
   freeze(): void;
   /** Keeps all connections, and lets nothing through but what the clients send: the server's answers are lost. */
   mute(): void;
+  /** Lets nothing through any more on the connections that there are, and everything on new ones. */
+  abandon(): void;
   /** Lets everything through again. */
   restore(): void;
   /** Breaks the connection over which the next answer with this text arrives, in its place; resolves when that is done. */
@@ -43,6 +45,7 @@ export async function startTcpProxy(t: Test, target: string, uncounted = 'no tab
   const isCounted = counting(uncounted);
   const { hostname, port } = new URL(target);
   const sockets = new Set<Socket>();
+  const abandoned = new Set<Socket>();
   let sent = 0;
   let state: 'open' | 'cut' | 'frozen' | 'muted' = 'open';
   let toLose: { readonly text: string; readonly lost: () => void } | undefined;
@@ -54,7 +57,7 @@ export async function startTcpProxy(t: Test, target: string, uncounted = 'no tab
       [upstream, client],
     ] as const) {
       sockets.add(from);
-      const isLetThrough = () => state === 'open' || (state === 'muted' && from === client);
+      const isLetThrough = () => !abandoned.has(client) && (state === 'open' || (state === 'muted' && from === client));
       from.on('data', (chunk) => {
         if (from === client && isCounted(chunk)) sent += 1;
         if (from === upstream && toLose && chunk.includes(toLose.text)) {
@@ -96,6 +99,9 @@ export async function startTcpProxy(t: Test, target: string, uncounted = 'no tab
     },
     mute: () => {
       state = 'muted';
+    },
+    abandon: () => {
+      for (const socket of sockets) abandoned.add(socket);
     },
     restore: () => {
       if (state === 'frozen' || state === 'muted') destroyAll();
