@@ -19,11 +19,16 @@ export interface Child {
 }
 
 /** Runs a program of the project, such as src/main.ts, as npm would, with nothing in its environment but what is given. */
-export const startChild = (t: Test, program: string, env: Record<string, string>, args: string[] = []): Child =>
+export const startChild = (t: Owner, program: string, env: Record<string, string>, args: string[] = []): Child =>
   startCommand(t, [process.execPath, '--import', 'tsx', program, ...args], { env });
+
+/** Whose end is the end of what was started for it. */
+export type Owner = Pick<Test, 'teardown'>;
 
 export interface CommandOptions {
   readonly env?: Record<string, string>;
+  /** The account to run as, as child_process wants it. */
+  readonly identity?: { readonly uid?: number; readonly gid?: number };
   /** The project's folder, unless another one is given. */
   readonly cwd?: string;
   /** Whether what it starts is signalled with it, as by Ctrl-C in a terminal. */
@@ -32,15 +37,16 @@ export interface CommandOptions {
 
 /** Likewise, any command. */
 export function startCommand(
-  t: Test,
+  t: Owner,
   [program = '', ...args]: readonly string[],
-  { env = {}, cwd = PROJECT, isGroup = false }: CommandOptions,
+  { env = {}, cwd = PROJECT, isGroup = false, identity = {} }: CommandOptions,
 ): Child {
   const child = spawn(program, args, {
     cwd,
     env: { PATH: process.env.PATH, HOME: process.env.HOME, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
     detached: isGroup,
+    ...identity,
   });
   const send = (signal: NodeJS.Signals) => {
     if (isGroup) process.kill(-(child.pid as number), signal);
