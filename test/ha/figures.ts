@@ -53,11 +53,11 @@ export function figuresOf(attempts: readonly Attempt[], faults: readonly Fault[]
 
 const seconds = (ms: number): number => Math.round(ms / 100) / 10;
 
-/** Errors by what they said, such as `503 CONFIG_ERROR`. */
+/** Errors by flow and what they said, such as `card: 503 CONFIG_ERROR`. */
 export function errorsBySort(attempts: readonly Attempt[]): Record<string, number> {
   const sorts: Record<string, number> = {};
   for (const attempt of attempts.filter(isError)) {
-    const sort = `${attempt.status} ${attempt.code}`;
+    const sort = `${attempt.flow}: ${attempt.status} ${attempt.code}`;
     sorts[sort] = (sorts[sort] ?? 0) + 1;
   }
   return sorts;
