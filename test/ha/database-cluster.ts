@@ -23,6 +23,7 @@ export class DatabaseCluster {
   readonly #t: Owner;
   readonly #place: Place;
   readonly #patronis = new Map<string, Child>();
+  readonly #etcds = new Map<string, Child>();
 
   constructor(t: Owner, place: Place) {
     this.#t = t;
@@ -34,9 +35,13 @@ export class DatabaseCluster {
     await Promise.all(MACHINES.map((machine) => this.#startEtcd(machine)));
     const [first, second] = DATABASE_MACHINES as [Machine, Machine];
     await this.#startPatroni(first);
-    await until(async () => (await this.#member(first))?.role === 'master', START_MS);
-    await this.#startPatroni(second);
-    await this.untilSynchronous();
+    try {
+      await until(async () => (await this.#member(first))?.role === 'master', START_MS);
+      await this.#startPatroni(second);
+      await this.untilSynchronous();
+    } catch (error) {
+      throw new Error(this.output(), { cause: error });
+    }
   }
 
   /** Kills the primary with SIGKILL, and tells its machine. */
@@ -83,8 +88,11 @@ export class DatabaseCluster {
     return client.query(sql).finally(() => client.end());
   }
 
+  /** What its programs have printed lately, for when something went wrong. */
   output(): string {
-    return [...this.#patronis].map(([name, child]) => `${name}:\n${child.output().slice(-4000)}`).join('\n');
+    return [...this.#etcds, ...this.#patronis]
+      .map(([name, child]) => `${name}:\n${child.output().slice(-2000)}`)
+      .join('\n');
   }
 
   async #standbys(): Promise<string[]> {
@@ -119,7 +127,11 @@ export class DatabaseCluster {
         (key) => [new RegExp(`^${key}: .*$`, 'm'), `${key}: http://${machine.address}:2380`] as const,
       ),
     ]);
-    startCommand(this.#t, ['etcd', '--config-file', file], { identity: this.#place.identity, cwd: directory });
+    const { identity } = this.#place;
+    this.#etcds.set(
+      `etcd ${machine.name}`,
+      startCommand(this.#t, ['etcd', '--config-file', file], { identity, cwd: directory }),
+    );
   }
 
   async #startPatroni(machine: Machine): Promise<void> {

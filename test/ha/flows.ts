@@ -9,8 +9,8 @@ import { decodeHeader, sign, withPayment } from '../support/x402.ts';
 import { type Answered, type Diary, isPassing } from './ask.ts';
 
 /** Micro-USD of one request for speech. */
-export const PRICE = 198n;
-export const PURCHASE_CENTS = 500;
+const PRICE = 198n;
+const PURCHASE_CENTS = 500;
 const HELLO: Call = { method: 'POST', json: { text: 'Hello world' } };
 /** The upstream takes its time over this one, which costs the same. */
 export const SLOW_TEXT = 'Hello waves';

@@ -1,5 +1,4 @@
 import { join } from 'node:path';
-import { freePort } from '../../src/sandbox/free-port.ts';
 import { type Child, type Owner, startChild, startCommand } from '../support/child.ts';
 import { until } from '../support/until.ts';
 import type { DatabaseCluster } from './database-cluster.ts';
@@ -52,7 +51,7 @@ export class Front {
     const [publicPort, primaryPort, poolerPort] = [
       await place.port('127.0.0.1:8080'),
       await place.port('127.0.0.1:5000'),
-      await freePort(undefined),
+      await place.port('127.0.0.1:6432'),
     ];
     const files = await this.#haproxyFile();
     const haproxy = startCommand(this.#t, ['haproxy', '-f', files], {});

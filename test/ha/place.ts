@@ -1,6 +1,7 @@
+import { randomInt } from 'node:crypto';
 import { chmod, chown, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { freePort } from '../../src/sandbox/free-port.ts';
+import { isFree } from '../../src/sandbox/free-port.ts';
 import { serverAccount } from '../../src/sandbox/postgres/account.ts';
 import type { Owner } from '../support/child.ts';
 import { databaseDirectory } from '../support/database-directory.ts';
@@ -18,6 +19,9 @@ export const withoutPrograms: string | false =
   missingProgram('patroni', '--version') ??
   missingProgram(`${PATRONI_BINARIES}/postgres`, '--version') ??
   false;
+
+/** Below those that Linux gives to outgoing connections: one of them may take a port before its server listens. */
+const [LOWEST_PORT, HIGHEST_PORT] = [12_000, 32_000];
 
 /** The names and addresses of the example's machines that a file is for. */
 export interface Machine {
@@ -46,7 +50,9 @@ export class Place {
   async port(documented: string): Promise<number> {
     const known = this.#ports.get(documented);
     if (known !== undefined) return known;
-    const port = await freePort(undefined);
+    let port: number;
+    do port = randomInt(LOWEST_PORT, HIGHEST_PORT);
+    while ([...this.#ports.values()].includes(port) || !(await isFree(port)));
     this.#ports.set(documented, port);
     return port;
   }
