@@ -100,9 +100,9 @@ export class Front {
     return code;
   }
 
-  /** Cuts all connections through PgBouncer, and starts it again. */
+  /** Cuts all connections through PgBouncer, and starts it again. From 1.23 on, SIGTERM would wait for its clients. */
   async restartPgbouncer(): Promise<void> {
-    await this.#pgbouncer?.stop('SIGTERM');
+    await this.#pgbouncer?.stop('SIGKILL');
     await this.startPgbouncer();
   }
 
