@@ -78,7 +78,7 @@ async function comparedProcessor(db: Database, { card }: Config): Promise<Outsid
 async function comparedChain(db: Database, { x402 }: Config): Promise<Outside> {
   if (!x402?.rpcUrls) return { unanswered: 'X402_PAY_TO or X402_RPC_URL is unset.' };
   const { chain } = openPayments(db, x402.asset, x402.rpcUrls);
-  return answered(compareChain(db, chain, x402.asset, period)).finally(() => chain.close());
+  return answered(compareChain(db, chain, x402, period)).finally(() => chain.close());
 }
 
 function answered(comparison: Promise<Comparison>): Promise<Outside> {

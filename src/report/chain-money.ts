@@ -2,6 +2,7 @@ import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import type { Chain } from '../x402/chain.ts';
 import type { Asset } from '../x402/network.ts';
+import type { Payee } from '../x402/payees.ts';
 import { everyPayee } from '../x402/unrecorded-transfers.ts';
 import type { Comparison, Difference } from './difference.ts';
 import type { Period } from './period.ts';
@@ -20,10 +21,15 @@ interface Settled {
  * goes by the time of the block, the other by that of the booking.
  * @throws RpcError
  */
-export async function compareChain(db: Database, chain: Chain, asset: Asset, period: Period): Promise<Comparison> {
+export async function compareChain(
+  db: Database,
+  chain: Chain,
+  { asset, payees }: { readonly asset: Asset; readonly payees: readonly Payee[] },
+  period: Period,
+): Promise<Comparison> {
   const { from, to } = period;
   const since = new Date(from.getTime() - BOOKED_WITHIN_MS);
-  const received = await chain.received(await everyPayee(db, []), since);
+  const received = await chain.received(await everyPayee(db, payees), since);
   const times = new Map(received.map(({ transaction, logIndex, at }) => [`${transaction}:${logIndex}`, at]));
   const inPeriod = received.filter(({ at }) => at >= from && at < to);
   const settled = await settledSince(db, asset, since);

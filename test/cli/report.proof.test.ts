@@ -37,7 +37,7 @@ test('npm run report tells what was sold, what is owed, and how processor and ch
   assert.equal(spoken.status, 200);
 
   const { code, out, err } = await report('--by', 'flow', '--json');
-  assert.equal(code, 0, err);
+  assert.equal(code, 0, err + out);
   const told = JSON.parse(out);
   const flows = told.sales.map((row: { group: string; requests: number; revenue: number }) => [
     ...[row.group, row.requests, row.revenue],
