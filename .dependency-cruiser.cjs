@@ -78,6 +78,13 @@ module.exports = {
       to: { couldNotResolve: true },
     },
     {
+      name: 'not-to-optional-dependencies',
+      comment: 'The sandbox only; an installation leaves them out.',
+      severity: 'error',
+      from: { path: '^src/', pathNot: '^src/sandbox/' },
+      to: { dependencyTypes: ['npm-optional'] },
+    },
+    {
       name: 'not-to-dev-dependencies',
       comment: 'The contracts of the local chain are compiled at development time only.',
       severity: 'error',

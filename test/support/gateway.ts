@@ -192,7 +192,7 @@ function toHeaders(incoming: IncomingMessage): Headers {
   return headers;
 }
 
-async function fund(db: Database, cents: number): Promise<string> {
+export async function fund(db: Database, cents: number): Promise<string> {
   const { accountId } = await creditTopUp(db, {
     topUpId: randomUUID(),
     sessionId: `cs_test_${randomUUID()}`,
