@@ -1,0 +1,197 @@
+/** compose.yaml, ops/ and the Containerfile say what the service knows, and agree with each other. */
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { test } from 'tap';
+import { stopPatienceMs } from '../../src/process/stop-patience.ts';
+import { readConfig } from '../../src/settings/config.ts';
+import { readRole } from '../../src/settings/role.ts';
+import {
+  assignments,
+  type Document,
+  imageInstructions,
+  knownSettings,
+  kubernetesObjects,
+  read,
+  readEnvFile,
+  readUnit,
+  readYaml,
+} from './manifests.ts';
+
+const UNITS = ['speechgate@.service', 'speechgate-worker.service', 'speechgate-migrate.service'];
+const SECRET = 'a-secret-of-the-tests-of-32-bytes-or-more';
+/** Of the image of Node.js programs, and what is for the other images of compose.yaml. */
+const OTHERS = new Set(['NODE_ENV', 'POSTGRES_DB', 'POSTGRES_PASSWORD', 'DATABASE_APP_PASSWORD', 'S3_BUCKET']);
+
+const known = await knownSettings();
+const image = await imageInstructions();
+const imageEnv = assignments(image.get('ENV')?.join(' ') ?? '');
+const compose = await readYaml('compose.yaml');
+const services: [string, Document][] = Object.entries(compose.services);
+const own = services.filter(([, { image }]) => /speechgate/.test(image));
+const objects = await kubernetesObjects();
+const deployments = [...objects.values()].filter(({ kind }) => kind === 'Deployment');
+const job = objects.get('Job/speechgate-migrate');
+const settingsExample = await readEnvFile('ops/settings.env.example');
+
+/** The primary of several processes waits a second longer than each of them. */
+const stopSeconds = (() => {
+  const { outcome, ...rest } = readConfig({ DATABASE_URL: 'postgres://db/x', SPEECH_BASE_URL: 'embedded:' });
+  assert.equal(outcome, 'read');
+  return ('config' in rest ? stopPatienceMs(rest.config) : Number.NaN) / 1000 + 1;
+})();
+
+/** A command is that of a program of dist/ with arguments that it takes. */
+function isCommand([node, program = '', ...args]: string[]): void {
+  assert.match(node ?? '', /^(\/usr\/bin\/)?node$/);
+  assert.ok(existsSync(program.replace(/^dist\/(.+)\.js$/, 'src/$1.ts')), program);
+  if (program === 'dist/main.js') assert.ok(readRole(args), args.join(' '));
+  else assert.deepEqual([program, ...args], ['dist/cli/speechgate.js', 'migrate']);
+}
+
+/** The service would start with these settings, which have nothing that it doesn't know. */
+function starts(env: Record<string, string>): void {
+  const { outcome, misspelt, ...rest } = readConfig(env);
+  assert.deepEqual([outcome, misspelt, 'faults' in rest ? rest.faults : []], ['read', [], []]);
+}
+
+test('each variable in compose.yaml, ops/ and the Containerfile is a setting', async () => {
+  const named = [
+    ...Object.keys(imageEnv),
+    ...services.flatMap(([, { environment = {} }]) => Object.keys(environment)),
+    ...Object.keys(settingsExample),
+    ...Object.keys(objects.get('ConfigMap/speechgate').data),
+    ...Object.keys(objects.get('Secret/speechgate').stringData),
+    ...Object.keys(objects.get('Secret/speechgate-migrate').stringData),
+  ];
+  for (const unit of UNITS) {
+    for (const line of (await readUnit(unit)).get('Service.Environment') ?? []) {
+      named.push(...Object.keys(assignments(line)));
+    }
+  }
+  assert.ok(named.length > 40, named.join(' '));
+  assert.deepEqual(
+    named.filter((name) => !known.has(name) && !OTHERS.has(name)),
+    [],
+  );
+});
+
+test('compose.yaml: each variable of its own stands in ops/compose.env.example, or has a default', async () => {
+  const text = await read('compose.yaml');
+  const wanted = [...text.matchAll(/\$\{(\w+):\?\}/g)].map(([, name]) => name);
+  assert.deepEqual([...new Set(wanted)].sort(), Object.keys(await readEnvFile('ops/compose.env.example')).sort());
+  assert.equal(text.match(/\$\{/g)?.length, wanted.length + (text.match(/\$\{SPEECHGATE_IMAGE:-/g)?.length ?? 0));
+});
+
+test('compose.yaml: two gateways and a worker wait for the migration, and all that is waited for can be', async () => {
+  assert.deepEqual(
+    own.map(([name, { command }]) => [name, command.at(-1)]),
+    [
+      ['migrate', 'migrate'],
+      ['gateway-1', '--role=web'],
+      ['gateway-2', '--role=web'],
+      ['worker', '--role=worker'],
+    ],
+  );
+  for (const [name, { command, env_file, environment, depends_on, stop_grace_period, restart }] of own) {
+    isCommand(command);
+    for (const [other, { condition }] of Object.entries<Document>(depends_on)) {
+      const waitedFor = compose.services[other];
+      if (condition === 'service_healthy') assert.ok(waitedFor.healthcheck.test, other);
+      else assert.equal(condition, 'service_completed_successfully');
+    }
+    if (name === 'migrate') continue;
+    assert.equal(depends_on.migrate.condition, 'service_completed_successfully');
+    assert.equal(restart, 'unless-stopped');
+    assert.equal(env_file, 'speechgate.env');
+    assert.ok(Number.parseInt(stop_grace_period, 10) > stopSeconds, stop_grace_period);
+    const filled = Object.entries<string>(environment).map(([key, value]) => [
+      key,
+      value.replace(/\$\{\w+:\?\}/, 'secret'),
+    ]);
+    starts({ ...imageEnv, ...settingsExample, ...Object.fromEntries(filled) });
+  }
+  const volumes = services.flatMap(([, { volumes = [] }]) => volumes as string[]).map((volume) => volume.split(':')[0]);
+  for (const volume of volumes as string[]) {
+    assert.ok(volume.startsWith('./') ? existsSync(volume) : volume in compose.volumes, volume);
+  }
+});
+
+test('the health checks are programs, and ask the operators’ listener of the image', async () => {
+  const [, shown = '[]'] = /CMD (\[.+\])$/.exec(image.get('HEALTHCHECK')?.[0] ?? '') ?? [];
+  const checks = [JSON.parse(shown), compose['x-service'].healthcheck.test.slice(1)];
+  for (const [node, option, program] of checks) {
+    assert.deepEqual([node, option], ['node', '-e']);
+    assert.match(program, /process\.env\.ADMIN_PORT.*\/(livez|readyz)/);
+    assert.doesNotThrow(() => new Function(program));
+  }
+  assert.equal(deployments.length, 2);
+  for (const { spec } of deployments) {
+    const [container] = spec.template.spec.containers;
+    const { containerPort } = container.ports.find(({ name }: Document) => name === 'operators');
+    assert.equal(String(containerPort), imageEnv.ADMIN_PORT);
+    for (const [probe, path] of [
+      ['startupProbe', '/livez'],
+      ['livenessProbe', '/livez'],
+      ['readinessProbe', '/readyz'],
+    ] as const) {
+      assert.deepEqual(container[probe].httpGet, { path, port: 'operators' });
+    }
+  }
+});
+
+test('ops/kubernetes: what is named is there, runs as the user of the image, and is given the time to stop', async () => {
+  const { version } = JSON.parse(await read('package.json'));
+  const kustomization = await readYaml('ops/kubernetes/kustomization.yaml');
+  for (const file of kustomization.resources) assert.ok(existsSync(`ops/kubernetes/${file}`), file);
+  assert.equal(kustomization.images[0].newTag, version);
+  const user = image.get('USER')?.[0];
+  for (const { spec } of [...deployments, job]) {
+    const pod = spec.template.spec;
+    const [container] = pod.containers;
+    isCommand(container.command);
+    assert.equal(container.image, `${kustomization.images[0].name}:${version}`);
+    assert.equal(`${pod.securityContext.runAsUser}:${pod.securityContext.runAsGroup}`, user);
+    for (const { configMapRef, secretRef } of container.envFrom) {
+      assert.ok(objects.has(configMapRef ? `ConfigMap/${configMapRef.name}` : `Secret/${secretRef.name}`));
+    }
+  }
+  for (const { spec, metadata } of deployments) {
+    const { labels } = spec.template.metadata;
+    const { terminationGracePeriodSeconds, containers } = spec.template.spec;
+    const preStop = containers[0].lifecycle?.preStop.exec.command;
+    const waits = Number(/setTimeout\(\(\) => \{\}, (\d+)\)/.exec(preStop?.[2])?.[1] ?? 0) / 1000;
+    assert.ok(terminationGracePeriodSeconds > stopSeconds + waits);
+    assert.deepEqual(spec.selector.matchLabels, labels);
+    assert.deepEqual(objects.get(`PodDisruptionBudget/${metadata.name}`).spec.selector.matchLabels, labels);
+    starts({
+      ...imageEnv,
+      ...objects.get('ConfigMap/speechgate').data,
+      ...objects.get('Secret/speechgate').stringData,
+    });
+  }
+  const gateway = objects.get('Deployment/speechgate-gateway').spec.template;
+  const { spec } = objects.get('Service/speechgate');
+  assert.deepEqual(spec.selector, gateway.metadata.labels);
+  const port = gateway.spec.containers[0].ports.find(({ name }: Document) => name === spec.ports[0].targetPort);
+  assert.equal(String(port.containerPort), imageEnv.PORT);
+});
+
+test('ops/systemd: the units start what is there, after the migration, and give it the time to stop', async () => {
+  for (const name of UNITS) {
+    const unit = await readUnit(name);
+    isCommand(unit.get('Service.ExecStart')?.[0]?.split(' ') ?? []);
+    if (name === 'speechgate-migrate.service') {
+      assert.deepEqual(unit.get('Service.Type'), ['oneshot']);
+      continue;
+    }
+    assert.deepEqual(unit.get('Unit.Requires'), ['speechgate-migrate.service']);
+    assert.match(unit.get('Unit.After')?.[0] ?? '', /\bspeechgate-migrate\.service\b/);
+    assert.ok(Number(unit.get('Service.TimeoutStopSec')?.[0]) > stopSeconds);
+    const set = assignments(unit.get('Service.Environment')?.[0]?.replaceAll('%i', '8081') ?? '');
+    starts({ ...settingsExample, ...set, DATABASE_URL: 'postgres://db/x', JOB_SIGNING_SECRET: SECRET });
+    const { outcome, ...rest } = readConfig({ ...set, DATABASE_URL: 'postgres://db/x' });
+    assert.equal(outcome, 'read');
+    const { maxConnections } = 'config' in rest ? rest.config : assert.fail();
+    assert.ok(Number(unit.get('Service.LimitNOFILE')?.[0]) > maxConnections);
+  }
+});
