@@ -1,10 +1,12 @@
 /** compose.yaml, ops/ and the Containerfile say what the service knows, and agree with each other. */
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { test } from 'tap';
 import { stopPatienceMs } from '../../src/process/stop-patience.ts';
 import { readConfig } from '../../src/settings/config.ts';
 import { readRole } from '../../src/settings/role.ts';
+import { missingProgram } from '../support/missing-program.ts';
 import {
   assignments,
   type Document,
@@ -194,4 +196,12 @@ test('ops/systemd: the units start what is there, after the migration, and give 
     const { maxConnections } = 'config' in rest ? rest.config : assert.fail();
     assert.ok(Number(unit.get('Service.LimitNOFILE')?.[0]) > maxConnections);
   }
+});
+
+test('ops/systemd: systemd finds no fault in the units', {
+  skip: missingProgram('systemd-analyze', '--version') ?? false,
+}, async () => {
+  const files = UNITS.map((name) => `ops/systemd/${name}`);
+  const { status, stderr } = spawnSync('systemd-analyze', ['verify', '--man=no', ...files], { encoding: 'utf8' });
+  assert.deepEqual([status, stderr.split('\n').filter((line) => line.includes('speechgate'))], [0, []]);
 });

@@ -1,0 +1,143 @@
+/**
+ * The Containerfile is built by buildah, on bases that are made of this machine's own files, since none can be fetched: the
+ * first borrows /usr while it builds, the second has the C library and nothing else. The service then runs in the image's
+ * root as process 1, by its user, its environment and its commands.
+ */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { cp, mkdir, mkdtemp, realpath, rm, symlink, writeFile } from 'node:fs/promises';
+import { homedir, tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { type Test, test } from 'tap';
+import { type Child, startCommand } from '../support/child.ts';
+import { missingProgram } from '../support/missing-program.ts';
+import { type Start, serves } from './installed-service.ts';
+
+const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
+const MAX_MEGABYTES = 250;
+/** What gcr.io/distroless/cc-debian12 takes of it, as made of the same Debian packages: 23.8 MB. */
+const BASE_MEGABYTES = 24;
+
+/** Why there is no image here. */
+function obstacle(): string | false {
+  if (process.platform !== 'linux') return 'images are of Linux';
+  const missing = missingProgram('buildah', '--version') ?? missingProgram('unshare', '--version');
+  if (missing !== undefined) return missing;
+  if (!process.execPath.startsWith('/usr/')) return 'Node.js is not in /usr, which the build borrows';
+  return process.getuid?.() === 0 ? false : 'only root may mount what buildah has built';
+}
+
+interface ImageConfig {
+  readonly User: string;
+  readonly WorkingDir: string;
+  readonly Env: string[];
+  readonly Cmd: string[];
+  readonly StopSignal: string;
+  readonly Healthcheck: { readonly Test: [string, ...string[]] };
+}
+
+/** Buildah with a store of its own, which is removed after the test. */
+async function ownBuildah(t: Test): Promise<(cwd: string, ...args: string[]) => string> {
+  const store = await mkdtemp(join(tmpdir(), 'speechgate-image-'));
+  t.teardown(() => rm(store, { recursive: true, force: true }));
+  const options = ['--root', join(store, 'root'), '--runroot', join(store, 'run')];
+  const buildah = (cwd: string, ...args: string[]) =>
+    execFileSync('buildah', [...options, ...args], { cwd, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+  t.teardown(() => void buildah(store, 'rm', '--all'));
+  return buildah;
+}
+
+const copyInto = async (root: string, path: string): Promise<void> => {
+  await mkdir(join(root, dirname(path)), { recursive: true });
+  await cp(await realpath(path), join(root, path));
+};
+
+/** A root with node alone, and the directories that /usr of this machine is borrowed by. */
+async function buildBase(root: string): Promise<void> {
+  for (const name of ['etc', 'proc', 'dev', 'tmp', 'var/lib', 'root', 'usr']) {
+    await mkdir(join(root, name), { recursive: true });
+  }
+  for (const name of ['bin', 'sbin', 'lib', 'lib64']) await symlink(`usr/${name}`, join(root, name));
+  await mkdir(join(root, 'usr/local/bin'), { recursive: true });
+  await cp(process.execPath, join(root, 'usr/local/bin/node'));
+  await writeFile(join(root, 'etc/passwd'), 'root:x:0:0:root:/root:/bin/sh\n');
+}
+
+/** A root with the libraries that node asks for, and the directories that every system has. */
+async function runtimeBase(root: string): Promise<void> {
+  for (const name of ['etc', 'proc', 'dev', 'tmp', 'var/lib', 'usr/local/bin']) {
+    await mkdir(join(root, name), { recursive: true });
+  }
+  const linked = execFileSync('ldd', [process.execPath], { encoding: 'utf8' });
+  for (const [path] of linked.matchAll(/\/\S+(?= \()/g)) await copyInto(root, path);
+}
+
+test('the image is built as the Containerfile says, and the service runs in it as its user', {
+  skip: obstacle(),
+}, async (t) => {
+  const buildah = await ownBuildah(t);
+  const scratch = await mkdtemp(join(tmpdir(), 'speechgate-bases-'));
+  t.teardown(() => rm(scratch, { recursive: true, force: true }));
+  await writeFile(join(scratch, 'Containerfile'), 'FROM scratch\nCOPY . /\n');
+  for (const [name, make] of [
+    ['build', buildBase],
+    ['runtime', runtimeBase],
+  ] as const) {
+    await make(join(scratch, name));
+    buildah(scratch, 'build', '--file', join(scratch, 'Containerfile'), '--tag', `base-${name}`, join(scratch, name));
+  }
+  // As npm is set up here: what it has fetched, and the authority that this machine trusts beside the known ones.
+  const { NODE_EXTRA_CA_CERTS: authority } = process.env;
+  const cafile = authority && 'cafile=/tmp/authority.pem\n';
+  await writeFile(join(scratch, 'npmrc'), `prefer-offline=true\n${cafile ?? ''}`);
+  await mkdir(join(homedir(), '.npm'), { recursive: true });
+  buildah(
+    PROJECT,
+    ...['build', '--isolation', 'chroot', '--format', 'docker', '--file', 'Containerfile', '--tag', 'speechgate'],
+    ...['--build-arg', 'NODE_IMAGE=localhost/base-build', '--build-arg', 'RUNTIME_IMAGE=localhost/base-runtime'],
+    ...['--volume', '/usr:/usr:ro', '--volume', `${join(homedir(), '.npm')}:/root/.npm`],
+    ...(authority ? ['--volume', `${authority}:/tmp/authority.pem:ro`] : []),
+    ...['--volume', `${join(scratch, 'npmrc')}:/root/.npmrc:ro`, PROJECT],
+  );
+  const inspected = JSON.parse(buildah(PROJECT, 'inspect', '--type', 'image', 'localhost/speechgate'));
+  const config: ImageConfig = inspected.Docker.config;
+  const root = buildah(PROJECT, 'mount', buildah(PROJECT, 'from', 'localhost/speechgate').trim()).trim();
+
+  const size = (path: string) => Number(execFileSync('du', ['-sb', path], { encoding: 'utf8' }).split('\t')[0]) / 1e6;
+  const own = size(join(root, 'app')) + size(join(root, 'usr/local/bin/node'));
+  t.comment(`the image without its base: ${Math.round(own)} MB`);
+  assert.ok(own + BASE_MEGABYTES < MAX_MEGABYTES, `${own} MB`);
+
+  const start: Start = (command, env) => {
+    const [uid = '', gid = ''] = config.User.split(':');
+    const inImage = ['unshare', '--fork', '--pid', '--mount-proc', `--root=${root}`, `--wd=${config.WorkingDir}`];
+    const ofImage = Object.fromEntries(config.Env.map((line) => line.split(/=(.*)/s).slice(0, 2)));
+    return signalled(
+      startCommand(t, [...inImage, `--setuid=${uid}`, `--setgid=${gid}`, ...command], { env: { ...ofImage, ...env } }),
+    );
+  };
+  const whoami = start(['node', '-p', '[process.pid, process.getuid(), process.getgid()].join()'], {});
+  assert.equal(await whoami.ended(), 0, whoami.output());
+  assert.equal(whoami.output(), '1,65532,65532\n');
+  const unset = start(config.Cmd, {});
+  assert.equal(await unset.ended(), 78, unset.output());
+
+  assert.equal(config.StopSignal, 'SIGTERM');
+  await serves(t, start, '/var/lib/speechgate', async (settings) => {
+    const [, ...check] = config.Healthcheck.Test;
+    assert.equal(await start(check, settings).ended(), 0);
+    assert.equal(await start(check, { ...settings, ADMIN_PORT: '1' }).ended(), 1);
+  });
+});
+
+/** `unshare` keeps signals to itself; they are for process 1 of its namespace. */
+const signalled = (child: Child): Child => ({
+  ...child,
+  stop: (signal = 'SIGTERM') => {
+    const { pid } = child.process;
+    process.kill(Number(readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8')), signal);
+    return child.ended();
+  },
+});
