@@ -1,8 +1,10 @@
 import type { Config } from '../settings/config.ts';
+import type { SpeechConfig } from '../settings/speech-settings.ts';
+import { DEFAULT_UPSTREAM } from '../speech/catalog-upstreams.ts';
 import { collectSpeech } from '../speech/collect.ts';
-import { openProvider } from '../speech/open-provider.ts';
+import { openServer } from '../speech/open-provider.ts';
 import { SpeechError, type SpeechProvider } from '../speech/provider.ts';
-import { type Area, type Finding, fault, off, ok, skipped } from './check.ts';
+import { type Area, type Check, type Finding, fault, off, ok, skipped } from './check.ts';
 import type { Patient } from './patient.ts';
 
 const NAME = 'upstream';
@@ -11,32 +13,53 @@ const SPARE_MS = 5_000;
 
 type Model = Config['catalog']['models'][number];
 
-/** Has each model of the catalog speak one word with its default voice. */
+/** What an upstream is asked for, in its own names. */
+interface Asked {
+  readonly model: string;
+  readonly voice: string;
+}
+
+/** Has each upstream of each model speak one word with the default voice, so that none stands in for another. */
 export async function speechChecks({ config, speaks }: Pick<Patient, 'config' | 'speaks'>): Promise<Area> {
   const { speech, catalog } = config;
   if (!speech) return off([NAME], 'SPEECH_BASE_URL is unset: speech answers 503.');
   if (!speaks) return off([NAME], 'It was not asked to speak.');
-  const provider = await openProvider(speech);
+  const providers = await openAll(speech);
+  const checkOf = (model: Model, named: Model['upstreams'][number]): Check[] => {
+    const provider = providers.get(named.name);
+    if (!provider) return [];
+    const { upstreamVoice } = model.defaultVoice;
+    const asked = { model: named.model, voice: named.voices.get(upstreamVoice) ?? upstreamVoice };
+    const run = async () =>
+      model.available
+        ? speaksModel(provider, asked, speech.timeoutMs)
+        : skipped('The catalog says that it is not available.');
+    const isOnly = model.upstreams.length === 1;
+    const about = isOnly ? model.id : `${model.id} by ${named.name}`;
+    return [{ name: NAME, about, limitMs: speech.timeoutMs + SPARE_MS, run }];
+  };
   return {
-    checks: catalog.models.map((model) => ({
-      name: NAME,
-      about: model.id,
-      limitMs: speech.timeoutMs + SPARE_MS,
-      run: async () =>
-        model.available
-          ? speaksModel(provider, model, speech.timeoutMs)
-          : skipped('The catalog says that it is not available.'),
-    })),
-    close: () => provider.close(),
+    checks: catalog.models.flatMap((model) => model.upstreams.flatMap((named) => checkOf(model, named))),
+    close: async () => {
+      await Promise.all([...providers.values()].map((provider) => provider.close()));
+    },
   };
 }
 
-async function speaksModel(provider: SpeechProvider, model: Model, timeoutMs: number): Promise<Finding> {
-  const { upstreamModel, defaultVoice } = model;
-  const asked = `${upstreamModel} with ${defaultVoice.upstreamVoice}`;
+/** By the names that the catalog has for them. */
+async function openAll({ baseUrl, apiKey, timeoutMs, servers }: SpeechConfig): Promise<Map<string, SpeechProvider>> {
+  const own = baseUrl === undefined ? [] : [{ name: DEFAULT_UPSTREAM, baseUrl, apiKey }];
+  const opened = [...own, ...servers].map(
+    async (server) => [server.name, await openServer(server.baseUrl, server.apiKey, timeoutMs)] as const,
+  );
+  return new Map(await Promise.all(opened));
+}
+
+async function speaksModel(provider: SpeechProvider, { model, voice }: Asked, timeoutMs: number): Promise<Finding> {
+  const asked = `${model} with ${voice}`;
   const begunAt = performance.now();
   try {
-    const utterance = { text: WORD, model: upstreamModel, voice: defaultVoice.upstreamVoice, speed: 1 };
+    const utterance = { text: WORD, model, voice, speed: 1 };
     const { mimeType, audio } = await collectSpeech(provider, utterance, AbortSignal.timeout(timeoutMs));
     if (mimeType !== 'audio/mpeg') {
       const fix = 'Only card speech that is streamed takes WAV: have the upstream honour response_format mp3.';
@@ -48,8 +71,8 @@ async function speaksModel(provider: SpeechProvider, model: Model, timeoutMs: nu
     if (!(error instanceof SpeechError)) throw error;
     return fault(
       `${asked} does not speak: ${error.message}`,
-      'Correct SPEECH_BASE_URL, SPEECH_API_KEY, or upstreamModel and upstreamVoice in CATALOG_FILE; see the log of the ' +
-        'upstream.',
+      'Correct its address, its key, or its names of model and voice (SPEECH_BASE_URL, SPEECH_API_KEY, CATALOG_FILE); see ' +
+        'the log of the upstream.',
     );
   }
 }

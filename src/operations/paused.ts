@@ -20,7 +20,9 @@ const PAUSED: Readonly<Record<PausableFlow, string>> = {
 
 /** Why no speech is sold by this flow now; undefined while it is open. */
 export const pausedSpeech = (pauses: Pauses, flow: PausableFlow): SpeechError | undefined =>
-  pauses.has(flow) ? new SpeechError('TTS_UNAVAILABLE', PAUSED[flow], true, PAUSE_RETRY_SECONDS, 'utterance', 'paused') : undefined;
+  pauses.has(flow)
+    ? new SpeechError('TTS_UNAVAILABLE', PAUSED[flow], true, PAUSE_RETRY_SECONDS, 'utterance', 'paused')
+    : undefined;
 
 /** The 503 of a flow that sells no speech and is paused. */
 export const pausedAnswer = (flow: 'top-up' | 'deposit') => ({

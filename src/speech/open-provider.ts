@@ -68,8 +68,12 @@ const asItIs = (upstream: Upstream, model: Utterance['model']): Route => ({
   ...{ upstream, model, voices: new Map(), costPicoUsd: null },
 });
 
-/** The embedded voice is loaded only where it is asked for. */
-async function openServer(baseUrl: string, apiKey: string | undefined, timeoutMs: number): Promise<SpeechProvider> {
+/** One upstream by itself. The embedded voice is loaded only where it is asked for. */
+export async function openServer(
+  baseUrl: string,
+  apiKey: string | undefined,
+  timeoutMs: number,
+): Promise<SpeechProvider> {
   if (baseUrl === EMBEDDED) {
     const { embeddedVoice } = await import('./embedded/index.ts');
     return embeddedVoice({ maxWaitMs: timeoutMs * WAITING_SHARE });

@@ -4,6 +4,7 @@ import { type Test, t, test } from 'tap';
 import { openDatabase } from '../../src/db/database.ts';
 import { claimInstance } from '../../src/ledger/instance.ts';
 import { DEFAULT_ASSET, DEFAULT_NETWORK } from '../../src/x402/network.ts';
+import { catalogWithSecond } from '../support/catalog-file.ts';
 import { npmRun } from '../support/npm-run.ts';
 import type { Case, Cases } from './case.ts';
 import { FAULTS_OF_ADDRESS } from './faults-of-address.ts';
@@ -32,6 +33,9 @@ const cases: Cases = {
 /** Configurations that differ from the scene's, and in which nothing is wrong either. */
 const healthy: Readonly<Record<string, Case['make']>> = {
   'a bucket for audio': () => ({ own: { AUDIO_STORE: `s3://${BUCKET}/audio` } }),
+  'a second upstream': async ({ upstream }, t) => ({
+    own: { CATALOG_FILE: await catalogWithSecond(t, upstream.url) },
+  }),
   'a proxy that is believed': async (_scene, t, { PORT }) => ({
     all: { TRUST_PROXY: '127.0.0.1', BASE_URL: await proxy(t, PORT, adding) },
   }),

@@ -1,3 +1,4 @@
+import { catalogWithSecond } from '../support/catalog-file.ts';
 import { testFacilitator } from '../support/facilitator.ts';
 import { openAiError, wav } from '../support/stub-upstream.ts';
 import { type Cases, withChanged } from './case.ts';
@@ -11,6 +12,12 @@ export const FAULTS_OF_PROVIDERS: Cases = {
     state: 'fault',
     message: /^tts-1(-hd)? with .* status 401/,
     make: ({ upstream }, t) => withChanged(t, upstream, { mode: openAiError(401) }),
+  },
+  'a second upstream that is away': {
+    check: 'upstream',
+    state: 'fault',
+    message: /^second-model with second-voice does not speak: .* could not be reached/,
+    make: async (_scene, t) => ({ own: { CATALOG_FILE: await catalogWithSecond(t, 'http://127.0.0.1:1/v1') } }),
   },
   'an upstream that speaks WAV': {
     check: 'upstream',
