@@ -25,10 +25,11 @@ export const DEPOSIT_PATH = '/x402/deposit';
 /** The smallest deposit, in micro-USD. */
 export const DEPOSIT = 100_000;
 
-/** Blocks come all the time, as on a public chain, until the test ends. */
-export function mineSteadily(t: Test, { client }: TestChain): void {
+/** Blocks come all the time, as on a public chain, until the test ends, or what is returned is called. */
+export function mineSteadily(t: Test, { client }: TestChain): () => void {
   const mining = setInterval(() => void client.mine({ blocks: 1 }), 50);
   t.teardown(() => clearInterval(mining));
+  return () => clearInterval(mining);
 }
 
 /** The request to deposit so many micro-USD, without payment. */

@@ -1,0 +1,249 @@
+/**
+ * What docs/backups.md says of a restore is done here with its configuration and its commands: on Debian's PostgreSQL, with
+ * a processor and a chain that know more than the database that was restored.
+ */
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { sql } from 'kysely';
+import { test } from 'tap';
+import type { Address, LocalAccount } from 'viem';
+import { usdCoinAbi } from '../../src/sandbox/chain/contracts/generated.ts';
+import { included, testChain, wallet } from '../support/chain.ts';
+import { testCheckout } from '../support/checkout.ts';
+import { startDebianPostgres, withoutPostgres } from '../support/debian-postgres.ts';
+import {
+  DEPOSIT_PATH,
+  depositOf,
+  land,
+  mineSteadily,
+  payDeposit,
+  prepaidBalance,
+  signDeposit,
+} from '../support/deposit.ts';
+import { blocksOf } from '../support/documentation.ts';
+import type { Gateway, Reply } from '../support/gateway.ts';
+import { domainOf, HELLO, TTS, withCredential } from '../support/prepaid.ts';
+import { mp3 } from '../support/stub-upstream.ts';
+import { until } from '../support/until.ts';
+import { PRICE, payFor, startX402Gateway, withPayment } from '../support/x402.ts';
+import { PROJECT, run, shell } from './commands.ts';
+
+const { skip, chain } = await testChain();
+const BACKUPS = '/var/backups/speechgate';
+const RESTORED = '/var/lib/postgresql/restored';
+/** Can be a deposit, and the price of 3000 characters of the dearer model too. */
+const AMBIGUOUS = 108_000;
+/** Can be a deposit only. */
+const LATER = 900_000;
+const OWN_AFFAIR = 5_000n;
+
+test('docs/backups.md: after a restore to a moment, all that processor and chain know is found and booked once', {
+  skip: skip || withoutPostgres,
+}, async (t) => {
+  const page = await blocksOf('docs/backups.md');
+  const configuration = page.find(({ language }) => language === 'ini')?.code ?? '';
+  const commands = page.filter(({ language }) => language === 'sh').map(({ code }) => code);
+  const [backup = '', restore = '', find = '', book = '', audit = '', sums = '', ...more] = commands;
+  assert.deepEqual(more, []);
+
+  const postgres = await startDebianPostgres(t, (folder) => configuration.replaceAll(BACKUPS, join(folder, 'backups')));
+  const here = (text: string) =>
+    text.replaceAll(BACKUPS, join(postgres.folder, 'backups')).replaceAll(RESTORED, join(postgres.folder, 'restored'));
+  const urls = { BACKUP_URL: postgres.url, RESTORED_URL: postgres.url };
+  await postgres.run(`mkdir -p ${here(BACKUPS)}/wal`);
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-drill-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const checkout = await testCheckout(t);
+  const env = { ...checkout.env, AUDIO_STORE: `file:${join(folder, 'audio')}`, LOG_LEVEL: 'info' };
+  const gateway = await startX402Gateway(t, chain, env, { databaseUrl: postgres.url });
+  const { payTo, facilitator, upstream } = gateway;
+  await postgres.run(here(backup), urls);
+
+  const funded = () => wallet(chain.client, 10_000_000n);
+  const [payer, late, other, direct] = await Promise.all([funded(), funded(), funded(), funded()]);
+  const stopMining = mineSteadily(t, chain);
+  const complete = async (opened: string) => {
+    const { pathname, search } = new URL(await checkout.pay(opened));
+    await answered(gateway.call(pathname + search));
+  };
+  const buy = async (cents: number): Promise<string> => {
+    await complete(await open(gateway, cents));
+    const bought = gateway.db.selectFrom('top_up').select('account_id').where('amount_cents', '=', cents);
+    return (await bought.executeTakeFirstOrThrow()).account_id;
+  };
+  const buyer = await buy(500);
+  const spendCard = () => answered(gateway.call('/tts', { ...HELLO, headers: { 'x-credit-account': buyer } }));
+  const spendPrepaid = async () =>
+    answered(gateway.call(TTS, await withCredential(payer, domainOf(payTo), TTS, HELLO)));
+  await answered(payDeposit(gateway, payer, 1_000_000));
+  await Promise.all([spendCard(), spendPrepaid(), answered(payFor(gateway, direct))]);
+  // Under way at the moment of the restore: a purchase, a deposit whose end is not known, a direct payment.
+  const opened = await open(gateway, 600);
+  facilitator.faults.settle({ broadcast: false, answer: 'error' });
+  const unknown = await signDeposit(gateway, late, 200_000);
+  const asked = await gateway.call(DEPOSIT_PATH, withPayment(depositOf(200_000), unknown));
+  assert.equal(asked.json.error.code, 'PAYMENT_OUTCOME_UNKNOWN');
+  let speak = () => {};
+  upstream.mode = (request, response) => {
+    speak = () => mp3()(request, response);
+  };
+  const requests = upstream.requests.length;
+  const running = payFor(gateway, other);
+  await upstream.waitForRequests(requests + 1);
+  await until(async () => (await states(gateway)).includes('reserved'));
+
+  await until(() => areDelivered(gateway));
+  const RESTORE_TO = (await clock(gateway)).toISOString().replace('Z', '+00:00');
+  await until(async () => (await clock(gateway)).getTime() > new Date(RESTORE_TO).getTime());
+  speak();
+  const { paid: repetition } = await answered(running);
+  upstream.mode = mp3();
+  await complete(opened);
+  const secondBuyer = await buy(700);
+  const [session] = (await checkout.stripe.checkout.sessions.list({ limit: 100 })).data.filter(
+    ({ metadata }) => metadata?.account_id === buyer,
+  );
+  await checkout.stripe.refunds.create({ payment_intent: String(session?.payment_intent), amount: 200 });
+  await Promise.all([spendCard(), spendPrepaid(), answered(payFor(gateway, direct))]);
+  await answered(payDeposit(gateway, payer, LATER));
+  const { reply: deposited, paid: ambiguous } = await answered(payDeposit(gateway, other, AMBIGUOUS));
+  await land(chain, unknown);
+  await sendUsdc(direct, payTo, OWN_AFFAIR);
+  await chain.client.mine({ blocks: 3 });
+  stopMining();
+
+  // The machine is lost, but for what was archived.
+  await archived(gateway);
+  await gateway.app.close();
+  await postgres.run(`pg_ctl --pgdata=${postgres.data} --mode=immediate stop && rm -r ${postgres.data}`);
+  await postgres.run(here(restore), { ...urls, RESTORE_TO });
+
+  const settings = {
+    ...env,
+    ...{ DATABASE_URL: postgres.url, DATA_DIR: folder, X402_PAY_TO: payTo, X402_RPC_URL: chain.rpcUrl },
+    ...{ X402_FACILITATOR_URL: facilitator.url, SPEECH_BASE_URL: upstream.url },
+  };
+  const npm = async (command: string) => {
+    const child = shell(t, PROJECT, command, { ...settings, RESTORE_TO });
+    return { code: await child.ended(), out: child.output() };
+  };
+  const first = await npm(find);
+  assert.equal(first.code, 2, first.out);
+  const bookedFirst = ['deposit 200000', 'refund 2000000', 'settlement 198', 'top_up 6000000', 'top_up 7000000'];
+  assert.deepEqual(bookedIn(first.out), bookedFirst, first.out);
+  assert.match(first.out, /^Transfers to the payees on the chain: 4 are settled payments here\.$/m);
+  assert.match(first.out, /^1 were sent without an authorization, .*\n.*\n.* 5000 /m);
+  assert.deepEqual(
+    [...first.out.matchAll(/ (\d+) +(0x\w{40}) +(deposit|speech|either) +0x/g)].map(([, ...cells]) => cells),
+    [
+      ['198', direct.address.toLowerCase(), 'speech'],
+      [String(LATER), payer.address.toLowerCase(), 'deposit'],
+      [String(AMBIGUOUS), other.address.toLowerCase(), 'either'],
+    ],
+  );
+
+  // The rest while the service runs, with its own reconcilers at work.
+  const again = await startX402Gateway(
+    t,
+    chain,
+    { ...settings, RECONCILE_INTERVAL_MS: '200' },
+    { databaseUrl: postgres.url },
+  );
+  const replayed = await again.call(TTS, repetition);
+  assert.deepEqual([replayed.status, replayed.headers.get('x-idempotent-replay')], [200, 'true']);
+  const transaction = JSON.parse(atob(deposited.headers.get('payment-response') ?? '')).transaction;
+  const second = await npm(`${book} --deposit ${transaction}`);
+  assert.equal(second.code, 0, second.out);
+  assert.deepEqual(bookedIn(second.out), [`deposit ${AMBIGUOUS}`, `deposit ${LATER}`, 'settlement 198']);
+  const third = await npm(`${book} --deposit ${transaction}`);
+  assert.equal(third.code, 0, third.out);
+  assert.deepEqual(bookedIn(third.out), []);
+  assert.equal((await again.call(DEPOSIT_PATH, ambiguous)).status, 409);
+
+  // Everything that came in is there; what was spent after that moment is in the balances again.
+  assert.equal(await again.balance(buyer), 5_000_000n - PRICE - 2_000_000n);
+  assert.equal(await again.balance(secondBuyer), 7_000_000n);
+  for (const [owner, amount] of [
+    [payer, 1_000_000 + LATER - Number(PRICE)],
+    [late, 200_000],
+    [other, AMBIGUOUS],
+  ] as const) {
+    assert.equal(await prepaidBalance(again, owner), amount);
+  }
+  const { rows } = await sql<{ sum: string }>`
+    select sum(amount_micro_usd) from transfer where kind in ('settlement', 'deposit')`.execute(again.db);
+  assert.equal(BigInt(rows[0]?.sum ?? 0) + OWN_AFFAIR, await gateway.revenue());
+  const audited = await npm(audit);
+  assert.equal(audited.code, 0, audited.out);
+
+  await writeFile(join(folder, 'speechgate.log'), gateway.log.map((line) => JSON.stringify(line)).join('\n'));
+  const summed = await run(t, folder, sums, { RESTORE_TO });
+  assert.deepEqual(JSON.parse(summed), { card: 198, prepaid: 198, direct: 396, deposit: LATER + AMBIGUOUS });
+});
+
+/** What the command says that it has booked, without its accounts, in the order of their kinds. */
+const bookedIn = (out: string): string[] =>
+  [...out.matchAll(/^\d+ +(top_up|refund|settlement|deposit) +(\d+) /gm)]
+    .map(([, kind, amount]) => `${kind} ${amount}`)
+    .sort();
+
+async function answered<Answer extends Reply | { readonly reply: Reply }>(call: Promise<Answer>): Promise<Answer> {
+  const answer: Reply | { readonly reply: Reply } = await call;
+  const { status, text } = 'reply' in answer ? answer.reply : answer;
+  assert.equal(status, 200, text);
+  return answer as Answer;
+}
+
+/** Opens a purchase, and tells where it is paid. */
+async function open(gateway: Gateway, cents: number): Promise<string> {
+  const { headers } = await gateway.call('/top-up', {
+    method: 'POST',
+    headers: { 'content-type': 'application/x-www-form-urlencoded' },
+    body: `amount=${cents}`,
+  });
+  return headers.get('location') ?? assert.fail();
+}
+
+async function states({ db }: Gateway): Promise<string[]> {
+  const rows = await db.selectFrom('x402_payment').select('state').execute();
+  return rows.map(({ state }) => state);
+}
+
+/** Whether the gateway has told that what it charged was delivered: else it is given back after the restore. */
+async function areDelivered({ db }: Gateway): Promise<boolean> {
+  const { rows } = await sql`
+    select from transfer, gateway_process process
+    where kind in ('charge', 'spend') and transfer.id >= finished_below and transfer.id <> all(finished)`.execute(db);
+  return rows.length === 0;
+}
+
+/** The database's. */
+async function clock({ db }: Gateway): Promise<Date> {
+  const { rows } = await sql<{ now: Date }>`select clock_timestamp() as now`.execute(db);
+  return rows[0]?.now ?? assert.fail();
+}
+
+/** Waits until the server has archived what it has written so far. */
+async function archived({ db }: Gateway): Promise<void> {
+  const { rows } = await sql<{ file: string }>`select pg_walfile_name(pg_switch_wal()) as file`.execute(db);
+  const file = rows[0]?.file ?? assert.fail();
+  await until(async () => {
+    const { rows: done } = await sql`select from pg_stat_archiver where last_archived_wal >= ${file}`.execute(db);
+    return done.length > 0;
+  });
+}
+
+/** Sends USDC as any wallet does, without an authorization. */
+const sendUsdc = (from: LocalAccount, to: Address, amount: bigint) =>
+  included(
+    chain.client,
+    chain.client.writeContract({
+      account: from,
+      address: chain.asset,
+      abi: usdCoinAbi,
+      functionName: 'transfer',
+      args: [to, amount],
+    }),
+  );
