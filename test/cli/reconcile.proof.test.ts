@@ -7,7 +7,7 @@ import { faults, startFaultyCheckout } from '../support/faulty-checkout.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
 import { npmRun } from '../support/npm-run.ts';
 
-const npmRunReconcile = (env: Record<string, string>) => npmRun('reconcile', env);
+const npmRunReconcile = (env: Record<string, string>, ...args: string[]) => npmRun('reconcile', env, ...args);
 
 async function openAndPay(gateway: Gateway, pay: (session: string) => Promise<void>): Promise<void> {
   const { headers } = await gateway.call('/top-up', {
@@ -43,10 +43,13 @@ test('npm run reconcile runs every reconciler once and tells what each did', asy
     [
       'expired_holds      0 done',
       'undelivered        0 done',
+      'debts              0 done',
       'lost_jobs          0 done',
       'expired_audio      0 done',
       'top_ups            1 done',
       'checkout_sweep     skipped: another process is at it',
+      'clawback_sweep     0 done',
+      'clawbacks          0 done',
       'unpaid_purchases   0 done',
       'Direct payment in USDC is off: X402_PAY_TO or X402_RPC_URL is unset.',
     ].join('\n'),
@@ -65,4 +68,28 @@ test('npm run reconcile exits 78 without its settings, and 1 without the databas
   assert.equal(away.code, 1);
   assert.match(away.output, /^expired_holds +FAILED after 0 done: .*ECONNREFUSED/m);
   assert.ok(!away.output.includes('secret-password'));
+});
+
+test('npm run reconcile -- --since tells what it finds as JSON, and what is wrong without a stack', async (t) => {
+  const { databaseUrl } = await startGateway(t);
+  const env = { DATABASE_URL: databaseUrl };
+  const since = ['--since', new Date(Date.now() - 60_000).toISOString()];
+  const told = await npmRunReconcile(env, ...since, '--json');
+  assert.equal(told.code, 0, told.output);
+  const { reconcilers, booked, transfers, nobodyKnows } = JSON.parse(told.out);
+  assert.deepEqual([booked, transfers], [[], undefined]);
+  assert.ok(reconcilers.length > 0 && nobodyKnows.length > 0);
+
+  const stray = await npmRunReconcile(env, ...since, '--deposit', `0x${'1'.repeat(64)}`);
+  assert.deepEqual([stray.code, stray.out], [78, '']);
+  assert.match(stray.err, /^No transfer to a payee .* is in 0x1+\.$/m);
+
+  const x402 = {
+    X402_PAY_TO: '0x00000000000000000000000000000000000000a1',
+    ...{ X402_FACILITATOR_URL: 'http://127.0.0.1:1', X402_RPC_URL: 'http://127.0.0.1:1' },
+  };
+  const away = await npmRunReconcile({ ...env, ...x402 }, ...since);
+  assert.equal(away.code, 1, away.output);
+  assert.match(away.err, /The chain's node gave no answer.*\n.*Run it again/);
+  assert.ok(!away.output.includes('    at '));
 });

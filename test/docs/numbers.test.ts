@@ -6,11 +6,12 @@ import { MAX_UNANSWERED, MAX_UNSENT_BYTES } from '../../src/http/connection.ts';
 import { CLIENT_STALL_MS, MAX_HELD_BYTES } from '../../src/http/connection-guard.ts';
 import { ASYNC_TEXT_LENGTH } from '../../src/jobs/asynchronous.ts';
 import { DEAD_AFTER_SECONDS } from '../../src/jobs/heartbeat.ts';
-import { NONCE_RETENTION_HOURS } from '../../src/ledger/wallets.ts';
+import { MAX_EXPIRY_SECONDS, NONCE_RETENTION_HOURS } from '../../src/ledger/wallets.ts';
 import { BEAT_MS } from '../../src/queue/queue-worker.ts';
 import { type Config, readConfig } from '../../src/settings/config.ts';
 import { MAX_QUERY_TEXT_LENGTH, MAX_TEXT_LENGTH } from '../../src/speech/limits.ts';
 import { MIN_TOP_UP_CENTS } from '../../src/top-up/amount.ts';
+import { RANGE_BLOCKS } from '../../src/x402/chain-node.ts';
 import { CONFIRMATIONS } from '../../src/x402/confirmations.ts';
 import { MAX_TIMEOUT_SECONDS } from '../../src/x402/offer.ts';
 import { PREPAID } from '../../src/x402/prepaid-terms.ts';
@@ -44,6 +45,14 @@ const SENTENCES: readonly [document: string, sentence: string, ...values: (numbe
     'deposits once, from … to … USD',
     ...[PREPAID.minDepositMicroUsd, PREPAID.maxDepositMicroUsd].map(depositUsd),
   ],
+  [
+    'docs/backups.md',
+    'a deposit is … to … USD, and a direct payment is the price of a text of at most … characters',
+    ...[PREPAID.minDepositMicroUsd, PREPAID.maxDepositMicroUsd].map(depositUsd),
+    MAX_TEXT_LENGTH,
+  ],
+  ['docs/backups.md', 'until … s after it was signed', MAX_EXPIRY_SECONDS],
+  ['docs/backups.md', 'in ranges of … blocks', String(RANGE_BLOCKS)],
   ['docs/contributing.md', "capture's end isn't known within … s", config.capturePatienceMs / 1000],
   ['docs/operations.md', 'until the database is there again, for up to … s', config.capturePatienceMs / 1000],
   ['docs/operations.md', 'A client that takes nothing for … s while', CLIENT_STALL_MS / 1000],
