@@ -8,7 +8,7 @@ const LAYERS = [
   ['sandbox'],
   ['app'],
   ['features'],
-  ['operations', 'reconcile', 'audit', 'report', 'doctor', 'admin'],
+  ['operations', 'reconcile', 'audit', 'report', 'doctor', 'admin', 'telemetry'],
   ['settings'],
   ['jobs', 'top-up', 'feedback', 'http'],
   ['payments'],

@@ -44,6 +44,12 @@ export interface Account {
   owner_id: string | null;
 }
 
+export interface AuditResult {
+  broken_rules: number;
+  ended_at: Generated<Timestamp>;
+  kind: string;
+}
+
 export interface CheckoutSweep {
   pass_cursor: string | null;
   pass_started_at: Timestamp | null;
@@ -123,6 +129,7 @@ export interface Job {
   store_audio: boolean;
   text: string | null;
   trace_id: string;
+  traceparent: string | null;
   turn: Generated<number>;
   updated_at: Generated<Timestamp>;
   voice: string;
@@ -269,6 +276,7 @@ export interface X402Payment {
 
 export interface DB {
   account: Account;
+  audit_result: AuditResult;
   checkout_sweep: CheckoutSweep;
   clawback: Clawback;
   feedback: Feedback;

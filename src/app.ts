@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify';
 import type { Logger } from 'pino';
 import { createAdminServer } from './admin/admin-server.ts';
 import { addPauseGauge, addPoolGauges } from './admin/gauges.ts';
+import { addBookGauges, addReconcilerGauges } from './admin/watch-gauges.ts';
 import { databaseOn, openPool } from './db/database.ts';
 import { openCard } from './features/card-feature.ts';
 import { openFeedback } from './features/feedback-feature.ts';
@@ -83,6 +84,8 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     reconcilers: features.flatMap((feature) => feature.reconcilers),
     onResult: (name, count) => metrics.repaired(name, count),
   });
+  addBookGauges(metrics, db);
+  addReconcilerGauges(metrics, reconcilers.intervals, () => reconcilers.turnAges());
   reconcilers.start();
   pauses.start();
   const stopPruning = startPruning(shared, belonging);

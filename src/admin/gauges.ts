@@ -28,7 +28,7 @@ export function addPoolGauges(metrics: Metrics, pool: Pool): void {
 /** Shows operators how many flows they have paused, as far as this process knows. */
 export function addPauseGauge(metrics: Metrics, pauses: KnownPauses): void {
   metrics.addGauges(
-    'database',
+    'shared',
     { speechgate_paused_flows: 'Flows that operators have paused, as the process knows it.' },
     async () => ({ speechgate_paused_flows: pauses.count }),
   );
@@ -37,14 +37,21 @@ export function addPauseGauge(metrics: Metrics, pauses: KnownPauses): void {
 /** Shows operators the money that is being held now, which is the database's to tell. */
 export function addHoldGauges(metrics: Metrics, db: Database): void {
   metrics.addGauges(
-    'database',
+    'shared',
     {
       speechgate_pending_holds: 'Holds in the database that are neither captured nor voided.',
       speechgate_oldest_pending_hold_seconds: 'Age of the oldest of them.',
+      speechgate_holds_past_lease: 'Those of them whose lease has passed, so that nobody keeps them any more.',
+      speechgate_oldest_hold_past_lease_seconds: 'How long ago the lease passed that did first.',
     },
     async () => {
-      const { count, oldestSeconds } = await pendingHolds(db);
-      return { speechgate_pending_holds: count, speechgate_oldest_pending_hold_seconds: oldestSeconds };
+      const { count, oldestSeconds, pastLease, oldestPastLeaseSeconds } = await pendingHolds(db);
+      return {
+        speechgate_pending_holds: count,
+        speechgate_oldest_pending_hold_seconds: oldestSeconds,
+        speechgate_holds_past_lease: pastLease,
+        speechgate_oldest_hold_past_lease_seconds: oldestPastLeaseSeconds,
+      };
     },
   );
 }
@@ -61,7 +68,7 @@ export function addDoubtGauge(metrics: Metrics, givingBack: GivingBack): void {
 /** Shows operators the jobs that wait or run, in all processes together. */
 export function addJobGauges(metrics: Metrics, db: Database): void {
   metrics.addGauges(
-    'database',
+    'shared',
     {
       speechgate_queued_jobs: 'Jobs in the database that wait, those included that wait for their next attempt.',
       speechgate_processing_jobs: 'Jobs in the database that a worker has claimed.',

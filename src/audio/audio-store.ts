@@ -12,6 +12,13 @@ export interface StoredAudio {
   readonly stream: Readable;
 }
 
+/** Of the file system that the objects are on. */
+export interface AudioRoom {
+  /** That this process may fill. */
+  readonly freeBytes: number;
+  readonly sizeBytes: number;
+}
+
 /** Objects under keys. Every method throws a StoreError when the store can't be reached, read or written. */
 export interface AudioStore {
   /** Resolves when the object is durable; until then a reader sees what was there before. May be repeated. */
@@ -25,6 +32,9 @@ export interface AudioStore {
 
   /** Deletes the object; one that is absent is no error. */
   delete(key: string): Promise<void>;
+
+  /** How much room there is, where that can be told. */
+  room?(): Promise<AudioRoom>;
 
   close(): Promise<void>;
 }

@@ -1,10 +1,18 @@
 import { createHash, randomUUID } from 'node:crypto';
 import fs, { constants } from 'node:fs';
-import { chmod, type FileHandle, lstat, mkdir, open, readdir, realpath, rm, stat } from 'node:fs/promises';
+import { chmod, type FileHandle, lstat, mkdir, open, readdir, realpath, rm, stat, statfs } from 'node:fs/promises';
 import { dirname, join, relative, sep } from 'node:path';
 import { promisify } from 'node:util';
 import { syncFolder } from '../lib/private-files.ts';
-import { type AudioStore, type ByteRange, checkKey, checkRange, type StoredAudio, StoreError } from './audio-store.ts';
+import {
+  type AudioRoom,
+  type AudioStore,
+  type ByteRange,
+  checkKey,
+  checkRange,
+  type StoredAudio,
+  StoreError,
+} from './audio-store.ts';
 
 // Of a put's steps only this one waits for the disk. The others, which work in the kernel's memory, are taken
 // synchronously: handing one over to a thread costs several times what it does itself.
@@ -74,6 +82,11 @@ export class FileAudioStore implements AudioStore {
       await rm(join(directory, file), { force: true });
       await syncFolder(directory);
     });
+  }
+
+  async room(): Promise<AudioRoom> {
+    const { bsize, bavail, blocks } = await storing(async () => statfs(await this.#openRoot()));
+    return { freeBytes: bavail * bsize, sizeBytes: blocks * bsize };
   }
 
   async close(): Promise<void> {

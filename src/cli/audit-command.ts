@@ -4,7 +4,9 @@ import type { OutsideAudit } from '../audit/outside.ts';
 import { auditClawbacks, CLAWBACK_RULES } from '../audit/processor-clawbacks.ts';
 import { auditPurchases, hasPurchases, PURCHASE_RULES } from '../audit/processor-purchases.ts';
 import type { Database } from '../db/database.ts';
+import { faultOf, isDatabaseFault } from '../db/database-errors.ts';
 import { type AuditFinding, type AuditProgress, audit, invariants } from '../ledger/audit.ts';
+import { type AuditKind, keepAuditResult } from '../ledger/audit-result.ts';
 import { newestSealable, parseSeal, type Seal, sealUpTo } from '../ledger/seal.ts';
 import type { Config } from '../settings/config.ts';
 import { Processor } from '../top-up/processor.ts';
@@ -33,12 +35,15 @@ const maxConnections = config ? 4 : 1;
 await look({ settings, subject: 'The books', maxConnections, exitCode: EXIT_UNANSWERED }, run);
 
 async function run(db: Database): Promise<void> {
+  const findings = await audit(db, checking());
   let isBroken = print(
     invariants.map(({ rule }) => rule),
-    await audit(db, checking()),
+    findings,
   );
+  await keep(db, 'books', findings.length);
   let isAnswered = true;
   if (config) {
+    let brokenOutside = 0;
     for (const [rules, outside] of [
       [PURCHASE_RULES, await auditedPurchases(db, config, auditPurchases)],
       [CLAWBACK_RULES, await auditedPurchases(db, config, auditClawbacks)],
@@ -47,7 +52,10 @@ async function run(db: Database): Promise<void> {
       if (print(rules, outside.findings, outside.unanswered.length > 0)) isBroken = true;
       for (const reason of outside.unanswered) console.log(`        NOT ASKED: ${reason}`);
       if (outside.unanswered.length > 0) isAnswered = false;
+      brokenOutside += outside.findings.length;
     }
+    // What could not be asked is no result.
+    if (isAnswered || brokenOutside > 0) await keep(db, 'outside', brokenOutside);
   }
   for (const { upTo, hash } of seals) {
     const holds = (await sealUpTo(db, upTo, progress('transfers'))).hash === hash;
@@ -56,6 +64,16 @@ async function run(db: Database): Promise<void> {
   }
   if (values.seal) await printSeal(db);
   process.exitCode = isBroken ? EXIT_BROKEN : isAnswered ? 0 : EXIT_UNANSWERED;
+}
+
+/** For the metrics; an audit of a copy that can't be written to is as good without. */
+async function keep(db: Database, kind: AuditKind, brokenRules: number): Promise<void> {
+  try {
+    await keepAuditResult(db, kind, brokenRules);
+  } catch (error) {
+    if (!isDatabaseFault(error)) throw error;
+    console.error(`The metrics will not tell of this audit: ${faultOf(error as Error)}.`);
+  }
 }
 
 async function printSeal(db: Database): Promise<void> {

@@ -1,3 +1,4 @@
+import { type TracePlace, tracing } from '../observability/tracing.ts';
 import { isAway } from './database-errors.ts';
 
 /** Items that one statement takes at most. */
@@ -7,6 +8,8 @@ interface Waiting<Item, Result> {
   readonly item: Item;
   readonly resolve: (result: Result) => void;
   readonly reject: (error: unknown) => void;
+  /** Where the item comes from, while that is traced. */
+  readonly place: TracePlace | undefined;
 }
 
 export interface GroupedStatementOptions<Item, Result> {
@@ -33,7 +36,7 @@ export class GroupedStatement<Item, Result> {
   /** @throws what the statement threw for this item alone, or for all of them while the database is away */
   execute(item: Item): Promise<Result> {
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ item, resolve, reject });
+      this.#waiting.push({ item, resolve, reject, place: tracing()?.place() });
       if (this.#isBusy) return;
       this.#isBusy = true;
       setImmediate(() => this.#runAll());
@@ -58,9 +61,19 @@ export class GroupedStatement<Item, Result> {
     return group;
   }
 
+  #run(group: readonly Waiting<Item, Result>[]): Promise<readonly Result[]> {
+    const run = () => this.#options.run(group.map(({ item }) => item));
+    return (
+      tracing()?.share(
+        group.flatMap(({ place }) => place ?? []),
+        run,
+      ) ?? run()
+    );
+  }
+
   async #runGroup(group: readonly Waiting<Item, Result>[]): Promise<void> {
     try {
-      const results = await this.#options.run(group.map(({ item }) => item));
+      const results = await this.#run(group);
       for (const [index, { resolve }] of group.entries()) resolve(results[index] as Result);
     } catch (error) {
       // Nothing of it was done, so that the item whose fault it is can be left to itself.

@@ -1,4 +1,5 @@
 import { addJobGauges } from '../admin/gauges.ts';
+import { addAudioRoomGauges } from '../admin/watch-gauges.ts';
 import type { AudioStore } from '../audio/audio-store.ts';
 import { createLinkSigner, type LinkSigner } from '../audio/link-token.ts';
 import { openAudioStore } from '../audio/open-store.ts';
@@ -34,6 +35,7 @@ export function openJobs({ config, db, metrics, log }: SharedParts, speaking: Sp
       ...{ retentionSeconds, concurrency, metrics, log },
     });
   addJobGauges(metrics, db);
+  addAudioRoomGauges(metrics, store);
   return {
     operations: { jobs: jobsOperations({ db, store, baseUrl, signer }) },
     store,

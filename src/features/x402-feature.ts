@@ -1,4 +1,5 @@
 import { addUnsettledWorkGauge } from '../admin/gauges.ts';
+import { addPaymentGauges, addSigningKeyGauge } from '../admin/watch-gauges.ts';
 import type { AudioStore } from '../audio/audio-store.ts';
 import type { CredentialProofs, X402Operations } from '../contract/operations.ts';
 import type { StandIn } from '../http/bare-request.ts';
@@ -53,6 +54,7 @@ export function openX402(
     { headers: PREPAID.headers, flow: prepaid },
   ];
   const headers = flows.flatMap((offered): readonly string[] => offered.headers);
+  if (x402 && signingKeys) addSigningKeyGauge(shared.metrics, currentKey(signingKeys));
   const stopWatchingKey = x402 && signingKeys && watchKeyExpiry(currentKey(signingKeys), log);
   warnOfOff(shared);
   const { operations, proofs } = x402Operations({
@@ -95,6 +97,7 @@ function openChained(
   const work = new DirectWork(config.unpaidWork);
   const { confirmationTimeoutMs } = x402;
   addUnsettledWorkGauge(metrics, work);
+  addPaymentGauges(metrics, db);
   return {
     ...opened,
     deposits: new Deposits({ db, ...opened, intake, known, settlement, log, confirmationTimeoutMs }),

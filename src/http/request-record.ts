@@ -3,6 +3,7 @@ import type { ServerResponse } from 'node:http';
 import type { Readable } from 'node:stream';
 import type { FastifyBaseLogger, FastifyReply, FastifyRequest } from 'fastify';
 import type { Flow, Metrics, RequestEnd } from '../observability/metrics.ts';
+import { tracing } from '../observability/tracing.ts';
 
 /** What an operation tells of a request for its line in the log: no text, no credential, no account (R40). */
 export interface RequestFacts {
@@ -59,7 +60,8 @@ export class RequestRecord {
     this.#reply = reply;
     this.#metrics = metrics;
     this.#isHead = request.method === 'HEAD';
-    reply.raw.once('close', () => this.#answerIsOver());
+    const over = () => this.#answerIsOver();
+    reply.raw.once('close', tracing()?.bind(over) ?? over);
     (reply.raw as Recorded)[RECORD] = this;
   }
 

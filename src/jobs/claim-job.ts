@@ -8,6 +8,8 @@ export interface Claim {
   readonly jobId: string;
   /** Of the request that queued it. */
   readonly traceId: string;
+  /** Its place in a trace; null where it was not traced. */
+  readonly traceparent: string | null;
   readonly holdId: bigint;
   /** What the hold holds. */
   readonly priceMicroUsd: bigint;
@@ -34,7 +36,7 @@ export async function claimJob(db: Database, jobId: string, workerId: string): P
     ), hold as (
       ${fenceHold(fragment`claimed`)}
     )
-    select hold_id, trace_id, amount_micro_usd, fence, text, model, voice, speed, model_id, store_audio, attempts,
+    select hold_id, trace_id, traceparent, amount_micro_usd, fence, text, model, voice, speed, model_id, store_audio, attempts,
            extract(epoch from now() - started_at)::double precision * 1000 as elapsed_ms
     from claimed, hold`.execute(db);
   const row = rows[0];
@@ -42,6 +44,7 @@ export async function claimJob(db: Database, jobId: string, workerId: string): P
     row && {
       jobId,
       traceId: row.trace_id,
+      traceparent: row.traceparent,
       holdId: row.hold_id,
       priceMicroUsd: row.amount_micro_usd,
       fence: row.fence,
@@ -56,6 +59,7 @@ export async function claimJob(db: Database, jobId: string, workerId: string): P
 interface Row extends Omit<Utterance, 'modelId'> {
   readonly model_id: string | null;
   readonly trace_id: string;
+  readonly traceparent: string | null;
   readonly hold_id: bigint;
   readonly amount_micro_usd: bigint;
   readonly fence: number;

@@ -1,5 +1,6 @@
 import type { Database } from '../db/database.ts';
 import { testPoint } from '../lib/test-point.ts';
+import { tracing } from '../observability/tracing.ts';
 import type { CardHold, CardReceipt } from '../payments/card-credits.ts';
 import type { Delivery, Earlier } from '../payments/delivery.ts';
 import type { Replayed } from '../payments/payment-flow.ts';
@@ -70,6 +71,7 @@ async function insertJob(trx: Database, { entry }: CardHold, request: JobRequest
           hold_id: entry.id,
           fence: entry.fence,
           trace_id: request.traceId,
+          traceparent: tracing()?.traceparent() ?? null,
           ...{ text, model, voice, speed },
           store_audio: request.storeAudio,
           idempotency_key: repeatable?.key ?? null,

@@ -4,6 +4,7 @@ import type { AudioStore } from '../audio/audio-store.ts';
 import type { Database } from '../db/database.ts';
 import { testPoint } from '../lib/test-point.ts';
 import type { HoldEvent, Metrics } from '../observability/metrics.ts';
+import { tracing } from '../observability/tracing.ts';
 import { collectSpeech } from '../speech/collect.ts';
 import { type AudioType, type SpeakingUpstream, SpeechError, type SpeechProvider } from '../speech/provider.ts';
 import { type Claim, claimJob } from './claim-job.ts';
@@ -53,9 +54,13 @@ export async function runJob(
 ): Promise<void> {
   const claim = await claimJob(options.db, jobId, workerId);
   if (!claim) return;
-  const log = options.log.child({ job: jobId, traceId: claim.traceId, attempt: claim.attempt });
-  log.info('an attempt at a job begins');
-  await runAttempt(claim, { ...options, log }, signal);
+  const { traceId, traceparent } = claim;
+  const log = options.log.child({ job: jobId, traceId, attempt: claim.attempt });
+  const run = async () => {
+    log.info('an attempt at a job begins');
+    await runAttempt(claim, { ...options, log }, signal);
+  };
+  await (traceparent === null ? run() : (tracing()?.goOn(traceparent, { name: 'job', traceId }, run) ?? run()));
 }
 
 async function runAttempt(claim: Claim, options: JobRunnerOptions, signal: AbortSignal): Promise<void> {

@@ -1,9 +1,8 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import { type GaugeScope, type GaugeValue, ReadGauges } from './read-gauges.ts';
 
 /** The metrics of one process with their values, to be added up with those of others. */
 export type MetricValues = Awaited<ReturnType<Registry['getMetricsAsJSON']>>;
-/** What a gauge is about: several processes have as much together as each by itself, or all of them see the same. */
-export type GaugeScope = 'process' | 'database';
 
 /** A payment flow, as a label: its name in the parts list, or deposit. */
 export type Flow = string;
@@ -24,8 +23,6 @@ export type RequestEnd = 'answered' | 'caller_left' | 'broken_off';
 export type SynthesisOutcome = string;
 
 const DURATION_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
-/** How long a scrape waits for values that have to be read; without them it answers all the same. */
-const READ_TIMEOUT_MS = 1_000;
 
 /**
  * What operators see at `/metrics`. One per app, handed to the parts that measure. A label is always one of a closed
@@ -33,7 +30,7 @@ const READ_TIMEOUT_MS = 1_000;
  */
 export class Metrics {
   readonly #registry = new Registry();
-  readonly #reads: (() => Promise<void>)[] = [];
+  readonly #gauges = new ReadGauges(this.#registry);
   readonly contentType = this.#registry.contentType;
 
   readonly #requests = new Histogram({
@@ -65,6 +62,18 @@ export class Metrics {
     name: 'speechgate_payments_micro_usd_total',
     help: 'Micro-USD of the payments that this process saw settled, refused, failed and of unknown end, by flow.',
     labelNames: ['flow', 'event'],
+    registers: [this.#registry],
+  });
+  readonly #revenueMicroUsd = new Counter({
+    name: 'speechgate_revenue_micro_usd_total',
+    help: 'Micro-USD that this process charged for speech, by flow; what it gave back later is not taken off.',
+    labelNames: ['flow'],
+    registers: [this.#registry],
+  });
+  readonly #costMicroUsd = new Counter({
+    name: 'speechgate_upstream_cost_micro_usd_total',
+    help: 'Micro-USD that each upstream takes for what it began to speak, by its rate of the catalog, charged or not.',
+    labelNames: ['upstream'],
     registers: [this.#registry],
   });
   readonly #repairs = new Counter({
@@ -124,6 +133,7 @@ export class Metrics {
   readonly #held = byLabels((...labels) => this.#heldMicroUsd.labels(...labels));
   readonly #payment = byLabels((...labels) => this.#payments.labels(...labels));
   readonly #paid = byLabels((...labels) => this.#paymentsMicroUsd.labels(...labels));
+  readonly #revenue = byLabels((...labels) => this.#revenueMicroUsd.labels(...labels));
   readonly #synthesis = byLabels((...labels) => this.#syntheses.labels(...labels));
   readonly #upstreamRequest = byLabels((...labels) => this.#upstreamRequests.labels(...labels));
   readonly #upstreamTime = byLabels((...labels) => this.#upstreamSeconds.labels(...labels));
@@ -143,12 +153,14 @@ export class Metrics {
   holdMoved(flow: Flow, event: HoldEvent, amountMicroUsd: bigint): void {
     this.#hold(flow, event).inc();
     this.#held(flow, event).inc(Number(amountMicroUsd));
+    if (event === 'captured') this.#revenue(flow).inc(Number(amountMicroUsd));
   }
 
   paymentMoved({ purpose, claim }: MovedPayment, event: PaymentEvent): void {
     const flow: Flow = purpose === 'speech' ? 'direct' : 'deposit';
     this.#payment(flow, event).inc();
     this.#paid(flow, event).inc(Number(claim.amount));
+    if (purpose === 'speech' && event === 'settled') this.#revenue(flow).inc(Number(claim.amount));
   }
 
   /** @param reconciler its name in the code */
@@ -158,6 +170,14 @@ export class Metrics {
 
   upstreamAnswered(seconds: number): void {
     this.#firstByte.observe(seconds);
+  }
+
+  /**
+   * @param upstream its name in the catalog
+   * @param costMicroUsd what it takes for a whole text that it began to speak
+   */
+  upstreamSpent(upstream: string, costMicroUsd: number): void {
+    this.#costMicroUsd.inc({ upstream }, costMicroUsd);
   }
 
   /** @param upstream its name in the catalog */
@@ -186,43 +206,27 @@ export class Metrics {
    * Adds gauges whose values are read together when they are scraped; reads begin in the order they were added in. While
    * the read fails, or takes longer than a second, they have no value at all.
    * @param help what each gauge tells, by name
+   * @param label of gauges that have a value for each of its values
    */
   addGauges<Name extends string>(
     scope: GaugeScope,
     help: Record<Name, string>,
-    read: () => Promise<Record<Name, number>>,
+    read: () => Promise<Record<Name, GaugeValue>>,
+    label?: string,
   ): void {
-    const aggregator = scope === 'database' ? 'max' : 'sum';
-    const gauges = (Object.entries(help) as [Name, string][]).map(
-      ([name, text]) => [name, new Gauge({ name, help: text, aggregator, registers: [this.#registry] })] as const,
-    );
-    let reading: Promise<Record<Name, number>> | undefined;
-    this.#reads.push(async () => {
-      reading ??= read().finally(() => {
-        reading = undefined;
-      });
-      const values = await withinTime(reading);
-      for (const [name, gauge] of gauges) {
-        if (values) gauge.set(values[name]);
-        else gauge.remove();
-      }
-    });
+    this.#gauges.add(scope, help, read, label);
   }
 
   /** All metrics in Prometheus' text format. */
   async scrape(): Promise<string> {
-    await this.#read();
+    await this.#gauges.read();
     return this.#registry.metrics();
   }
 
   /** All metrics as values. */
   async values(): Promise<MetricValues> {
-    await this.#read();
+    await this.#gauges.read();
     return this.#registry.getMetricsAsJSON();
-  }
-
-  async #read(): Promise<void> {
-    await Promise.all(this.#reads.map((read) => read()));
   }
 }
 
@@ -238,13 +242,4 @@ function byLabels<Series>(find: (...labels: string[]) => Series): (...labels: st
     }
     return series;
   };
-}
-
-/** The value, or undefined when there is none or it takes too long. */
-async function withinTime<T>(value: Promise<T>): Promise<T | undefined> {
-  let timer: NodeJS.Timeout | undefined;
-  const timeout = new Promise<undefined>((resolve) => {
-    timer = setTimeout(resolve, READ_TIMEOUT_MS, undefined);
-  });
-  return Promise.race([value.catch(() => undefined), timeout]).finally(() => clearTimeout(timer));
 }

@@ -5,6 +5,7 @@ import { describeMismatch } from '../ledger/belonging.ts';
 import { within } from '../lib/within.ts';
 import type { Config } from '../settings/config.ts';
 import type { Role } from '../settings/role.ts';
+import type { Telemetry } from '../telemetry/start.ts';
 import { announce, listening } from './announce.ts';
 import { EXIT_CONFIG } from './exit-codes.ts';
 import { followPrimary, GROUP_SIGNALS } from './follow-primary.ts';
@@ -13,11 +14,23 @@ import { stopPatienceMs } from './stop-patience.ts';
 /** How long a start waits for a database that does not answer, to learn whose money it holds, and what is paused. */
 const BELONGING_PATIENCE_MS = 5_000;
 
-/**
- * Runs the gateway in this process, until a signal stops it.
- * @param isForked a primary has forked it, which has the operators' listener, announces it, and tells it to stop
- */
-export async function runGateway(config: Config, role: Role, log: Logger, isForked: boolean): Promise<void> {
+/** How long a stop waits for what telemetry has not sent yet. */
+const TELEMETRY_PATIENCE_MS = 2_000;
+
+export interface GatewayParts {
+  /** A primary has forked it, which has the operators' listener, announces it, and tells it to stop. */
+  readonly isForked: boolean;
+  /** Undefined where it is off. */
+  readonly telemetry: Telemetry | undefined;
+}
+
+/** Runs the gateway in this process, until a signal stops it. */
+export async function runGateway(
+  config: Config,
+  role: Role,
+  log: Logger,
+  { isForked, telemetry }: GatewayParts,
+): Promise<void> {
   const app = await createApp(config, log);
   let isStopping = false;
   const skip = isForked ? [...GROUP_SIGNALS] : [];
@@ -25,7 +38,10 @@ export async function runGateway(config: Config, role: Role, log: Logger, isFork
     isStopping = true;
     if (err) log.fatal({ err }, 'stopping after an unexpected error');
     await app.close();
+    if (telemetry) await within(TELEMETRY_PATIENCE_MS, telemetry.stop());
   });
+  telemetry?.tellFaults((fault) => log.warn({ fault }, 'telemetry does not work as it should'));
+  telemetry?.watch(app.metrics);
   const stop = () => {
     if (!isStopping) grace.close();
   };

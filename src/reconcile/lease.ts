@@ -62,3 +62,10 @@ async function giveUp(db: Database, name: string, owner: string): Promise<void> 
   await sql`
     update reconciler set owner = null, lease_until = null where name = ${name} and owner = ${owner}`.execute(db);
 }
+
+/** How long ago the last turn of each reconciler began, in any process. */
+export async function secondsSinceTurns(db: Database): Promise<Record<string, number>> {
+  const { rows } = await sql<{ name: string; seconds: number }>`
+    select name, extract(epoch from now() - started_at)::float8 as seconds from reconciler`.execute(db);
+  return Object.fromEntries(rows.map(({ name, seconds }) => [name, seconds]));
+}

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { Database } from '../db/database.ts';
 import { RunningWork } from '../lib/running-work.ts';
-import { withLease } from './lease.ts';
+import { secondsSinceTurns, withLease } from './lease.ts';
 import type { Reconciler, TurnResult } from './reconciler.ts';
 
 export interface RunnerOptions {
@@ -27,6 +27,7 @@ export class ReconcilerRunner {
   readonly #options: RunnerOptions;
   readonly #work = new RunningWork();
   readonly #stopping = new AbortController();
+  readonly #madeAt = performance.now();
   /** What each failing reconciler failed with, so that an outage is logged once and not each turn. */
   readonly #failures = new Map<string, string>();
   #databaseIsAway = false;
@@ -35,6 +36,21 @@ export class ReconcilerRunner {
     this.#options = options;
     // Each loop's pause listens.
     setMaxListeners(0, this.#stopping.signal);
+  }
+
+  /** Seconds between two turns, by reconciler. */
+  get intervals(): Record<string, number> {
+    const { reconcilers, intervalMs } = this.#options;
+    return Object.fromEntries(
+      reconcilers.map(({ name, everyTurns = 1 }) => [name, (intervalMs * everyTurns) / 1000] as const),
+    );
+  }
+
+  /** Seconds since the last turn of each began in any process; of one that never had any, since this runner was made. */
+  async turnAges(): Promise<Record<string, number>> {
+    const ages = await secondsSinceTurns(this.#options.db);
+    const ownAge = (performance.now() - this.#madeAt) / 1000;
+    return Object.fromEntries(this.#options.reconcilers.map(({ name }) => [name, ages[name] ?? ownAge] as const));
   }
 
   /** Begins; the first turns are one interval from now. */

@@ -11,6 +11,7 @@ import { type JobsConfig, readJobs } from './jobs-settings.ts';
 import { findMisspelt, type Misspelling } from './misspelt.ts';
 import { type SettingFault, SettingsReader } from './settings-reader.ts';
 import { DEFAULT_SPEECH_TIMEOUT_MS, readCatalog, readSpeech, type SpeechConfig } from './speech-settings.ts';
+import { readTelemetry, type TelemetryConfig } from './telemetry-settings.ts';
 import { type QuoteConfig, readQuotes, readSigningKeys, readX402, type X402Config } from './x402-settings.ts';
 
 export interface Config extends EdgeConfig, AdminConfig {
@@ -38,6 +39,8 @@ export interface Config extends EdgeConfig, AdminConfig {
   /** How long a capture is repeated while the database is away; less than a lease outlasts its synthesis. */
   readonly capturePatienceMs: number;
   readonly logLevel: string;
+  /** Undefined where no standard variable of OpenTelemetry turns it on. */
+  readonly telemetry: TelemetryConfig | undefined;
   /** Gateway processes on the port. */
   readonly webConcurrency: number;
 }
@@ -87,6 +90,7 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     capturePatienceMs: CAPTURE_PATIENCE_MS,
     ...readAdmin(reader),
     logLevel: readLogLevel(reader),
+    telemetry: readTelemetry(reader),
     webConcurrency: reader.integer('WEB_CONCURRENCY', 1, 64) ?? 1,
   };
   const misspelt = findMisspelt(Object.keys(env), reader.names);

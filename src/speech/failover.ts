@@ -1,4 +1,6 @@
 import type { Logger } from 'pino';
+import type { Metrics } from '../observability/metrics.ts';
+import { costMicroUsd } from './price.ts';
 import { type Place, type Speech, SpeechError, type SpeechProvider, type Utterance } from './provider.ts';
 import type { Upstream } from './upstream.ts';
 
@@ -19,6 +21,7 @@ export interface FailoverOptions {
   readonly upstreams: readonly Upstream[];
   /** Longest wait for the first audio of an upstream that another one stands behind. */
   readonly silenceMs: number;
+  readonly metrics: Metrics;
   readonly log: Logger;
 }
 
@@ -32,7 +35,13 @@ export interface FailoverOptions {
  *
  * Upstreams that are broken come last, and are asked all the same where the others fail.
  */
-export function failover({ routesOf, upstreams, silenceMs, log }: FailoverOptions): SpeechProvider {
+export function failover({ routesOf, upstreams, silenceMs, metrics, log }: FailoverOptions): SpeechProvider {
+  const spokenBy = (route: Route, { text }: Utterance, speech: Speech, instead?: Speech['instead']): Speech => {
+    const { upstream, costPicoUsd } = route;
+    metrics.upstreamSpent(upstream.name, costMicroUsd(text.length, costPicoUsd ?? 0n));
+    return named(route, speech, instead);
+  };
+
   async function speak(
     utterance: Utterance,
     routes: readonly Route[],
@@ -49,7 +58,7 @@ export function failover({ routesOf, upstreams, silenceMs, log }: FailoverOption
           if (signal.aborted) throw error;
           return speak(utterance, rest, signal, error);
         };
-        return spokenBy(route, speech, rest.length > 0 ? instead : undefined);
+        return spokenBy(route, utterance, speech, rest.length > 0 ? instead : undefined);
       } catch (error) {
         if (!(error instanceof SpeechError)) throw error;
         failure = failure?.transient ? failure : error;
@@ -78,7 +87,7 @@ export function failover({ routesOf, upstreams, silenceMs, log }: FailoverOption
       if (place instanceof SpeechError) return place;
       if (!place || !route) return { synthesize, release: () => {} };
       return {
-        synthesize: async (given, signal) => spokenBy(route, await place.synthesize(given, signal)),
+        synthesize: async (given, signal) => spokenBy(route, given, await place.synthesize(given, signal)),
         release: () => place.release(),
       };
     },
@@ -101,7 +110,7 @@ const inWordsOf = ({ model, voices }: Route, utterance: Utterance): Utterance =>
   voice: voices.get(utterance.voice) ?? utterance.voice,
 });
 
-const spokenBy = (
+const named = (
   { upstream: { name }, costPicoUsd }: Route,
   { mimeType, audio }: Speech,
   instead?: Speech['instead'],

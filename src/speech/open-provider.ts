@@ -56,7 +56,7 @@ export async function openProvider(
   return failover({
     routesOf: ({ modelId, model }) =>
       byId.get(modelId ?? '') ?? byName.get(model) ?? (fallback ? [asItIs(fallback, model)] : []),
-    ...{ upstreams: [...upstreams.values()], silenceMs, log: parts.log },
+    ...{ upstreams: [...upstreams.values()], silenceMs, ...parts },
   });
 }
 

@@ -11,3 +11,7 @@ export function isPrice(microUsd: bigint, ratePicoUsd: bigint, mostCharacters: n
   const fewest = ((microUsd - 1n) * PICO_PER_MICRO) / ratePicoUsd + 1n;
   return fewest <= mostCharacters && priceMicroUsd(Number(fewest), ratePicoUsd) === microUsd;
 }
+
+/** What the provider takes for a text, in micro-USD with their fractions: characters x its rate. */
+export const costMicroUsd = (characters: number, baseRatePicoUsd: bigint): number =>
+  (characters * Number(baseRatePicoUsd)) / Number(PICO_PER_MICRO);

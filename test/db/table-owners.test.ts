@@ -9,6 +9,7 @@ const ROOT = new URL('../../', import.meta.url).pathname;
 /** The one folder whose code names the table. */
 const OWNERS: Readonly<Record<string, string>> = {
   account: 'src/ledger/',
+  audit_result: 'src/ledger/',
   gateway_process: 'src/ledger/',
   instance: 'src/ledger/',
   prepaid_nonce: 'src/ledger/',

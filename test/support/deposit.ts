@@ -45,7 +45,7 @@ export async function signDeposit(
 }
 
 /** Challenge, signature and the paid deposit; tells the paid call too, for repetitions. */
-export const payDeposit = (gateway: Gateway, payer: LocalAccount, amountMicroUsd = DEPOSIT) =>
+export const payDeposit = (gateway: Pick<Gateway, 'call'>, payer: LocalAccount, amountMicroUsd = DEPOSIT) =>
   payFor(gateway, payer, depositOf(amountMicroUsd), DEPOSIT_PATH);
 
 /** A request that is under way. */

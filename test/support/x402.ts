@@ -74,7 +74,7 @@ export async function startX402Gateway(
 export const decodeHeader = (header: string | null) => JSON.parse(Buffer.from(header ?? '', 'base64').toString());
 
 /** The challenge of a request without payment. */
-export async function challengeOf(gateway: Gateway, path: string, call: Call): Promise<PaymentRequired> {
+export async function challengeOf(gateway: Pick<Gateway, 'call'>, path: string, call: Call): Promise<PaymentRequired> {
   const reply = await gateway.call(path, call);
   if (reply.status !== 402) throw new Error(`expected a challenge, got ${reply.status}: ${reply.text}`);
   return decodeHeader(reply.headers.get('payment-required'));
@@ -108,7 +108,7 @@ export const withPayment = (call: Call, payload: unknown): Call => ({
 
 /** Challenge, signature and the paid request; tells the paid call too, for repetitions. */
 export async function payFor(
-  gateway: Gateway,
+  gateway: Pick<Gateway, 'call'>,
   payer: LocalAccount,
   call: Call = HELLO,
   path = '/x402/tts',

@@ -1,0 +1,257 @@
+/**
+ * Each incident of docs/runbook.md is caused on a small installation, seen by the alerts of a real Prometheus, and mended by
+ * running the blocks of its section as they stand there.
+ */
+import assert from 'node:assert/strict';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { sql } from 'kysely';
+import { type Test, test } from 'tap';
+import { migrate } from '../../src/db/migrate.ts';
+import { audit } from '../../src/ledger/audit.ts';
+import { keepAuditResult } from '../../src/ledger/audit-result.ts';
+import { testChain } from '../support/chain.ts';
+import { type Child, startCommand } from '../support/child.ts';
+import { type Installation, prepareInstallation } from '../support/installation.ts';
+import { later } from '../support/jobs.ts';
+import { type Prometheus, startPrometheus, withoutPrometheus } from '../support/prometheus.ts';
+import { failing } from '../support/rpc-node.ts';
+import { runbook } from '../support/runbook.ts';
+import { serviceManager } from '../support/service-manager.ts';
+import { cutChunked, hangBeforeHeaders, mp3, startStubUpstream } from '../support/stub-upstream.ts';
+import { until } from '../support/until.ts';
+import { payFor } from '../support/x402.ts';
+import { buy, form, shownAccount } from '../top-up/shop.ts';
+
+const DAY_MS = 86_400_000;
+const PATIENCE_MS = 60_000;
+const DISK_BYTES = 8 * 1024 * 1024;
+const NODE = [process.execPath, '--import', 'tsx', 'src/main.ts'];
+
+const { chain, skip: withoutChain } = await testChain();
+const sections = await runbook();
+
+/** A small file system of its own; undefined where none can be mounted. */
+async function smallDisk(t: Test): Promise<string | undefined> {
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-disk-'));
+  const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${DISK_BYTES}`, 'none', folder]).status === 0;
+  t.teardown(async () => {
+    if (mounted) execFileSync('umount', ['-l', folder]);
+    await rm(folder, { recursive: true, force: true });
+  });
+  return mounted ? folder : undefined;
+}
+
+/** A role of the service that is not the owner of the tables, as docs/operations.md has it. */
+async function applicationUrl(t: Test, { env, db }: Installation): Promise<{ url: string; role: string }> {
+  const role = `speechgate_app_${randomBytes(6).toString('hex')}`;
+  await sql`create role ${sql.ref(role)} login password 'secret'`.execute(db);
+  t.teardown(async () => {
+    await sql`drop owned by ${sql.ref(role)}`.execute(db);
+    await sql`drop role ${sql.ref(role)}`.execute(db);
+  });
+  await migrate(env.DATABASE_URL as string, role);
+  const url = new URL(env.DATABASE_URL as string);
+  url.username = role;
+  url.password = 'secret';
+  return { url: url.href, role };
+}
+
+async function keyEndsSoon(file: string): Promise<void> {
+  const { keys } = JSON.parse(await readFile(file, 'utf8'));
+  keys[0].validUntil = new Date(Date.now() + 5 * DAY_MS).toISOString();
+  await writeFile(file, JSON.stringify({ keys }));
+}
+
+/** Everything of the scene: an incident is caused with it, and what the operator edits is in `settings`. */
+interface Scene extends Installation {
+  readonly prometheus: Prometheus;
+  readonly settings: Record<string, string>;
+  gateway: Child;
+  restart(signal?: NodeJS.Signals): Promise<void>;
+  isFiring(...names: string[]): Promise<void>;
+  /** Runs the blocks of a section, and waits until its alert has ended while the service is up. */
+  follow(t: Test, name: string, edited?: Record<string, string>): Promise<string>;
+}
+
+async function prepare(t: Test): Promise<Scene> {
+  const disk = await smallDisk(t);
+  const installation = await prepareInstallation(t, chain, {
+    RECONCILE_INTERVAL_MS: '500',
+    ...(disk !== undefined && { AUDIO_STORE: `file:${disk}` }),
+  });
+  const { env, db } = installation;
+  const owner = env.DATABASE_URL as string;
+  const { url, role } = await applicationUrl(t, installation);
+  await keyEndsSoon(env.SIGNING_KEYS_FILE as string);
+  const settings: Record<string, string> = { DATABASE_URL: url };
+  const start = () => installation.start(settings, [...NODE, '--role=web']);
+  const scene: Scene = {
+    ...installation,
+    settings,
+    gateway: await start(),
+    prometheus: await startPrometheus(t, new URL(installation.adminUrl).host),
+    restart: async (signal = 'SIGTERM') => {
+      await scene.gateway.stop(signal);
+      scene.gateway = await start();
+    },
+    isFiring: async (...names) => {
+      let missing = names;
+      const allFire = async () => {
+        const firing = await scene.prometheus.firing();
+        missing = names.filter((name) => !firing.includes(name));
+        return missing.length === 0;
+      };
+      await until(allFire, PATIENCE_MS).catch(() => assert.fail(`${missing} don't fire`));
+    },
+    follow: async (t, name, edited = {}) => {
+      Object.assign(settings, edited);
+      const section = sections.find((candidate) => candidate.name === name);
+      assert.ok(section, `there is a section ${name}`);
+      let output = '';
+      for (const { language, code } of section.blocks) {
+        if (language === 'sql') await sql.raw(code.replace(/;$/, '')).execute(db);
+        else output += await shell(t, code);
+      }
+      const isOver = async () => {
+        const isUp = (await scene.prometheus.query('up{job="speechgate"} == 1')).length > 0;
+        const [fresh] = await scene.prometheus.query('time() - timestamp(speechgate_pending_holds)');
+        return isUp && (fresh?.value ?? 9) < 4 && !(await scene.prometheus.firing()).includes(name);
+      };
+      await until(isOver, PATIENCE_MS).catch(() => assert.fail(`${name} still fires after:\n${output}`));
+      return output;
+    },
+  };
+  const systemctl = await serviceManager(t, {
+    'restart speechgate': () => scene.restart(),
+    'start speechgate-worker': () =>
+      startCommand(t, [...NODE, '--role=worker'], {
+        env: { ...env, ...settings, ADMIN_PORT: '' },
+      }).printed(/runs jobs/),
+  });
+  const shell = async (t: Test, code: string): Promise<string> => {
+    const child = startCommand(t, ['sh', '-euc', code], {
+      env: {
+        ...{ ...env, ...settings, ADMIN: installation.adminUrl, OWNER_DATABASE_URL: owner, DATABASE_APP_ROLE: role },
+        ...{ AUDIO_DIR: disk ?? '', PATH: `${systemctl}:${process.env.PATH}` },
+      },
+      isGroup: true,
+    });
+    assert.equal(await child.ended(), 0, `${code}\n${child.output()}`);
+    return child.output();
+  };
+  return Object.assign(scene, { role, disk });
+}
+
+const speak = ({ call }: Pick<Installation, 'call'>, account: string, text = 'Hello world') =>
+  call('/tts', { method: 'POST', json: { text }, headers: { 'x-credit-account': account } });
+
+/** Keeps asking for speech until it is told to stop. */
+function load(scene: Scene): () => Promise<void> {
+  let goesOn = true;
+  const asking = (async () => {
+    while (goesOn) {
+      await speak(scene, scene.card).catch(() => {});
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  })();
+  return () => {
+    goesOn = false;
+    return asking;
+  };
+}
+
+test('each incident of the runbook shows by its alert, and ends by what its page says', {
+  skip: withoutChain || withoutPrometheus,
+}, async (t) => {
+  const scene = await prepare(t);
+  const { db, upstream, checkout } = scene;
+  const { role, disk } = scene as Scene & { role: string; disk: string | undefined };
+  const mended: string[] = [];
+  const incident = (name: string, work: (t: Test) => Promise<unknown>) =>
+    t.test(name, async (t: Test) => {
+      await work(t);
+      mended.push(name);
+    });
+
+  await incident('DebtGrowing', async (t) => {
+    await until(async () => (await scene.prometheus.query('speechgate_debt_micro_usd == 0')).length > 0);
+    const page = await scene.call(await buy(scene as never, checkout, { amount: '500' }));
+    const account = shownAccount(page.text);
+    assert.equal((await speak(scene, account, 'x'.repeat(4000))).status, 200);
+    const [session] = (await checkout.stripe.checkout.sessions.list()).data;
+    await checkout.stripe.refunds.create({ payment_intent: String(session?.payment_intent) });
+    await scene.isFiring('DebtGrowing');
+    const again = await scene.call('/top-up', form({ amount: '500', accountId: account }));
+    const back = new URL(await checkout.pay(again.headers.get('location') ?? ''));
+    assert.equal((await scene.call(back.pathname + back.search)).status, 200);
+    const output = await scene.follow(t, 'DebtGrowing');
+    assert.match(output, /^speechgate_debt_micro_usd 0$/m);
+  });
+
+  // What belongs together is caused together.
+  const { jobId } = (await later(scene, scene.card)).json;
+  if (disk !== undefined) await writeFile(join(disk, 'core.4711'), Buffer.alloc(DISK_BYTES * 0.95));
+  upstream.mode = hangBeforeHeaders();
+  const left = speak(scene, scene.card).catch(() => undefined);
+  await until(
+    async () =>
+      (await sql`select from transfer where state = 'pending' and lease_until is not null`.execute(db)).rows.length > 0,
+  );
+  await sql`revoke insert, update on reconciler from ${sql.ref(role)}`.execute(db);
+  await incident('SpeechgateDown', async (t) => {
+    await scene.gateway.stop('SIGKILL');
+    await left;
+    await scene.isFiring('SpeechgateDown');
+    await scene.follow(t, 'SpeechgateDown');
+  });
+  await sql`update transfer set lease_until = now() where state = 'pending' and lease_until is not null`.execute(db);
+  await scene.isFiring('HoldsPastLease', 'ReconcilerLate');
+  await incident('ReconcilerLate', async (t) => {
+    assert.match(await scene.follow(t, 'ReconcilerLate'), /permission denied for table reconciler/);
+  });
+  await incident('HoldsPastLease', (t) => scene.follow(t, 'HoldsPastLease'));
+
+  upstream.mode = mp3();
+  scene.node.falsehood = (call) =>
+    scene.facilitator.calls.some(({ endpoint }) => endpoint === 'settle') ? failing(call) : undefined;
+  scene.facilitator.faults.settle({ broadcast: true, answer: 'reset' });
+  assert.equal((await payFor(scene, scene.direct)).reply.status, 409);
+  upstream.mode = cutChunked();
+  const stopLoad = load(scene);
+  t.teardown(stopLoad);
+
+  await scene.isFiring('PaymentsInDoubt', 'UpstreamFailing', 'MarginNegative');
+  await scene.isFiring('JobsWaiting', 'SigningKeyEnds', 'AuditLate', ...(disk === undefined ? [] : ['AudioDiskFull']));
+
+  const other = await startStubUpstream({ mode: mp3() });
+  t.teardown(() => other.close());
+  await incident('UpstreamFailing', async (t) => {
+    assert.match(await scene.follow(t, 'UpstreamFailing', { SPEECH_BASE_URL: other.url }), /200 audio\/mpeg/);
+  });
+  await incident('MarginNegative', (t) => scene.follow(t, 'MarginNegative'));
+  await stopLoad();
+  await incident('PaymentsInDoubt', (t) => scene.follow(t, 'PaymentsInDoubt', { X402_RPC_URL: chain.rpcUrl }));
+  await incident('SigningKeyEnds', (t) => scene.follow(t, 'SigningKeyEnds'));
+  if (disk !== undefined) await incident('AudioDiskFull', (t) => scene.follow(t, 'AudioDiskFull'));
+  await incident('JobsWaiting', async (t) => {
+    await scene.follow(t, 'JobsWaiting');
+    await until(async () => (await scene.call(`/tts/jobs/${jobId}`)).json.status === 'completed');
+  });
+  await incident('AuditLate', (t) => scene.follow(t, 'AuditLate'));
+  await incident('AuditBroken', async (t) => {
+    await sql`alter table transfer disable trigger transfer_terms`.execute(db);
+    // As the audit of that night has found it.
+    await keepAuditResult(db, 'books', (await audit(db)).length);
+    await scene.isFiring('AuditBroken');
+    assert.match(await scene.follow(t, 'AuditBroken'), /transfer_terms/);
+  });
+
+  const all = sections.map(({ name }) => name).filter((name) => disk !== undefined || name !== 'AudioDiskFull');
+  assert.deepEqual(mended.sort(), all.sort());
+  assert.deepEqual(await audit(db), []);
+  assert.deepEqual(await scene.prometheus.firing(), []);
+});

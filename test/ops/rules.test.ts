@@ -1,0 +1,164 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { test } from 'tap';
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
+import { parse } from 'yaml';
+import { keepAuditResult } from '../../src/ledger/audit-result.ts';
+import { Metrics } from '../../src/observability/metrics.ts';
+import { rotateKeys } from '../../src/x402/signing-keys.ts';
+import { testChain, wallet } from '../support/chain.ts';
+import { testCheckout } from '../support/checkout.ts';
+import { mineSteadily } from '../support/deposit.ts';
+import { startMailServer } from '../support/mail-server.ts';
+import { FLOWS } from '../support/paid-flows.ts';
+import { bookDeposit } from '../support/prepaid.ts';
+import { ALERTS, withoutPrometheus } from '../support/prometheus.ts';
+import { failing, startRpcNode } from '../support/rpc-node.ts';
+import { runbook } from '../support/runbook.ts';
+import { payFor, startX402Gateway } from '../support/x402.ts';
+
+interface Alert {
+  readonly alert: string;
+  readonly expr: string;
+  readonly labels: { readonly severity: string };
+  readonly annotations: { readonly summary: string; readonly runbook_url: string };
+}
+
+const pathOf = (file: string) => fileURLToPath(new URL(`../../${file}`, import.meta.url));
+const promtool = (...args: string[]) => execFileSync('promtool', args, { encoding: 'utf8', stdio: 'pipe' });
+
+const alerts: Alert[] = parse(await readFile(ALERTS, 'utf8')).groups.flatMap(({ rules }: { rules: Alert[] }) => rules);
+const dashboard = JSON.parse(await readFile(pathOf('ops/grafana/speechgate.json'), 'utf8'));
+const { chain, skip } = await testChain();
+
+interface Panel {
+  readonly id: number;
+  readonly type: string;
+  readonly datasource?: { readonly uid: string };
+  readonly targets?: readonly { readonly expr: string; readonly datasource: { readonly uid: string } }[];
+}
+
+test('promtool takes the rules and the example, and each alert fires and ends when it should', {
+  skip: withoutPrometheus,
+}, async () => {
+  promtool('check', 'rules', ALERTS);
+  promtool('check', 'config', pathOf('ops/prometheus/prometheus.yml'));
+  const tests = pathOf('test/ops/alerts.test.yml');
+  promtool('test', 'rules', tests);
+  const tried = parse(await readFile(tests, 'utf8')).tests.flatMap(
+    ({ alert_rule_test: rules }: { alert_rule_test: { alertname: string }[] }) =>
+      rules.map(({ alertname }) => alertname),
+  );
+  assert.deepEqual([...new Set(tried)].sort(), alerts.map(({ alert }) => alert).sort());
+});
+
+test('each alert says how bad it is and what is the matter, and has its section of the runbook', async () => {
+  for (const { alert, labels, annotations } of alerts) {
+    assert.match(labels.severity, /^(critical|warning)$/, alert);
+    assert.match(annotations.summary, /\.$/, alert);
+    assert.equal(annotations.runbook_url, `docs/runbook.md#${alert.toLowerCase()}`);
+  }
+  const sections = await runbook();
+  assert.deepEqual(sections.map(({ name }) => name).sort(), alerts.map(({ alert }) => alert).sort());
+  for (const { name, text, blocks } of sections) {
+    for (const part of ['**Means:**', '**Callers see:**', 'ook', 'end:**|mend:**', '**Mended:**']) {
+      assert.match(text, new RegExp(part.replaceAll('*', '\\*')), `${name} has ${part}`);
+    }
+    assert.ok(
+      blocks.some(({ language }) => language === 'sh'),
+      `${name} has commands`,
+    );
+  }
+});
+
+test('the dashboard is one that Grafana reads: panels of their own ids, on a data source that is chosen there', async () => {
+  const panels: Panel[] = dashboard.panels;
+  assert.equal(new Set(panels.map(({ id }) => id)).size, panels.length);
+  assert.ok(dashboard.schemaVersion >= 36);
+  assert.deepEqual(
+    dashboard.templating.list.map(({ name }: { name: string }) => name),
+    ['datasource', 'job'],
+  );
+  for (const { type, datasource, targets } of panels.filter(({ type }) => type !== 'row')) {
+    assert.match(type, /^(timeseries|stat)$/);
+    for (const of of [datasource, ...(targets ?? []).map((target) => target.datasource)]) {
+      assert.equal(of?.uid, '$' + '{datasource}');
+    }
+    assert.ok((targets?.length ?? 0) > 0);
+  }
+});
+
+/** Names of metrics in expressions: what is no word of the language itself. */
+const metricsIn = (expression: string): string[] => [
+  ...new Set(expression.match(/\b(speechgate|nodejs|process)_[a-z0-9_]+/g) ?? []),
+];
+
+test('every metric that alerts and dashboard name is in a scrape of a gateway with all flows under load', {
+  skip,
+}, async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-keys-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const stored = rotateKeys(undefined, new Date());
+  const until = new Date(Date.now() + 86_400_000).toISOString();
+  const keys = stored.keys.map((key) => ({ ...key, validUntil: until }));
+  const SIGNING_KEYS_FILE = join(folder, 'keys.json');
+  await writeFile(SIGNING_KEYS_FILE, JSON.stringify({ keys }));
+  const checkout = await testCheckout(t);
+  const mail = await startMailServer(t);
+  const node = await startRpcNode(t, chain.rpcUrl);
+  const gateway = await startX402Gateway(
+    t,
+    chain,
+    {
+      ...checkout.env,
+      SIGNING_KEYS_FILE,
+      X402_RPC_URL: node.url,
+      ...{ SMTP_URL: mail.url, FEEDBACK_FROM: 'from@speech.example', FEEDBACK_TO: 'to@speech.example' },
+      RATE_LIMIT_MAX: '1000',
+    },
+    { worker: true },
+  );
+  mineSteadily(t, chain);
+  const prepaid = privateKeyToAccount(generatePrivateKey());
+  await bookDeposit(gateway.db, prepaid.address.toLowerCase(), 1_000_000n);
+  const payers = {
+    ...{ card: await gateway.fund(500), prepaid, checkout },
+    direct: await wallet(chain.client, 100_000_000n),
+  };
+  for (const { run } of Object.values(FLOWS)) await run(gateway, payers);
+  // One whose end only the chain can tell, while its node is away.
+  gateway.facilitator.faults.settle({ broadcast: true, answer: 'reset' });
+  node.falsehood = (call) => (gateway.facilitator.calls.at(-1)?.endpoint === 'settle' ? failing(call) : undefined);
+  assert.equal((await payFor(gateway, payers.direct)).reply.status, 409);
+  for (let left = 20; left > 0; left--) await gateway.call('/x402/tts', { method: 'POST', json: { text: '' } });
+  await gateway.app.reconcilers.turn();
+  await keepAuditResult(gateway.db, 'books', 0);
+
+  const scrape = (await gateway.app.admin.inject({ url: '/metrics', headers: { host: 'localhost' } })).body;
+  const shown = new Set([...scrape.matchAll(/^([a-z0-9_]+)(?:\{| )/gm)].map(([, name]) => name));
+  const expressions = [
+    ...alerts.map(({ expr }) => expr),
+    ...dashboard.panels.flatMap(({ targets = [] }: Panel) => targets.map(({ expr }) => expr)),
+  ];
+  const named = [...new Set(expressions.flatMap(metricsIn))];
+  assert.ok(named.length > 25);
+  // Only a refusal makes it, of which there is none here.
+  const known = new Metrics();
+  known.rateLimitRefused('account');
+  const possible = await known.scrape();
+  assert.deepEqual(
+    named.filter(
+      (name) => !shown.has(name) && !(name === 'speechgate_rate_limit_refusals_total' && possible.includes(name)),
+    ),
+    [],
+  );
+  assert.match(scrape, /^speechgate_payments_in_doubt 1$/m);
+  for (const flow of ['card', 'prepaid', 'direct']) {
+    assert.match(scrape, new RegExp(`^speechgate_revenue_micro_usd_total\\{flow="${flow}"\\} [1-9]`, 'm'));
+  }
+  assert.match(scrape, /^speechgate_upstream_cost_micro_usd_total\{upstream="default"\} [1-9]/m);
+});
