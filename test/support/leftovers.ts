@@ -2,9 +2,11 @@ import { randomUUID } from 'node:crypto';
 import { type RawBuilder, sql } from 'kysely';
 import type { Database } from '../../src/db/database.ts';
 import { claimJob } from '../../src/jobs/claim-job.ts';
+import { findCardAccount } from '../../src/ledger/accounts.ts';
 import { placeCardHold } from '../../src/ledger/card-holds.ts';
+import { lockAccount, takeBack } from '../../src/ledger/debts.ts';
 import { registerProcess } from '../../src/ledger/gateway-process.ts';
-import { captureHold } from '../../src/ledger/hold.ts';
+import { captureHold, voidHold } from '../../src/ledger/hold.ts';
 
 /** How many of each are left. */
 const LEFT = 120;
@@ -26,12 +28,37 @@ const run =
     for (const statement of statements) await statement.execute(db);
   };
 
+/** Has a cent of the account's purchase refunded while all that it has is held, so that the refund becomes a debt. */
+async function leaveDebt(db: Database, card: string): Promise<void> {
+  const balance = (await findCardAccount(db, card))?.balanceMicroUsd ?? 0n;
+  const placed = await placeCardHold(db, card, balance, 60);
+  if (placed.outcome !== 'held') throw new Error(`the account holds nothing: ${placed.outcome}`);
+  await db.transaction().execute(async (trx) => {
+    await lockAccount(trx, card);
+    await sql`
+      insert into clawback (id, kind, top_up_id, account_id, amount_cents, status, state, turns, created_at)
+      select 're_debt' || id, 'refund', id, account_id, 1, 'succeeded', 'taken', 1, now()
+      from top_up where account_id = ${card} and state = 'credited' limit 1`.execute(trx);
+    const { rows } = await sql<{
+      id: string;
+    }>`select id from clawback where account_id = ${card} and state = 'taken'`.execute(trx);
+    await takeBack(trx, 'refund', { accountId: card, amountMicroUsd: 10_000n, reference: rows[0]?.id ?? '' });
+  });
+  await voidHold(db, placed.hold);
+}
+
 /** By the reconciler's name. */
 export const LEFTOVERS: Readonly<Record<string, Leftover>> = {
   expired_holds: {
     writes: ['Update transfer', 'Update account'],
     leave: async (db, cards) => {
       for (const card of cards.slice(0, LEFT)) await placeCardHold(db, card, PRICE, -10, { paidFor: paidFor() });
+    },
+  },
+  debts: {
+    writes: ['Insert transfer', 'Update account'],
+    leave: async (db, cards) => {
+      for (const card of cards.slice(0, LEFT)) await leaveDebt(db, card);
     },
   },
   undelivered: {
@@ -80,6 +107,15 @@ export const LEFTOVERS: Readonly<Record<string, Leftover>> = {
     ),
   },
   checkout_sweep: { writes: ['Update processor_list'], leave: run() },
+  clawback_sweep: { writes: ['Update processor_list'], leave: run() },
+  clawbacks: {
+    writes: ['Update clawback'],
+    leave: run(sql`
+      insert into clawback (id, kind, top_up_id, account_id, amount_cents, status, created_at, next_check_at)
+      select 're_' || id, 'refund', id, account_id, 1, 'requires_action', now() - interval '1 day',
+             case when row_number() over () <= ${LEFT} then now() - interval '1 minute' end
+      from top_up where state = 'credited' limit ${MANY}`),
+  },
   unpaid_purchases: {
     writes: ['Delete top_up'],
     leave: run(sql`

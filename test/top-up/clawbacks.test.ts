@@ -249,11 +249,7 @@ test('R61: what comes back to a debtor otherwise than by a credit pays the debt 
   assert.deepEqual(await stand(gateway, account), { balance: 200, debt: 200 });
   assert.equal((await runTurn(gateway, 'debts')).count, 1);
   assert.deepEqual(await stand(gateway, account), { balance: 0, debt: 0 });
-  await spendNothing();
+  const { outcome } = await placeCardHold(gateway.db, account, 1n, 60);
+  assert.equal(outcome, 'insufficient_funds', 'no longer barred');
   await assertSound(gateway, checkout);
-
-  async function spendNothing() {
-    const refused = await placeCardHold(gateway.db, account, 1n, 60);
-    assert.equal(refused.outcome, 'insufficient_funds', 'no longer barred');
-  }
 });
