@@ -74,7 +74,7 @@ export async function recordTransfer(
              ${BigInt(at.getTime() / 1000)}::bigint, ${block}::bigint, ${transaction}, ${logIndex}::integer, ${receipt},
              now(), now(), now()
       on conflict do nothing
-      returning id, purpose, payer, amount_micro_usd, trace_id
+      returning id, purpose, payer, amount_micro_usd, trace_id, model, upstream, cost_pico_usd
     ), ${bookPayment(fragment`payment`)}
     select id from payment`.execute(db);
   return rows.length > 0;
