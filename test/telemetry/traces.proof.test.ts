@@ -126,6 +126,7 @@ async function isTraced(flow: string, { gateway, child, collector }: Awaited<Ret
     own.traceId,
     (spans) =>
       ports.every((port) => spans.some((span) => attributesOf(span)['server.port'] === port)) &&
+      spans.every(({ parentSpanId: id }) => id === own.spanId || spans.some(({ spanId }) => spanId === id)) &&
       spans.some((span) => attributesOf(span)['speechgate.trace_id'] === traceId),
   );
   const root = spans.find((span) => span.kind === SERVER && attributesOf(span)['speechgate.trace_id'] === traceId);
