@@ -5,6 +5,7 @@ import { type Test, test } from 'tap';
 import { type Database, openDatabase } from '../../src/db/database.ts';
 import { migrate } from '../../src/db/migrate.ts';
 import { audit } from '../../src/ledger/audit.ts';
+import { pruneNonces } from '../../src/ledger/wallets.ts';
 import { testDatabase } from '../support/database.ts';
 import { later, untilJob } from '../support/jobs.ts';
 import { depositor, HELLO, startPrepaidGateway, TTS } from '../support/prepaid.ts';
@@ -44,6 +45,7 @@ test('the application works with a role of its own, which can neither delete nor
   for (const { name, outcome } of await gateway.app.reconcilers.turn()) {
     if (!['top_ups', 'checkout_sweep', 'clawback_sweep'].includes(name)) assert.equal(outcome, 'done', name);
   }
+  assert.equal(await pruneNonces(gateway.db), 0);
   assert.deepEqual(await audit(gateway.db), []);
 
   for (const statement of [
