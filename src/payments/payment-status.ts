@@ -1,7 +1,7 @@
 import type { Booking } from '../x402/book-settlement.ts';
+import type { Exposure } from '../x402/exposure.ts';
 import type { FacilitatorPayment } from '../x402/facilitator.ts';
 import type { Payment } from '../x402/payment.ts';
-import type { Exposure } from '../x402/reservations.ts';
 import type { Refused } from './refusal.ts';
 
 /** What has become of a payment that an earlier request made. */

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Chain } from '../x402/chain.ts';
+import type { Exposure } from '../x402/exposure.ts';
 import type { Payment } from '../x402/payment.ts';
-import type { Exposure, Reservations } from '../x402/reservations.ts';
+import type { Reservations } from '../x402/reservations.ts';
 
 /** A payer's balance is read again when his other payments ended meanwhile, or while they are about to. */
 const PATIENCE_MS = 3_000;

@@ -3,6 +3,7 @@ import { GroupedStatement } from '../db/grouped-statement.ts';
 import { fragment, type Statement, statement } from '../db/statement.ts';
 import type { PaidFor, SpokenBy } from '../ledger/paid-for.ts';
 import type { TransferClaim } from './chain.ts';
+import { type Exposure, type ExposureRow, toExposure } from './exposure.ts';
 import type { Asset } from './network.ts';
 import {
   PAYMENT_COLUMNS,
@@ -33,37 +34,11 @@ interface Settling {
   readonly upstream: SpokenBy | undefined;
 }
 
-/** What a payer has under way before one payment of his. */
-export interface Exposure {
-  /** Sum of the earlier authorizations whose transfer is still to come, in atomic units. */
-  readonly unsettled: bigint;
-  /** Earlier requests that are running. */
-  readonly running: number;
-  /** Those of them whose transfer may have landed, which is not recorded yet. */
-  readonly settling: number;
-  /** A settlement of his was refused or failed within the last hour. */
-  readonly hasFailedLately: boolean;
-}
-
 /** A payment that has just been reserved. */
 export interface ReservedPayment {
   readonly payment: Payment;
   readonly exposure: Exposure;
 }
-
-interface ExposureRow {
-  readonly unsettled: bigint;
-  readonly running: bigint;
-  readonly settling: bigint;
-  readonly failed: boolean;
-}
-
-const toExposure = ({ unsettled, running, settling, failed }: ExposureRow): Exposure => ({
-  unsettled,
-  running: Number(running),
-  settling: Number(settling),
-  hasFailedLately: failed,
-});
 
 /** How long a payment is its process's own without a sign of life, and how often it gives one (R26). */
 const LEASE_SECONDS = 6;
