@@ -1,4 +1,5 @@
 import { parseArgs } from 'node:util';
+import { readMoment } from '../lib/moment.ts';
 import type { PaymentPurpose } from '../x402/payment.ts';
 
 /** A transaction of the chain, or one transfer of it, that the operator has decided on. */
@@ -27,7 +28,6 @@ const USAGE = `npm run reconcile takes nothing, or after --
   --speech TX[:LOG]       with --since: book this transfer as paid for speech; may be repeated
   --json                  with --since: one JSON object`;
 
-const TIME = /^\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d))?$/;
 const TRANSFER = /^(0x[0-9a-fA-F]{64})(?::(\d{1,7}))?$/;
 
 /** The options of `npm run reconcile`, or what is wrong with them. */
@@ -41,8 +41,8 @@ export function readReconcileOptions(args: readonly string[]): { since?: SinceOp
   if (values.since === undefined) {
     return Object.keys(values).length === 0 ? {} : { fault: `--since is missing.\n${USAGE}` };
   }
-  const since = TIME.test(values.since) ? new Date(values.since) : undefined;
-  if (!since || Number.isNaN(since.getTime())) {
+  const since = readMoment(values.since);
+  if (!since) {
     return {
       fault: `--since takes a date, or date, time and zone, such as 2026-11-23T04:00:00Z; it is ${values.since}.`,
     };

@@ -1,10 +1,11 @@
 import { parseArgs } from 'node:util';
 import type { Database } from '../db/database.ts';
+import { readMoment } from '../lib/moment.ts';
 import { formatUsd } from '../lib/money.ts';
 import { compareChain } from '../report/chain-money.ts';
 import type { Comparison } from '../report/difference.ts';
 import { liabilityAt, moneyOf } from '../report/money.ts';
-import { type Period, readMoment } from '../report/period.ts';
+import { type Period, readEnd } from '../report/period.ts';
 import { compareProcessor } from '../report/processor-money.ts';
 import { GROUPS, type Group, type Sales, salesOf, totalOf } from '../report/sales.ts';
 import type { Config } from '../settings/config.ts';
@@ -135,7 +136,7 @@ function exitCodeOf(outsides: readonly (Outside | undefined)[]): number {
 function readPeriod(): Period {
   if (values.from === undefined) return usage('speechgate report takes --from, such as --from 2026-11-01.');
   const from = readMoment(values.from);
-  const to = values.to === undefined ? new Date() : readMoment(values.to, { isEnd: true });
+  const to = values.to === undefined ? new Date() : readEnd(values.to);
   if (!from || !to)
     return usage('--from and --to take a day such as 2026-11-01, or a moment such as 2026-11-01T12:00Z.');
   return from < to ? { from, to } : usage('--from is not before --to.');

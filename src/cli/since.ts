@@ -1,12 +1,12 @@
+import { readMoment } from '../lib/moment.ts';
+
 const UNITS = { s: 1, min: 60, h: 3_600, d: 86_400 } as const;
 
-/** A moment as an operator writes it: a day, a time of ISO 8601, or how long ago, such as 36h; undefined for others. */
+/** A moment as an operator writes it, or how long ago, such as 36h; undefined for others. */
 export function readSince(text: string, now: Date): Date | undefined {
   const [, count, unit] = /^(\d{1,6})(s|min|h|d)$/.exec(text) ?? [];
   if (count !== undefined) return new Date(now.getTime() - Number(count) * UNITS[unit as keyof typeof UNITS] * 1000);
-  if (!/^\d{4}-\d\d-\d\d(T[\d:.]+(Z|[+-]\d\d:\d\d))?$/.test(text)) return undefined;
-  const at = new Date(text);
-  return Number.isNaN(at.getTime()) ? undefined : at;
+  return readMoment(text);
 }
 
 /** How long something takes or took, in its largest unit, such as 3 h. */
