@@ -154,7 +154,8 @@ test('ops/kubernetes: what is named is there, runs as the user of the image, and
     assert.equal(container.image, `${kustomization.images[0].name}:${version}`);
     assert.equal(`${pod.securityContext.runAsUser}:${pod.securityContext.runAsGroup}`, user);
     for (const { configMapRef, secretRef } of container.envFrom) {
-      assert.ok(objects.has(configMapRef ? `ConfigMap/${configMapRef.name}` : `Secret/${secretRef.name}`));
+      const named = configMapRef ? `ConfigMap/${configMapRef.name}` : `Secret/${secretRef.name}`;
+      assert.ok(objects.has(named), named);
     }
   }
   for (const { spec, metadata } of deployments) {
@@ -162,7 +163,10 @@ test('ops/kubernetes: what is named is there, runs as the user of the image, and
     const { terminationGracePeriodSeconds, containers } = spec.template.spec;
     const preStop = containers[0].lifecycle?.preStop.exec.command;
     const waits = Number(/setTimeout\(\(\) => \{\}, (\d+)\)/.exec(preStop?.[2])?.[1] ?? 0) / 1000;
-    assert.ok(terminationGracePeriodSeconds > stopSeconds + waits);
+    assert.ok(
+      terminationGracePeriodSeconds > stopSeconds + waits,
+      `${metadata.name}: ${terminationGracePeriodSeconds} s`,
+    );
     assert.deepEqual(spec.selector.matchLabels, labels);
     assert.deepEqual(objects.get(`PodDisruptionBudget/${metadata.name}`).spec.selector.matchLabels, labels);
     starts({
@@ -188,13 +192,13 @@ test('ops/systemd: the units start what is there, after the migration, and give 
     }
     assert.deepEqual(unit.get('Unit.Requires'), ['speechgate-migrate.service']);
     assert.match(unit.get('Unit.After')?.[0] ?? '', /\bspeechgate-migrate\.service\b/);
-    assert.ok(Number(unit.get('Service.TimeoutStopSec')?.[0]) > stopSeconds);
+    assert.ok(Number(unit.get('Service.TimeoutStopSec')?.[0]) > stopSeconds, `${name}: TimeoutStopSec`);
     const set = assignments(unit.get('Service.Environment')?.[0]?.replaceAll('%i', '8081') ?? '');
     starts({ ...settingsExample, ...set, DATABASE_URL: 'postgres://db/x', JOB_SIGNING_SECRET: SECRET });
     const { outcome, ...rest } = readConfig({ ...set, DATABASE_URL: 'postgres://db/x' });
     assert.equal(outcome, 'read');
     const { maxConnections } = 'config' in rest ? rest.config : assert.fail();
-    assert.ok(Number(unit.get('Service.LimitNOFILE')?.[0]) > maxConnections);
+    assert.ok(Number(unit.get('Service.LimitNOFILE')?.[0]) > maxConnections, `${name}: LimitNOFILE`);
   }
 });
 
