@@ -55,20 +55,18 @@ export async function unknownOf(
   db: Database,
   listed: readonly ProcessorClawback[],
 ): Promise<readonly ProcessorClawback[]> {
-  const ids = listed.map(({ id }) => id);
-  const statuses = listed.map(({ status }) => status);
-  const { rows } = await sql<{ id: string }>`
-    with known as materialized (
-      select clawback.id, clawback.status <> listed.status as has_changed
-      from unnest(${ids}::text[], ${statuses}::text[]) as listed (id, status) join clawback using (id)
-    ), changed as materialized (
-      select clawback.id from clawback join known using (id) where has_changed
-      order by id for update of clawback skip locked
-    ), soon as (
-      update clawback set next_check_at = now() from changed where clawback.id = changed.id
-    )
-    select id from known`.execute(db);
-  const known = new Set(rows.map(({ id }) => id));
+  if (listed.length === 0) return [];
+  const { rows } = await sql<{ id: string; status: string }>`
+    select id, status from clawback where id = any(${listed.map(({ id }) => id)}::text[])`.execute(db);
+  const known = new Map(rows.map(({ id, status }) => [id, status]));
+  const changed = listed.filter(({ id, status }) => known.has(id) && known.get(id) !== status).map(({ id }) => id);
+  if (changed.length > 0) {
+    await sql`
+      update clawback set next_check_at = now()
+      where id = any(array(
+        select id from clawback where id = any(${changed}::text[]) order by id for update skip locked
+      ))`.execute(db);
+  }
   return listed.filter(({ id }) => !known.has(id));
 }
 

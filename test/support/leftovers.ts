@@ -31,7 +31,8 @@ const run =
 /** Has a cent of the account's purchase refunded while all that it has is held, so that the refund becomes a debt. */
 async function leaveDebt(db: Database, card: string): Promise<void> {
   const balance = (await findCardAccount(db, card))?.balanceMicroUsd ?? 0n;
-  const placed = await placeCardHold(db, card, balance, 60);
+  const all = { ...paidFor(), characters: Number(balance), ratePicoUsd: 1_000_000n };
+  const placed = await placeCardHold(db, card, balance, 60, { paidFor: all });
   if (placed.outcome !== 'held') throw new Error(`the account holds nothing: ${placed.outcome}`);
   await db.transaction().execute(async (trx) => {
     await lockAccount(trx, card);
@@ -107,14 +108,18 @@ export const LEFTOVERS: Readonly<Record<string, Leftover>> = {
     ),
   },
   checkout_sweep: { writes: ['Update processor_list'], leave: run() },
-  clawback_sweep: { writes: ['Update processor_list'], leave: run() },
+  clawback_sweep: {
+    writes: ['Update processor_list'],
+    leave: run(sql`
+      insert into clawback (id, kind, top_up_id, account_id, amount_cents, status, created_at)
+      select 're_' || id, 'refund', id, account_id, 1, 'requires_action', now() - interval '1 day'
+      from top_up where state = 'credited' limit ${MANY}`),
+  },
   clawbacks: {
     writes: ['Update clawback'],
     leave: run(sql`
-      insert into clawback (id, kind, top_up_id, account_id, amount_cents, status, created_at, next_check_at)
-      select 're_' || id, 'refund', id, account_id, 1, 'requires_action', now() - interval '1 day',
-             case when row_number() over () <= ${LEFT} then now() - interval '1 minute' end
-      from top_up where state = 'credited' limit ${MANY}`),
+      update clawback set next_check_at = now() - interval '1 minute'
+      where id in (select id from clawback where status = 'requires_action' limit ${LEFT})`),
   },
   unpaid_purchases: {
     writes: ['Delete top_up'],

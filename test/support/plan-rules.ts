@@ -4,6 +4,8 @@ import { type ExecutedPlan, nodesOf, type PlanNode } from './plans.ts';
 const SMALL: Readonly<Record<string, string>> = {
   instance: 'one row',
   processor_list: 'a row for each list',
+  paused_flow: 'a row for each flow that is paused',
+  audit_result: 'a row for each kind of audit',
   reconciler: 'a row for each reconciler',
   worker: 'a row for each process that runs jobs',
   gateway_process: 'a row for each process',

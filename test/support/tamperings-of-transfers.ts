@@ -48,7 +48,7 @@ export const TRANSFERS: readonly Tampering[] = [
   {
     name: 'all transfers, reversals and jobs are truncated',
     fates: ['forbidden', 'audit'],
-    statements: () => [sql`truncate transfer, reversal, job`],
+    statements: () => [sql`truncate transfer, reversal, job, operator_action`],
   },
   {
     name: 'a charge is invented, posted at once',

@@ -8,6 +8,7 @@ const GUARDED = [
   'top_up',
   'clawback',
   'processor_list',
+  'operator_action',
   'x402_payment',
   'prepaid_nonce',
   'job',
