@@ -75,12 +75,12 @@ export const FAULTS_OF_DATABASE: Cases = {
   'too few connections': {
     check: 'connections',
     state: 'fault',
-    message: /room for 15/,
+    message: /room for 24/,
     make: (scene, t) =>
       untilTheEnd(
         t,
         scene,
-        'alter role speechgate_app connection limit 15',
+        'alter role speechgate_app connection limit 24',
         'alter role speechgate_app connection limit -1',
       ),
   },
