@@ -20,7 +20,11 @@ export const KEPT: Readonly<Record<string, readonly string[]>> = {
 };
 /** Tables that the service only reads. */
 export const READ_ONLY = ['schema_migration', 'schema_migration_lock'];
-export const NEVER_UPDATED = ['prepaid_nonce'];
+/**
+ * Tables of which no row ever changes. Pruning locks rows, for which a role has to have a right to update: one column's,
+ * and the guard of the books refuses its change.
+ */
+const NEVER_UPDATED = { prepaid_nonce: 'account_id' };
 
 /**
  * Gives the role what the service needs of a database that the present user owns, and no more: it can neither delete
@@ -37,7 +41,10 @@ export async function grantApplicationRole<T>(db: Kysely<T>, role: string): Prom
     await run('grant usage on schema public to ROLE');
     await run('grant select, insert, update, delete on all tables in schema public to ROLE');
     for (const table of READ_ONLY) await run(`revoke insert, update, delete on ${table} from ROLE`);
-    for (const table of NEVER_UPDATED) await run(`revoke update on ${table} from ROLE`);
+    for (const [table, locked] of Object.entries(NEVER_UPDATED)) {
+      await run(`revoke update on ${table} from ROLE`);
+      await run(`grant update (${quoted(locked)}) on ${table} to ROLE`);
+    }
     for (const [table, fixed] of Object.entries(KEPT)) {
       await run(`revoke update, delete on ${table} from ROLE`);
       const columns = (await columnsOf(trx, table)).filter((column) => !fixed.includes(column));

@@ -1,5 +1,5 @@
 import { type Kysely, sql } from 'kysely';
-import { KEPT, NEVER_UPDATED, READ_ONLY } from './application-role.ts';
+import { KEPT, READ_ONLY } from './application-role.ts';
 
 /** How the rights of the connected role differ from those that `grantApplicationRole` gives. */
 export interface RoleRights {
@@ -50,7 +50,7 @@ function missingOf({ table, ...can }: TableRights): string[] {
   return [
     ...(can.select ? [] : [`select from ${table}`]),
     ...(can.insert || isReadOnly ? [] : [`insert into ${table}`]),
-    ...(can.update || isReadOnly || NEVER_UPDATED.includes(table) || isKept(table) ? [] : [`update ${table}`]),
+    ...(can.update || isReadOnly || isKept(table) ? [] : [`update ${table}`]),
     ...(can.delete || isReadOnly || isKept(table) ? [] : [`delete from ${table}`]),
   ];
 }

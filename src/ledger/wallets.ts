@@ -47,20 +47,17 @@ export const NONCE_RETENTION_HOURS = 24;
 /** Nonces that one pruning deletes at most, so that it stays short. */
 const PRUNED_NONCES = 1000;
 
-const FORGOTTEN = sql`(select clock_timestamp() - make_interval(hours => ${NONCE_RETENTION_HOURS + 1}::int))`;
-
 /**
  * Forgets nonces whose retention is over, a bounded number of them; their signatures expired long ago. Tells how many.
- * They are deleted by where they are, and nothing is locked, for which the application's role has no right: whatever may
- * have come there since is as old, or stays.
+ * They are deleted by where they are, which the lock keeps: a nonce never changes.
  */
 export async function pruneNonces(db: Database): Promise<number> {
   const { numAffectedRows } = await sql`
-    delete from prepaid_nonce
-    where spent_at < ${FORGOTTEN} and ctid = any(array(
-      select ctid from prepaid_nonce where spent_at < ${FORGOTTEN} order by spent_at limit ${PRUNED_NONCES}))`.execute(
-    db,
-  );
+    delete from prepaid_nonce where ctid = any(array(
+      select ctid from prepaid_nonce
+      where spent_at < (select clock_timestamp() - make_interval(hours => ${NONCE_RETENTION_HOURS + 1}::int))
+      order by spent_at limit ${PRUNED_NONCES} for update skip locked
+    ))`.execute(db);
   return Number(numAffectedRows ?? 0n);
 }
 

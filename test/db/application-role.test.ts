@@ -65,6 +65,7 @@ test('the application works with a role of its own, which can neither delete nor
   ]) {
     await assert.rejects(statement.execute(gateway.db), { code: '42501' });
   }
+  await assert.rejects(sql`update prepaid_nonce set account_id = account_id`.execute(gateway.db), { code: '23000' });
   await assert.rejects(sql`delete from top_up`.execute(gateway.db), { code: '23000' });
   await assert.rejects(sql`delete from x402_payment`.execute(gateway.db), { code: '23000' });
   assert.deepEqual(await audit(owner), []);
