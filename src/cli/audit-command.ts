@@ -11,6 +11,7 @@ import { newestSealable, parseSeal, type Seal, sealUpTo } from '../ledger/seal.t
 import type { Config } from '../settings/config.ts';
 import { Processor } from '../top-up/processor.ts';
 import { openPayments } from '../x402/open-payments.ts';
+import { endWith } from './arguments.ts';
 import { commandSettings } from './command-settings.ts';
 import { look } from './look.ts';
 import { readWholeConfig } from './whole-config.ts';
@@ -18,8 +19,6 @@ import { readWholeConfig } from './whole-config.ts';
 const EXIT_BROKEN = 1;
 /** Nothing is broken as far as could be asked. */
 const EXIT_UNANSWERED = 2;
-const EXIT_CONFIG = 78;
-
 const { values } = parseArgs({
   options: {
     external: { type: 'boolean', default: false },
@@ -134,6 +133,5 @@ function progress(of: string): (count: number | bigint) => void {
 function readSeal(text: string): Seal {
   const seal = parseSeal(text);
   if (seal) return seal;
-  console.error(`--verify-seal takes <id>:<hash>, as --seal has printed them; it is ${text}.`);
-  process.exit(EXIT_CONFIG);
+  endWith(`--verify-seal takes <id>:<hash>, as --seal has printed them; it is ${text}.`);
 }

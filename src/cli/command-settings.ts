@@ -1,7 +1,6 @@
 import { dataDir } from '../sandbox/sandbox-file.ts';
 import { readSandboxSettings } from '../sandbox/settings-file.ts';
-
-const EXIT_CONFIG = 78;
+import { endWith } from './arguments.ts';
 
 /**
  * What an operators' command works with: the environment, and where that names no database the settings of the running
@@ -22,6 +21,5 @@ export async function commandSettings(): Promise<NodeJS.ProcessEnv> {
 export function databaseUrlOf(settings: NodeJS.ProcessEnv): string {
   const url = settings.DATABASE_URL?.trim();
   if (url) return url;
-  console.error('DATABASE_URL is not set. Set it to postgres://user:password@host:5432/database.');
-  process.exit(EXIT_CONFIG);
+  endWith('DATABASE_URL is not set. Set it to postgres://user:password@host:5432/database.');
 }

@@ -8,12 +8,12 @@ import { allChecks } from '../doctor/all-checks.ts';
 import { type Checked, runChecks } from '../doctor/run-checks.ts';
 import { within } from '../lib/within.ts';
 import { readConfig } from '../settings/config.ts';
+import { EXIT_USAGE } from './arguments.ts';
 import { commandSettings } from './command-settings.ts';
 import { printable, printableJson } from './printable.ts';
 import { tableLine } from './table-line.ts';
 
 const EXIT_FAULT = 1;
-const EXIT_CONFIG = 78;
 const CLOSE_MS = 3_000;
 const COLUMNS = [7, 34];
 const WORDS = { ok: 'ok', warning: 'warning', fault: 'FAULT', skipped: 'skipped' } as const;
@@ -24,7 +24,7 @@ const settings = await commandSettings();
 const read = readConfig(settings);
 if (read.outcome === 'faulty') {
   tell(read.faults.map(({ name, problem, fix }) => ({ name, state: 'fault', message: `It ${problem}.`, fix })));
-  process.exit(EXIT_CONFIG);
+  process.exit(EXIT_USAGE);
 }
 const { config, misspelt } = read;
 const { checks, close } = await allChecks({
@@ -37,7 +37,7 @@ const { checks, close } = await allChecks({
 const unknown = values.skip.find((name) => !checks.some((check) => check.name === name));
 if (unknown !== undefined) {
   console.error(`There is no check ${unknown}. There are: ${[...new Set(checks.map(({ name }) => name))].join(', ')}.`);
-  process.exit(EXIT_CONFIG);
+  process.exit(EXIT_USAGE);
 }
 const told: Checked[] = [];
 for await (const checked of runChecks(checks, new Set(values.skip))) {
@@ -61,7 +61,7 @@ function readArguments() {
     }).values;
   } catch (error) {
     console.error(`${(error as Error).message}\n${USAGE}`);
-    process.exit(EXIT_CONFIG);
+    process.exit(EXIT_USAGE);
   }
 }
 

@@ -7,12 +7,11 @@ import type { TurnResult } from '../reconcile/reconciler.ts';
 import { createReconcilers } from '../reconcile/reconcilers.ts';
 import { ReconcilerRunner } from '../reconcile/runner.ts';
 import { openPayments } from '../x402/open-payments.ts';
+import { endWith } from './arguments.ts';
 import { commandSettings } from './command-settings.ts';
 import { readReconcileOptions } from './reconcile-options.ts';
 import { reconcileSince } from './reconcile-since.ts';
 import { readWholeConfig } from './whole-config.ts';
-
-const EXIT_CONFIG = 78;
 
 /**
  * `npm run reconcile` runs every reconciler once. With `-- --since TIME`, for a database that was restored to that moment,
@@ -20,8 +19,7 @@ const EXIT_CONFIG = 78;
  */
 const options = readReconcileOptions(process.argv.slice(2));
 if ('fault' in options) {
-  console.error(options.fault);
-  process.exit(EXIT_CONFIG);
+  endWith(options.fault);
 }
 const config = readWholeConfig(await commandSettings(), 'reconcile');
 const { databaseUrl, namedStatements } = config;
@@ -31,8 +29,7 @@ const belonging = new Belonging(db, config);
 // A database that is away is told by each reconciler.
 const mismatch = await belonging.check().catch(() => undefined);
 if (mismatch) {
-  console.error(`speechgate can't reconcile:\n${describeMismatch(mismatch)}`);
-  process.exit(EXIT_CONFIG);
+  endWith(`speechgate can't reconcile:\n${describeMismatch(mismatch)}`);
 }
 const x402 = config.x402?.rpcUrls ? openPayments(db, config.x402.asset, config.x402.rpcUrls) : undefined;
 const runner = new ReconcilerRunner({

@@ -13,6 +13,7 @@ import type { PaymentPurpose } from '../x402/payment.ts';
 import type { DatedTransfer } from '../x402/received-transfers.ts';
 import { RpcError } from '../x402/rpc.ts';
 import { type AuthorizedTransfer, recordTransfer } from '../x402/unrecorded-transfers.ts';
+import { EXIT_USAGE } from './arguments.ts';
 import { printable, printableJson } from './printable.ts';
 import type { Decision, SinceOptions } from './reconcile-options.ts';
 import { tableLine } from './table-line.ts';
@@ -20,8 +21,6 @@ import { tableLine } from './table-line.ts';
 const EXIT_FAILED = 1;
 /** Everything was asked, and there are transfers that the operator has to decide on. */
 const EXIT_UNDECIDED = 2;
-const EXIT_USAGE = 78;
-
 interface Parts {
   readonly config: Config;
   readonly db: Database;

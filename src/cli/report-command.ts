@@ -13,6 +13,7 @@ import { Processor } from '../top-up/processor.ts';
 import { ProcessorError } from '../top-up/processor-call.ts';
 import { openPayments } from '../x402/open-payments.ts';
 import { RpcError } from '../x402/rpc.ts';
+import { endWith } from './arguments.ts';
 import { commandSettings } from './command-settings.ts';
 import { look } from './look.ts';
 import { printable, printableJson } from './printable.ts';
@@ -26,8 +27,6 @@ import { readWholeConfig } from './whole-config.ts';
  */
 const EXIT_DIFFERS = 1;
 const EXIT_UNANSWERED = 2;
-const EXIT_USAGE = 78;
-
 const { values } = parseArgs({
   options: {
     from: { type: 'string' },
@@ -42,7 +41,7 @@ const { values } = parseArgs({
 type Outside = Comparison | { readonly unanswered: string };
 
 const period = readPeriod();
-const group = GROUPS.find((each) => each === values.by) ?? usage(`--by takes one of ${GROUPS.join(', ')}.`);
+const group = GROUPS.find((each) => each === values.by) ?? endWith(`--by takes one of ${GROUPS.join(', ')}.`);
 const settings = await commandSettings();
 const config =
   values['no-outside'] || values.csv
@@ -134,15 +133,10 @@ function exitCodeOf(outsides: readonly (Outside | undefined)[]): number {
 }
 
 function readPeriod(): Period {
-  if (values.from === undefined) return usage('speechgate report takes --from, such as --from 2026-11-01.');
+  if (values.from === undefined) return endWith('speechgate report takes --from, such as --from 2026-11-01.');
   const from = readMoment(values.from);
   const to = values.to === undefined ? new Date() : readEnd(values.to);
   if (!from || !to)
-    return usage('--from and --to take a day such as 2026-11-01, or a moment such as 2026-11-01T12:00Z.');
-  return from < to ? { from, to } : usage('--from is not before --to.');
-}
-
-function usage(message: string): never {
-  console.error(message);
-  process.exit(EXIT_USAGE);
+    return endWith('--from and --to take a day such as 2026-11-01, or a moment such as 2026-11-01T12:00Z.');
+  return from < to ? { from, to } : endWith('--from is not before --to.');
 }

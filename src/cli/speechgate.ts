@@ -1,3 +1,4 @@
+import { EXIT_USAGE } from './arguments.ts';
 import { tableLine } from './table-line.ts';
 
 interface Command {
@@ -21,9 +22,6 @@ const commands: Readonly<Record<string, Command>> = {
   feedback: { about: 'the feedback that was stored', run: () => import('./feedback-command.ts') },
   keys: { about: 'makes or rotates the signing keys', run: () => import('./keys-command.ts') },
 };
-
-/** As for the other commands: what was said wrongly is for the operator to mend before it runs again. */
-const EXIT_USAGE = 78;
 
 const [name, ...rest] = process.argv.slice(2);
 const command = name !== undefined && Object.hasOwn(commands, name) ? commands[name] : undefined;

@@ -1,6 +1,7 @@
 import { parseArgs } from 'node:util';
 import { findTrace, type TraceEntry } from '../audit/trace.ts';
 import { isUuid } from '../lib/uuid.ts';
+import { endWith } from './arguments.ts';
 import { commandSettings } from './command-settings.ts';
 import { look } from './look.ts';
 import { printable, printableJson } from './printable.ts';
@@ -15,7 +16,6 @@ const { values, positionals } = parseArgs({
   options: { json: { type: 'boolean', default: false } },
 });
 
-const EXIT_USAGE = 78;
 const COLUMNS = [24, 10, 36, 9, 12, 42];
 
 const line = (cells: readonly string[]): string => tableLine(COLUMNS, cells).trimEnd();
@@ -25,8 +25,7 @@ const lineOf = ({ at, what, id, state, amountMicroUsd, payer, detail }: TraceEnt
 
 const [traceId, ...more] = positionals;
 if (traceId === undefined || more.length > 0 || !isUuid(traceId)) {
-  console.error('npm run trace takes one trace id, which is the UUID in the x-trace-id header of an answer.');
-  process.exit(EXIT_USAGE);
+  endWith('npm run trace takes one trace id, which is the UUID in the x-trace-id header of an answer.');
 }
 
 await look({ settings: await commandSettings(), subject: 'The books' }, async (db) => {
