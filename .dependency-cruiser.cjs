@@ -4,8 +4,11 @@
  */
 const LAYERS = [
   ['main', 'cli'],
+  ['bridge', 'mcp'],
   ['process'],
   ['sandbox'],
+  ['budget'],
+  ['client'],
   ['app'],
   ['features'],
   ['operations', 'reconcile', 'audit', 'report', 'doctor', 'admin', 'telemetry'],

@@ -1,0 +1,110 @@
+import type { PendingPurchase } from './pending-purchase.ts';
+
+/** Everything that the client throws on purpose is one of these. */
+export class SpeechgateError extends Error {
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = new.target.name;
+  }
+}
+
+/** What an answer of the service told of an error. */
+export interface Fault {
+  readonly status: number;
+  readonly code: string;
+  readonly message: string;
+  readonly details: Readonly<Record<string, unknown>> | null;
+  readonly traceId: string;
+  /** Seconds until it is worth asking again, where the service told. */
+  readonly retryAfterSeconds: number | null;
+}
+
+/** The service answered with an error, and nothing is owed for it. */
+export class ServiceError extends SpeechgateError {
+  readonly status: number;
+  readonly code: string;
+  readonly details: Readonly<Record<string, unknown>> | null;
+  readonly traceId: string;
+  readonly retryAfterSeconds: number | null;
+
+  constructor(fault: Fault) {
+    super(fault.message);
+    this.status = fault.status;
+    this.code = fault.code;
+    this.details = fault.details;
+    this.traceId = fault.traceId;
+    this.retryAfterSeconds = fault.retryAfterSeconds;
+  }
+}
+
+/** 400, 413, 415 and the like: the request has to be changed. */
+export class InvalidRequestError extends ServiceError {}
+
+/** 402: the account or wallet has not enough. Nothing was charged. */
+export class PaymentRequiredError extends ServiceError {
+  /** Where card credit is bought; null in the other flows. */
+  readonly topUpUrl: string | null;
+  /** What is missing at least, where the service told price and balance. */
+  readonly missingMicroUsd: bigint | null;
+
+  constructor(fault: Fault, way: { readonly topUpUrl: string | null; readonly missingMicroUsd: bigint | null }) {
+    super(fault);
+    this.topUpUrl = way.topUpUrl;
+    this.missingMicroUsd = way.missingMicroUsd;
+  }
+}
+
+/** 429: too much was asked; nothing was charged. */
+export class RateLimitedError extends ServiceError {}
+
+/** 5xx: the service, or what it relies on, could not; nothing was charged. */
+export class ServiceUnavailableError extends ServiceError {}
+
+/** The service could not be reached, and nothing that pays had left. */
+export class UnreachableError extends SpeechgateError {}
+
+/** The purchase may cost more than its caps leave. Nothing was signed. */
+export class OverCapError extends SpeechgateError {
+  readonly scope: 'call' | 'client' | 'day' | 'total';
+  readonly limitMicroUsd: bigint;
+  readonly leftMicroUsd: bigint;
+  readonly wantedMicroUsd: bigint;
+
+  constructor(cap: {
+    readonly scope: OverCapError['scope'];
+    readonly limitMicroUsd: bigint;
+    readonly leftMicroUsd: bigint;
+    readonly wantedMicroUsd: bigint;
+  }) {
+    const { scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd } = cap;
+    super(`This may cost ${wantedMicroUsd} micro-USD; ${leftMicroUsd} are left of ${limitMicroUsd} (${scope}).`);
+    this.scope = scope;
+    this.limitMicroUsd = limitMicroUsd;
+    this.leftMicroUsd = leftMicroUsd;
+    this.wantedMicroUsd = wantedMicroUsd;
+  }
+}
+
+/** The metadata or the challenge is not what the pinned key vouches for. Nothing was signed. */
+export class UntrustedError extends SpeechgateError {
+  /** For programs, such as wrong_key, expired, wrong_payee. */
+  readonly reason: string;
+
+  constructor(reason: string, message: string) {
+    super(message);
+    this.reason = reason;
+  }
+}
+
+/**
+ * Whether the purchase was charged could not be found out. Don't pay again: give `pending` to `resume`, now or later,
+ * and the audio comes, or the certainty that nothing was charged.
+ */
+export class OutcomeUnknownError extends SpeechgateError {
+  readonly pending: PendingPurchase;
+
+  constructor(pending: PendingPurchase, options?: ErrorOptions) {
+    super(`Whether ${pending.identifier} was charged is not known yet. Resume it instead of paying again.`, options);
+    this.pending = pending;
+  }
+}
