@@ -108,3 +108,23 @@ export class OutcomeUnknownError extends SpeechgateError {
     this.pending = pending;
   }
 }
+
+/**
+ * The purchase was charged, or may have been, and its audio can't be had any more: a card request without `durable` whose
+ * answer was lost, or a prepaid one that was asked for again too late. Asking again is a new purchase.
+ */
+export class AudioLostError extends SpeechgateError {
+  /** Null when it is not known whether it was charged. */
+  readonly chargedMicroUsd: bigint | null;
+  readonly maxMicroUsd: bigint;
+
+  constructor(
+    message: string,
+    money: { readonly chargedMicroUsd: bigint | null; readonly maxMicroUsd: bigint },
+    options?: ErrorOptions,
+  ) {
+    super(message, options);
+    this.chargedMicroUsd = money.chargedMicroUsd;
+    this.maxMicroUsd = money.maxMicroUsd;
+  }
+}

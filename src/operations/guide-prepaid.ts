@@ -1,6 +1,6 @@
 import { routeOf } from '../contract/routes.ts';
 import { PREPAID, prepaidDomainName } from '../x402/prepaid-terms.ts';
-import { PREPAID_TYPES } from '../x402/prepaid-typed-data.ts';
+import { PREPAID_TYPES } from '../x402/prepaid-types.ts';
 import { CANONICAL_QUERY_VECTORS, SIGNING_VECTORS } from '../x402/prepaid-vectors.ts';
 
 /** Operations as `GET /` names them, such as `GET /x402/accounts/:address`. */

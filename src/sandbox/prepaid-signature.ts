@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { type Address, keccak256, type LocalAccount, toHex } from 'viem';
 import type { SignedServiceMetadata } from '../contract/types.ts';
 import { canonicalQuery } from '../x402/canonical-query.ts';
-import { PREPAID_TYPES } from '../x402/prepaid-typed-data.ts';
+import { PREPAID_TYPES } from '../x402/prepaid-types.ts';
 
 /** The most that one request of the sandbox's programs may cost: 1 USD. */
 const MAX_AMOUNT_MICRO_USD = 1_000_000n;

@@ -5,7 +5,7 @@ import { test } from 'tap';
 import { type Address, keccak256, type LocalAccount, toHex } from 'viem';
 import type { SignedServiceMetadata } from '../../src/contract/types.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
-import { PREPAID_TYPES } from '../../src/x402/prepaid-typed-data.ts';
+import { PREPAID_TYPES } from '../../src/x402/prepaid-types.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import { startGateway } from '../support/gateway.ts';
 import { isSignedBy } from '../support/metadata.ts';

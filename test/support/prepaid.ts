@@ -10,7 +10,7 @@ import { canonicalQuery } from '../../src/x402/canonical-query.ts';
 import { DEFAULT_ASSET } from '../../src/x402/network.ts';
 import { currentPayee } from '../../src/x402/payees.ts';
 import type { PrepaidRequest } from '../../src/x402/prepaid-typed-data.ts';
-import { PREPAID_TYPES } from '../../src/x402/prepaid-typed-data.ts';
+import { PREPAID_TYPES } from '../../src/x402/prepaid-types.ts';
 import { type Call, type Gateway, type GatewayOptions, startGateway } from './gateway.ts';
 import { type StubUpstream, startStubUpstream } from './stub-upstream.ts';
 

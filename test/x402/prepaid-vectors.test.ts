@@ -20,7 +20,8 @@ import {
   signedRequestOf,
 } from '../../src/x402/prepaid-credential.ts';
 import { PREPAID } from '../../src/x402/prepaid-terms.ts';
-import { hashPrepaidRequest, PREPAID_TYPES } from '../../src/x402/prepaid-typed-data.ts';
+import { hashPrepaidRequest } from '../../src/x402/prepaid-typed-data.ts';
+import { PREPAID_TYPES } from '../../src/x402/prepaid-types.ts';
 import { CANONICAL_QUERY_VECTORS, SIGNING_VECTORS } from '../../src/x402/prepaid-vectors.ts';
 
 const HALF_ORDER = 0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0n;

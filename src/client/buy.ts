@@ -1,0 +1,113 @@
+import type { Budget, Reservation } from './budget.ts';
+import { checkCall, reserveAll } from './caps.ts';
+import type { OutcomeUnknownError } from './errors.ts';
+import type { Outcome, Reader } from './outcome.ts';
+import type { Offer, PaymentWay, Service } from './payment-way.ts';
+import type { PendingPurchase } from './pending-purchase.ts';
+import { type End, pursue } from './pursue.ts';
+import { answerLost, isJob, readCard } from './read-card.ts';
+import { readDirect } from './read-direct.ts';
+import { readPrepaid } from './read-prepaid.ts';
+import type { Speech, SpeechOrder } from './speech.ts';
+import { delayMs, pause } from './waiting.ts';
+
+/** Milliseconds that one answer with speech may take. */
+const ANSWER_MS = 120_000;
+
+export const SPEECH_READERS = { card: readCard, direct: readDirect, prepaid: readPrepaid } as const satisfies Record<
+  string,
+  Reader<Speech>
+>;
+
+export interface Purchase {
+  readonly way: PaymentWay;
+  readonly order: SpeechOrder;
+  readonly service: Service;
+  readonly budgets: readonly Budget[];
+  readonly callLimits: readonly (bigint | undefined)[];
+  readonly isDurable: boolean;
+  readonly signal: AbortSignal | undefined;
+  readonly patienceMs: number;
+  /** Is told of a purchase whose end is unknown. */
+  readonly onUnknown: (identifier: string, reservation: Reservation) => void;
+}
+
+/** Buys speech: prices it, sets the price aside, signs, sends, and asks until the end is known. */
+export async function buySpeech(purchase: Purchase): Promise<Speech> {
+  const end = Date.now() + purchase.patienceMs;
+  let hasRefreshed = false;
+  for (let attempt = 1; ; attempt += 1) {
+    const told = await buyOnce(purchase);
+    if (told.outcome === 'bought') return told.bought;
+    if (told.outcome !== 'refused') throw told.error;
+    if (told.again === 'metadata' && !hasRefreshed) {
+      hasRefreshed = true;
+      await purchase.service.metadata?.refresh();
+      continue;
+    }
+    const delay = delayMs(attempt, told.retryAfterSeconds ?? null);
+    if (told.again !== 'anew' || Date.now() + delay > end) throw told.error;
+    await pause(delay, purchase.signal);
+  }
+}
+
+async function buyOnce(purchase: Purchase): Promise<End<Speech>> {
+  const { way, order, service, budgets, callLimits, isDurable, signal } = purchase;
+  signal?.throwIfAborted();
+  const offer = await way.offer(order, { ...service, signal, isDurable });
+  const { maxMicroUsd } = offer;
+  checkCall(maxMicroUsd, callLimits);
+  const reservation = await reserveAll(budgets, { flow: way.flow, maxMicroUsd });
+  const pending = await signed(offer, reservation, signal);
+  const end = await pursueSpeech({ ...purchase, pending, isRepetition: false });
+  if (end.outcome === 'unknown') purchase.onUnknown(pending.identifier, reservation);
+  else await reservation.settle(chargedOf(end));
+  return end;
+}
+
+/** What is to leave, signed and recorded; nothing is set aside any more when that fails. */
+async function signed(
+  offer: Offer,
+  reservation: Reservation,
+  signal: AbortSignal | undefined,
+): Promise<PendingPurchase> {
+  try {
+    signal?.throwIfAborted();
+    const pending = await offer.sign();
+    await reservation.record(pending);
+    return pending;
+  } catch (error) {
+    await reservation.settle(0n);
+    throw error;
+  }
+}
+
+/** Asks for the speech of a pending purchase until its end is known. A card request that is no job is sent once. */
+export async function pursueSpeech(asked: {
+  readonly pending: PendingPurchase;
+  readonly service: Service;
+  readonly signal: AbortSignal | undefined;
+  readonly patienceMs: number;
+  readonly isRepetition: boolean;
+}): Promise<End<Speech>> {
+  const { pending } = asked;
+  const isOnce = pending.flow === 'card' && !isJob(pending);
+  const end = await pursue({
+    ...asked,
+    read: SPEECH_READERS[pending.flow],
+    answerMs: ANSWER_MS,
+    ...(isOnce && { patienceMs: 0 }),
+  });
+  return isOnce && end.outcome === 'unknown' ? lostOf(pending, end.error) : end;
+}
+
+/** Counts as charged, since that can't be found out. */
+const lostOf = ({ maxMicroUsd }: PendingPurchase, { cause }: OutcomeUnknownError): End<Speech> => ({
+  outcome: 'lost',
+  error: answerLost(maxMicroUsd, cause),
+  chargedMicroUsd: BigInt(maxMicroUsd),
+});
+
+/** In micro-USD. */
+export const chargedOf = (end: Extract<Outcome<unknown>, { outcome: 'bought' | 'lost' | 'refused' }>): bigint =>
+  end.outcome === 'refused' ? 0n : end.chargedMicroUsd;

@@ -1,0 +1,41 @@
+import type { TtsModelsResponse } from '../contract/types.ts';
+import type { Api, Wire } from './api.ts';
+import { SpeechgateError } from './errors.ts';
+import { picoUsd } from './price.ts';
+import { read } from './reading.ts';
+
+/** Milliseconds for which the catalog is taken as it was read. */
+const KEPT_MS = 60_000;
+
+/** The models, as the service lists them. Nothing vouches for them. */
+export class Catalog {
+  readonly #api: Api;
+  #kept: { readonly at: number; readonly models: Wire<TtsModelsResponse> } | undefined;
+
+  constructor(api: Api) {
+    this.#api = api;
+  }
+
+  async read(signal?: AbortSignal): Promise<Wire<TtsModelsResponse>> {
+    const { data } = await read(signal, (signal) => this.#api.GET('/tts/models', { signal }));
+    this.#kept = { at: Date.now(), models: data };
+    return data;
+  }
+
+  /** The model of an order, the default one where it names none. */
+  async modelOf(order: { readonly model?: string }, signal?: AbortSignal): Promise<string> {
+    return order.model ?? (await this.#recent(signal)).defaultModel;
+  }
+
+  /** In 10^-12 USD per character. @throws SpeechgateError when there is no such model */
+  async rateOf(model: string, signal?: AbortSignal): Promise<bigint> {
+    const found = (await this.#recent(signal)).models.find(({ id }) => id === model);
+    if (!found) throw new SpeechgateError(`The service has no model ${model}.`);
+    return picoUsd(found.pricing.ratePerCharUsd.toFixed(12));
+  }
+
+  async #recent(signal?: AbortSignal): Promise<Wire<TtsModelsResponse>> {
+    const age = this.#kept ? Date.now() - this.#kept.at : Number.POSITIVE_INFINITY;
+    return this.#kept && age >= 0 && age < KEPT_MS ? this.#kept.models : this.read(signal);
+  }
+}

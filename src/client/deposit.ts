@@ -1,0 +1,93 @@
+import type { X402DepositResponse } from '../contract/types.ts';
+import type { Wire } from './api.ts';
+import type { Reader } from './outcome.ts';
+import type { Service, Wallet } from './payment-way.ts';
+import type { PendingPurchase } from './pending-purchase.ts';
+import { pursue } from './pursue.ts';
+import { refusedPayment, transactionOf } from './read-direct.ts';
+import { newIdentifier, readChallenge, required, signPayment, trustChallenge } from './sign-payment.ts';
+
+export const DEPOSIT_TARGET = '/x402/deposit';
+/** Milliseconds that one answer may take: the service itself waits two minutes for the transfer's confirmations. */
+const ANSWER_MS = 180_000;
+/** Milliseconds after which an unconfirmed deposit is told as one whose end is unknown. */
+const PATIENCE_MS = 300_000;
+
+/** A deposit that is credited. */
+export interface Deposit {
+  /** Whose balance it is. */
+  readonly address: string;
+  readonly balanceMicroUsd: bigint;
+  /** 0 when it had been credited by an earlier request. */
+  readonly creditedMicroUsd: bigint;
+  readonly alreadyCredited: boolean;
+  /** On the chain. */
+  readonly transaction: string | null;
+}
+
+const readDeposit: Reader<Deposit> = async ({ pending, answer }) => {
+  const { response, body } = answer;
+  if (!response.ok) return refusedPayment(answer, pending.expiresAt);
+  const credited = (await new Response(body).json()) as Wire<X402DepositResponse>;
+  const deposit: Deposit = {
+    address: credited.address,
+    balanceMicroUsd: BigInt(credited.balanceMicroUsd),
+    creditedMicroUsd: BigInt(credited.creditedMicroUsd),
+    alreadyCredited: credited.alreadyCredited,
+    transaction: transactionOf(response),
+  };
+  return { outcome: 'bought', bought: deposit, chargedMicroUsd: BigInt(pending.maxMicroUsd) };
+};
+
+/**
+ * Pays into the wallet's prepaid balance, and waits until it is credited. It is no purchase: caps and budgets count what is
+ * spent from it.
+ * @throws OutcomeUnknownError whose `pending` is for `resumeDeposit`
+ */
+export async function deposit(
+  wallet: Wallet,
+  amountMicroUsd: bigint,
+  service: Service,
+  signal: AbortSignal | undefined,
+): Promise<Deposit> {
+  const { api, baseUrl } = service;
+  const metadata = required(service.metadata);
+  const body = `{"amountMicroUsd":${amountMicroUsd}}`;
+  const challenge = await readChallenge(signal, (signal) =>
+    api.POST(DEPOSIT_TARGET, { body: { amountMicroUsd: 0 }, bodySerializer: () => body, signal }),
+  );
+  const checked = await trustChallenge(challenge, metadata, (metadata) => ({
+    metadata,
+    amountMicroUsd,
+    path: DEPOSIT_TARGET,
+  }));
+  signal?.throwIfAborted();
+  const identifier = newIdentifier();
+  const { header, validBefore } = await signPayment(wallet, checked, identifier);
+  const pending: PendingPurchase = {
+    flow: 'direct',
+    kind: 'deposit',
+    identifier,
+    baseUrl,
+    method: 'POST',
+    target: DEPOSIT_TARGET,
+    headers: { 'content-type': 'application/json', 'payment-signature': header },
+    body,
+    maxMicroUsd: String(amountMicroUsd),
+    expiresAt: validBefore,
+  };
+  return pursueDeposit(pending, service, signal, { isRepetition: false });
+}
+
+/** Asks until the deposit is credited, or was refused. */
+export async function pursueDeposit(
+  pending: PendingPurchase,
+  service: Service,
+  signal: AbortSignal | undefined,
+  { isRepetition = true, patienceMs = PATIENCE_MS } = {},
+): Promise<Deposit> {
+  const asked = { pending, service, signal, isRepetition, read: readDeposit };
+  const end = await pursue({ ...asked, patienceMs, answerMs: ANSWER_MS });
+  if (end.outcome === 'bought') return end.bought;
+  throw end.error;
+}

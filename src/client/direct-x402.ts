@@ -1,0 +1,60 @@
+import type { Offer, PaymentWay, Terms, Wallet } from './payment-way.ts';
+import { priceOf } from './price.ts';
+import { readQuote } from './quote.ts';
+import { newIdentifier, readChallenge, required, signPayment, trustChallenge } from './sign-payment.ts';
+import { signedRate } from './signed-rate.ts';
+import type { SpeechOrder } from './speech.ts';
+
+export const X402_TARGET = '/x402/tts';
+
+export interface DirectOptions {
+  /** Asks for the price by length and digest first, so that the text is sent with the payment only. */
+  readonly quoteFirst?: boolean;
+}
+
+/** Pays each request in USDC, by x402's official client. @param wallet holds the USDC; it needs no ether */
+export function directX402(wallet: Wallet, { quoteFirst = false }: DirectOptions = {}): PaymentWay {
+  return {
+    flow: 'direct',
+    wallet,
+    offer: (order, terms) => offer(wallet, order, terms, quoteFirst),
+  };
+}
+
+async function offer(wallet: Wallet, order: SpeechOrder, terms: Terms, quoteFirst: boolean): Promise<Offer> {
+  const { api, baseUrl, catalog, signal } = terms;
+  const metadata = required(terms.metadata);
+  const model = await catalog.modelOf(order, signal);
+  const maxMicroUsd = priceOf(order.text, signedRate(await metadata.read(), model));
+  const quote = quoteFirst ? await readQuote({ ...order, model }, { ...terms, metadata }) : undefined;
+  const text = order.text.trim();
+  const unpaid = JSON.stringify(quote ? { quoteToken: quote.quoteToken } : { ...order, text, model });
+  const body = quote ? JSON.stringify({ quoteToken: quote.quoteToken, text }) : unpaid;
+  const challenge = await readChallenge(signal, (signal) =>
+    api.POST(X402_TARGET, { body: { text: unpaid }, bodySerializer: () => unpaid, signal }),
+  );
+  const checked = await trustChallenge(challenge, metadata, (metadata) => ({
+    metadata,
+    amountMicroUsd: quote?.amountMicroUsd ?? maxMicroUsd,
+    path: X402_TARGET,
+    ...(quote && { quotedPayee: quote.payTo }),
+  }));
+
+  async function sign() {
+    const identifier = newIdentifier();
+    const { header, validBefore } = await signPayment(wallet, checked, identifier);
+    return {
+      flow: 'direct' as const,
+      kind: 'speech' as const,
+      identifier,
+      baseUrl,
+      method: 'POST' as const,
+      target: X402_TARGET,
+      headers: { 'content-type': 'application/json', 'payment-signature': header },
+      body,
+      maxMicroUsd: String(maxMicroUsd),
+      expiresAt: validBefore,
+    };
+  }
+  return { maxMicroUsd, sign };
+}

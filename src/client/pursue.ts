@@ -1,0 +1,91 @@
+import { OutcomeUnknownError, type SpeechgateError } from './errors.ts';
+import type { Answer, Outcome, Reader } from './outcome.ts';
+import type { Service } from './payment-way.ts';
+import type { PendingPurchase } from './pending-purchase.ts';
+import { delayMs, pause, withDeadline } from './waiting.ts';
+
+/** What a purchase came to. */
+export type End<Bought> =
+  | Extract<Outcome<Bought>, { outcome: 'bought' | 'lost' | 'refused' }>
+  | { readonly outcome: 'unknown'; readonly error: OutcomeUnknownError };
+
+export interface Pursuit<Bought> {
+  readonly pending: PendingPurchase;
+  readonly service: Service;
+  readonly read: Reader<Bought>;
+  readonly signal: AbortSignal | undefined;
+  /** Milliseconds after which an unknown end is told as such. */
+  readonly patienceMs: number;
+  /** Milliseconds that one answer may take. */
+  readonly answerMs: number;
+  /** Whether an earlier request with this payment may have arrived. */
+  readonly isRepetition: boolean;
+}
+
+/**
+ * Sends a pending request, and sends it again, identical, until it is known what became of it. Once an answer was lost,
+ * only an answer that tells of this very payment ends it otherwise.
+ */
+export async function pursue<Bought>(pursuit: Pursuit<Bought>): Promise<End<Bought>> {
+  const { pending, signal, patienceMs } = pursuit;
+  const end = Date.now() + patienceMs;
+  let isDoubtful = pursuit.isRepetition;
+  for (let attempt = 1; ; attempt += 1) {
+    const told = await askOnce(pursuit);
+    switch (told.outcome) {
+      case 'bought':
+      case 'lost':
+        return told;
+      case 'refused':
+        if (told.isSure || (!isDoubtful && told.again !== 'identical')) return told;
+        break;
+      case 'unknown':
+        isDoubtful = true;
+    }
+    const delay = delayMs(attempt, told.retryAfterSeconds ?? null);
+    const isOver = signal?.aborted || Date.now() + delay > end;
+    if (isOver || !(await hasWaited(delay, signal))) {
+      if (told.outcome === 'refused' && !isDoubtful) return told;
+      const cause = signal?.aborted ? signal.reason : causeOf(told);
+      return { outcome: 'unknown', error: new OutcomeUnknownError(pending, { cause }) };
+    }
+  }
+}
+
+async function askOnce<Bought>({
+  pending,
+  service,
+  read,
+  signal,
+  answerMs,
+}: Pursuit<Bought>): Promise<Outcome<Bought>> {
+  try {
+    return await withDeadline(answerMs, signal, async (signal) => {
+      const answer = await send(service, pending, signal);
+      return await read({ pending, answer, service, signal });
+    });
+  } catch (cause) {
+    return { outcome: 'unknown', cause };
+  }
+}
+
+const causeOf = (told: { readonly error: SpeechgateError } | { readonly cause: unknown }): unknown =>
+  'error' in told ? told.error : told.cause;
+
+const hasWaited = (delay: number, signal: AbortSignal | undefined): Promise<boolean> =>
+  pause(delay, signal).then(
+    () => true,
+    () => false,
+  );
+
+/** Sends the request as it was signed, byte for byte. */
+export async function send({ api }: Service, pending: PendingPurchase, signal: AbortSignal): Promise<Answer> {
+  const { response, data, error } = await api.POST(pending.target as '/x402/tts', {
+    headers: pending.headers,
+    body: { text: pending.body },
+    bodySerializer: () => pending.body,
+    parseAs: 'stream',
+    signal,
+  });
+  return { response, body: (data ?? null) as ReadableStream<Uint8Array> | null, error };
+}

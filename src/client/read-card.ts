@@ -1,0 +1,129 @@
+import type { TtsJob } from '../contract/types.ts';
+import { JOB_TARGET } from './card-credits.ts';
+import { AudioLostError, ServiceError, ServiceUnavailableError } from './errors.ts';
+import { fetchAudio } from './fetch-audio.ts';
+import type { Answer, Outcome, Reader } from './outcome.ts';
+import type { Service } from './payment-way.ts';
+import type { PendingPurchase } from './pending-purchase.ts';
+import { faultOf, serviceError } from './service-error.ts';
+import type { Receipt, Speech } from './speech.ts';
+import { audioStream, audioType, streamedSpeech } from './speech-of.ts';
+import { pause } from './waiting.ts';
+
+/** Milliseconds between two looks at a job. */
+const POLL_MS = 250;
+
+export const isJob = ({ target }: PendingPurchase): boolean => target === JOB_TARGET;
+
+/** What the answer to a card request tells: its audio as it is spoken, or a job, which is followed to its end. */
+export const readCard: Reader<Speech> = async ({ pending, answer, service, signal }) => {
+  const { response, body } = answer;
+  if (!response.ok) return refused(pending, answer, service);
+  const chargedMicroUsd = BigInt(pending.maxMicroUsd);
+  const receipt: Receipt = {
+    flow: 'card',
+    chargedMicroUsd,
+    balanceMicroUsd: BigInt(response.headers.get('x-credit-balance') ?? 0),
+    identifier: isJob(pending) ? pending.identifier : null,
+    transaction: null,
+    isReplay: false,
+    traceId: response.headers.get('x-trace-id') ?? '',
+  };
+  if (response.status === 202) {
+    const { jobId } = (await new Response(body).json()) as TtsJob;
+    return followJob(jobId, receipt, pending, { service, signal });
+  }
+  const speech = streamedSpeech(breakable(audioStream(response, body), pending), audioType(response), receipt);
+  return { outcome: 'bought', bought: speech, chargedMicroUsd };
+};
+
+function refused(pending: PendingPurchase, { response, error: body }: Answer, { baseUrl }: Service): Outcome<Speech> {
+  const { topUpUrl } = (body ?? {}) as { topUpUrl?: unknown };
+  const isOwn = typeof topUpUrl === 'string' && URL.canParse(topUpUrl) && new URL(topUpUrl).origin === baseUrl;
+  const fault = faultOf(response, body);
+  const { retryAfterSeconds } = fault;
+  const error = serviceError(fault, isOwn ? topUpUrl : null);
+  const isPassing = [408, 429, 502, 503].includes(fault.status);
+  if (!isPassing) {
+    return fault.status >= 500
+      ? { outcome: 'unknown', cause: error, retryAfterSeconds }
+      : { outcome: 'refused', isSure: true, error };
+  }
+  return { outcome: 'refused', again: isJob(pending) ? 'identical' : 'anew', error, retryAfterSeconds };
+}
+
+/** Looks at the job until it has ended. A failed one was refunded. */
+async function followJob(
+  jobId: string,
+  receipt: Receipt,
+  pending: PendingPurchase,
+  { service, signal }: { readonly service: Service; readonly signal: AbortSignal },
+): Promise<Outcome<Speech>> {
+  for (;;) {
+    const { data, error, response } = await service.api.GET('/tts/jobs/{jobId}', {
+      params: { path: { jobId } },
+      signal,
+    });
+    if (!data) throw serviceError(faultOf(response, error));
+    const { status, links, traceId } = data;
+    if (status === 'failed') {
+      const { code, message } = data.error ?? {};
+      const fault = {
+        status: 502,
+        code: code ?? 'UNKNOWN',
+        message: message ?? 'The job failed.',
+        details: null,
+        traceId,
+        retryAfterSeconds: null,
+      };
+      return { outcome: 'refused', isSure: true, error: new ServiceUnavailableError(fault) };
+    }
+    if (status === 'completed') return audioOf(links.audio, receipt, pending, { service, signal });
+    await pause(POLL_MS, signal);
+  }
+}
+
+async function audioOf(
+  link: string | null,
+  receipt: Receipt,
+  { identifier }: PendingPurchase,
+  parts: { readonly service: Service; readonly signal: AbortSignal },
+): Promise<Outcome<Speech>> {
+  const { chargedMicroUsd } = receipt;
+  try {
+    if (link !== null) return { outcome: 'bought', bought: await fetchAudio(link, receipt, parts), chargedMicroUsd };
+  } catch (error) {
+    if (!(error instanceof ServiceError) || (error.status !== 404 && error.status !== 410)) throw error;
+  }
+  const money = { chargedMicroUsd, maxMicroUsd: chargedMicroUsd };
+  return {
+    outcome: 'lost',
+    error: new AudioLostError(`${identifier} was charged, and its audio is kept no longer.`, money),
+    chargedMicroUsd,
+  };
+}
+
+/** A stream that breaks off may have been charged: the service gives back what it could not speak, and no more (R55). */
+function breakable(audio: ReadableStream<Uint8Array>, { maxMicroUsd }: PendingPurchase): ReadableStream<Uint8Array> {
+  const reader = audio.getReader();
+  return new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      try {
+        const { done, value } = await reader.read();
+        if (done) controller.close();
+        else controller.enqueue(value);
+      } catch (cause) {
+        controller.error(answerLost(maxMicroUsd, cause));
+      }
+    },
+    cancel: (reason) => reader.cancel(reason),
+  });
+}
+
+/** A card request without `durable` whose answer was lost. */
+export const answerLost = (maxMicroUsd: string, cause: unknown): AudioLostError =>
+  new AudioLostError(
+    'The answer broke off. It may have been charged, and cannot be asked for again; `durable: true` can.',
+    { chargedMicroUsd: null, maxMicroUsd: BigInt(maxMicroUsd) },
+    { cause },
+  );

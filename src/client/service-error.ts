@@ -1,0 +1,37 @@
+import {
+  type Fault,
+  InvalidRequestError,
+  PaymentRequiredError,
+  RateLimitedError,
+  type ServiceError,
+  ServiceUnavailableError,
+} from './errors.ts';
+
+/** What an error's answer tells. An answer that isn't the service's own, such as a proxy's, has the code `UNKNOWN`. */
+export function faultOf(response: Response, body: unknown): Fault {
+  const { error } = (body ?? {}) as { error?: { code?: unknown; message?: unknown; details?: unknown } };
+  const { code, message, details } = error ?? {};
+  const seconds = response.headers.get('retry-after');
+  return {
+    status: response.status,
+    code: typeof code === 'string' ? code : 'UNKNOWN',
+    message: typeof message === 'string' ? message : `The service answered with status ${response.status}.`,
+    details: typeof details === 'object' && details !== null ? (details as Record<string, unknown>) : null,
+    traceId: response.headers.get('x-trace-id') ?? '',
+    retryAfterSeconds: seconds !== null && /^\d{1,6}$/.test(seconds) ? Number(seconds) : null,
+  };
+}
+
+/** The error of that answer. @param topUpUrl where card credit is bought, in that flow */
+export function serviceError(fault: Fault, topUpUrl: string | null = null): ServiceError {
+  if (fault.status === 402) return new PaymentRequiredError(fault, { topUpUrl, missingMicroUsd: missingOf(fault) });
+  if (fault.status === 429) return new RateLimitedError(fault);
+  return fault.status >= 500 ? new ServiceUnavailableError(fault) : new InvalidRequestError(fault);
+}
+
+function missingOf({ details }: Fault): bigint | null {
+  const { priceMicroUsd: price, balanceMicroUsd: balance } = details ?? {};
+  if (!Number.isSafeInteger(price) || !Number.isSafeInteger(balance)) return null;
+  const missing = BigInt(price as number) - BigInt(balance as number);
+  return missing > 0n ? missing : null;
+}

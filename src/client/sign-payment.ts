@@ -1,0 +1,91 @@
+import { x402Client } from '@x402/core/client';
+import { decodePaymentRequiredHeader, encodePaymentSignatureHeader } from '@x402/core/http';
+import type { PaymentRequired, PaymentRequirements } from '@x402/core/types';
+import { ExactEvmScheme } from '@x402/evm/exact/client';
+import { appendPaymentIdentifierToExtensions } from '@x402/extensions/payment-identifier';
+import type { Told } from './api.ts';
+import { checkChallenge, type Expected } from './check-challenge.ts';
+import { SpeechgateError, UntrustedError } from './errors.ts';
+import type { Wallet } from './payment-way.ts';
+import { read } from './reading.ts';
+import type { TrustedMetadata } from './trusted-metadata.ts';
+import type { Metadata } from './verify-metadata.ts';
+
+/** The challenge of a 402 that answers a request without payment. @throws ServiceError when it is answered otherwise */
+export async function readChallenge(
+  signal: AbortSignal | undefined,
+  ask: (signal: AbortSignal) => Promise<Told<unknown>>,
+): Promise<PaymentRequired> {
+  const { data } = await read(signal, async (signal): Promise<Told<PaymentRequired>> => {
+    const { response, error } = await ask(signal);
+    const header = response.status === 402 ? response.headers.get('payment-required') : null;
+    if (header !== null) return { response, data: decodeChallenge(header) };
+    if (response.ok) throw new UntrustedError('malformed', 'The service asks for no payment.');
+    return { response, error };
+  });
+  return data;
+}
+
+function decodeChallenge(header: string): PaymentRequired {
+  try {
+    return decodePaymentRequiredHeader(header);
+  } catch {
+    throw new UntrustedError('malformed', 'The challenge can not be read.');
+  }
+}
+
+/** A challenge of which everything was checked. */
+export interface CheckedChallenge {
+  readonly challenge: PaymentRequired;
+  readonly offer: PaymentRequirements;
+}
+
+/**
+ * Holds a challenge against the signed metadata, and against the metadata as it is now where the kept one does not fit:
+ * the payee may have been rotated since.
+ */
+export async function trustChallenge(
+  challenge: PaymentRequired,
+  metadata: TrustedMetadata,
+  expect: (metadata: Metadata) => Expected,
+): Promise<CheckedChallenge> {
+  try {
+    return { challenge, offer: checkChallenge(challenge, expect(await metadata.read())) };
+  } catch (error) {
+    if (!(error instanceof UntrustedError)) throw error;
+    return { challenge, offer: checkChallenge(challenge, expect(await metadata.refresh())) };
+  }
+}
+
+/** A payment that was signed. */
+export interface SignedPayment {
+  /** Of `payment-signature`. */
+  readonly header: string;
+  /** Unix seconds until which it can be settled. */
+  readonly validBefore: number;
+}
+
+/** Signs a checked challenge by the official client. @param identifier 16 to 128 characters of A-Z a-z 0-9 _ - */
+export async function signPayment(
+  wallet: Wallet,
+  { challenge, offer }: CheckedChallenge,
+  identifier: string,
+): Promise<SignedPayment> {
+  const client = new x402Client()
+    .register(offer.network, new ExactEvmScheme(wallet))
+    // Asset and amount were held against the signed metadata and the caller's own caps.
+    .setSpendControls(false);
+  const extensions = appendPaymentIdentifierToExtensions(structuredClone(challenge.extensions ?? {}), identifier);
+  const payload = await client.createPaymentPayload({ ...challenge, accepts: [offer], extensions });
+  const { validBefore } = payload.payload.authorization as { validBefore: string };
+  return { header: encodePaymentSignatureHeader(payload), validBefore: Number(validBefore) };
+}
+
+/** What a wallet's payments need. @throws SpeechgateError without pinned keys */
+export function required(metadata: TrustedMetadata | undefined): TrustedMetadata {
+  if (metadata) return metadata;
+  throw new SpeechgateError('A wallet pays only a service whose key was pinned. Give `trust`.');
+}
+
+/** Of a payment: what the service knows it by. */
+export const newIdentifier = (): string => `pay_${crypto.randomUUID()}`;

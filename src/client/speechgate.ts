@@ -1,0 +1,189 @@
+import type { FeedbackReceipt, TopUpStatus, TtsModelsResponse, VoicesResponse } from '../contract/types.ts';
+import { openApi, type Wire } from './api.ts';
+import type { Budget, Reservation } from './budget.ts';
+import { buySpeech, chargedOf, pursueSpeech } from './buy.ts';
+import { TotalCap } from './caps.ts';
+import { Catalog } from './catalog.ts';
+import { type Conclusion, checkPending, conclude } from './conclude.ts';
+import { type Deposit, deposit, pursueDeposit } from './deposit.ts';
+import { SpeechgateError } from './errors.ts';
+import { type Feedback, type MessageSigner, sendFeedback } from './feedback.ts';
+import type { Balance, PaymentWay, Service } from './payment-way.ts';
+import type { PendingPurchase } from './pending-purchase.ts';
+import { type Quote, readQuote } from './quote.ts';
+import { read } from './reading.ts';
+import { required } from './sign-payment.ts';
+import type { Speech, SpeechOrder } from './speech.ts';
+import { readTopUpStatus, topUpLink } from './top-up.ts';
+import { TrustedMetadata } from './trusted-metadata.ts';
+import type { Metadata, PinnedKey } from './verify-metadata.ts';
+
+export interface SpeechgateOptions {
+  /** Where the service is: an origin, such as https://speech.example. */
+  readonly baseUrl: string;
+  /** How speech is paid; without it nothing can be bought. */
+  readonly pay?: PaymentWay;
+  /** The operator's keys, got out of band. A wallet pays nobody without them. */
+  readonly trust?: readonly PinnedKey[];
+  readonly maxPerRequestMicroUsd?: bigint;
+  /** What this client may spend in its life. */
+  readonly maxTotalMicroUsd?: bigint;
+  readonly budget?: Budget;
+  /** How long a purchase is asked for before its end is told as unknown, in milliseconds. */
+  readonly patienceMs?: number;
+  /** Instead of the platform's. */
+  readonly fetch?: typeof globalThis.fetch;
+}
+
+export interface CallOptions {
+  readonly signal?: AbortSignal;
+}
+
+export interface SpeakOptions extends CallOptions {
+  /** Of card credits: as a job, whose audio can be fetched again when an answer is lost. It is not streamed. */
+  readonly durable?: boolean;
+  readonly maxMicroUsd?: bigint;
+}
+
+const PATIENCE_MS = 60_000;
+
+/** A caller's client of one service. */
+export class Speechgate {
+  readonly #service: Service;
+  readonly #options: SpeechgateOptions;
+  readonly #budgets: readonly Budget[];
+  /** Of purchases of this client whose end is unknown, by their identifier. */
+  readonly #unknown = new Map<string, Reservation>();
+
+  constructor(options: SpeechgateOptions) {
+    const { baseUrl, trust = [], maxTotalMicroUsd, budget } = options;
+    const { origin, pathname, search } = new URL(baseUrl);
+    if (pathname !== '/' || search) throw new TypeError(`baseUrl has to be an origin, such as ${origin}.`);
+    const api = openApi(origin, options.fetch);
+    const metadata = trust.length > 0 ? new TrustedMetadata(api, origin, trust) : undefined;
+    this.#service = { api, baseUrl: origin, catalog: new Catalog(api), metadata };
+    this.#options = options;
+    this.#budgets = [
+      ...(maxTotalMicroUsd === undefined ? [] : [new TotalCap(maxTotalMicroUsd)]),
+      ...(budget ? [budget] : []),
+    ];
+  }
+
+  /**
+   * Buys speech.
+   * @throws OverCapError, UntrustedError before anything is signed
+   * @throws ServiceError when the service refused it, and nothing was charged
+   * @throws OutcomeUnknownError when it may have been charged: `resume` its `pending`
+   * @throws AudioLostError when it was or may have been charged, and can't be resumed
+   */
+  speak(order: SpeechOrder, options: SpeakOptions = {}): Promise<Speech> {
+    const { maxPerRequestMicroUsd, patienceMs = PATIENCE_MS } = this.#options;
+    return buySpeech({
+      way: this.#way(),
+      order,
+      service: this.#service,
+      budgets: this.#budgets,
+      callLimits: [maxPerRequestMicroUsd, options.maxMicroUsd],
+      isDurable: options.durable ?? false,
+      signal: options.signal,
+      patienceMs,
+      onUnknown: (identifier, reservation) => this.#unknown.set(identifier, reservation),
+    });
+  }
+
+  /**
+   * Asks for the speech of a purchase whose end is unknown, by the identical request. It is bought by it if it had never
+   * arrived, and is never paid twice.
+   * @throws SpeechgateError as `speak` does
+   */
+  async resume(pending: PendingPurchase, { signal }: CallOptions = {}): Promise<Speech> {
+    checkPending(pending, 'speech', this.#service);
+    const { patienceMs = PATIENCE_MS } = this.#options;
+    const end = await pursueSpeech({ pending, service: this.#service, signal, patienceMs, isRepetition: true });
+    if (end.outcome !== 'unknown') await this.#settle(pending, chargedOf(end));
+    if (end.outcome === 'bought') return end.bought;
+    throw end.error;
+  }
+
+  /**
+   * What a purchase came to, for those who must not buy it anew: null while that is unknown, or it could still be bought.
+   * It is asked once. A card job has no such end, and is bought if it had never arrived.
+   */
+  async conclude(pending: PendingPurchase, { signal }: CallOptions = {}): Promise<Conclusion | null> {
+    const conclusion = await conclude(pending, this.#service, signal);
+    if (conclusion) await this.#settle(pending, conclusion.chargedMicroUsd);
+    return conclusion;
+  }
+
+  /** The price of an order. Only the text's length and SHA-256 are sent. */
+  quote(order: SpeechOrder, { signal }: CallOptions = {}): Promise<Quote> {
+    return readQuote(order, { ...this.#service, signal });
+  }
+
+  models({ signal }: CallOptions = {}): Promise<Wire<TtsModelsResponse>> {
+    return this.#service.catalog.read(signal);
+  }
+
+  /** @param model the default one when it is left out */
+  async voices(model?: string, { signal }: CallOptions = {}): Promise<Wire<VoicesResponse>> {
+    const query = model === undefined ? {} : { model };
+    const ask = (signal: AbortSignal) => this.#service.api.GET('/tts/voices', { params: { query }, signal });
+    return (await read(signal, ask)).data;
+  }
+
+  /** What is left: of the credit account, or of the wallet's prepaid balance. */
+  async balance({ signal }: CallOptions = {}): Promise<Balance> {
+    const way = this.#way();
+    if (way.balance) return way.balance(this.#service, signal);
+    throw new SpeechgateError("A wallet's own USDC is on the chain: ask a node, or the wallet.");
+  }
+
+  /**
+   * Pays USDC into the wallet's prepaid balance. It is not paid back; caps and budgets count what is spent from it.
+   * @throws OutcomeUnknownError: give its `pending` to `resumeDeposit`
+   */
+  async deposit(amountMicroUsd: bigint, { signal }: CallOptions = {}): Promise<Deposit> {
+    const { wallet } = this.#way();
+    if (!wallet) throw new SpeechgateError('A deposit needs a wallet: prepaid(wallet).');
+    return deposit(wallet, amountMicroUsd, this.#service, signal);
+  }
+
+  /** Asks for the end of a deposit by the identical request. It is never paid twice. */
+  async resumeDeposit(pending: PendingPurchase, { signal }: CallOptions = {}): Promise<Deposit> {
+    checkPending(pending, 'deposit', this.#service);
+    return pursueDeposit(pending, this.#service, signal);
+  }
+
+  /** The page where a person buys credit by card. @param options.account the one to add to; a new one otherwise */
+  topUpLink(options: { readonly amountCents?: number; readonly account?: string } = {}): string {
+    return topUpLink(this.#service.baseUrl, options);
+  }
+
+  /** Whether the account exists, and its balance. */
+  topUpStatus(account: string, { signal }: CallOptions = {}): Promise<Wire<TopUpStatus>> {
+    return readTopUpStatus(account, this.#service, signal);
+  }
+
+  /** Sends feedback that the wallet signs. */
+  feedback(wallet: MessageSigner, feedback: Feedback, { signal }: CallOptions = {}): Promise<FeedbackReceipt> {
+    return sendFeedback(wallet, feedback, this.#service, signal);
+  }
+
+  /** The payload of the signed metadata, verified under the pinned keys. @throws UntrustedError */
+  async metadata(): Promise<Metadata> {
+    return required(this.#service.metadata).read();
+  }
+
+  #way(): PaymentWay {
+    const { pay } = this.#options;
+    if (pay) return pay;
+    throw new SpeechgateError('Say how to pay: cardCredits(accountId), directX402(wallet) or prepaid(wallet).');
+  }
+
+  /** Settles what this client had set aside; what another process had is its own budget's. */
+  async #settle({ identifier }: PendingPurchase, chargedMicroUsd: bigint): Promise<void> {
+    const reservation = this.#unknown.get(identifier);
+    this.#unknown.delete(identifier);
+    await reservation?.settle(chargedMicroUsd);
+  }
+}

@@ -1,0 +1,84 @@
+import type { Api } from './api.ts';
+import { UntrustedError } from './errors.ts';
+import { read } from './reading.ts';
+import {
+  isSameKey,
+  type Metadata,
+  type PinnedKey,
+  type TrustedKey,
+  timeOf,
+  verifyMetadata,
+} from './verify-metadata.ts';
+
+/** The service's signed metadata, verified under keys that were pinned, and kept until it expires. */
+export class TrustedMetadata {
+  readonly #api: Api;
+  readonly #origin: string;
+  #keys: readonly TrustedKey[];
+  #kept: Metadata | undefined;
+  /** Of the newest document that was seen, in Unix milliseconds. */
+  #newest = Number.NEGATIVE_INFINITY;
+  #reading: Promise<Metadata> | undefined;
+
+  constructor(api: Api, origin: string, pins: readonly PinnedKey[]) {
+    this.#api = api;
+    this.#origin = origin;
+    this.#keys = pins.map((pin) => ({
+      ...pin,
+      validFrom: Number.NEGATIVE_INFINITY,
+      validUntil: Number.POSITIVE_INFINITY,
+    }));
+  }
+
+  /** What holds now. @throws UntrustedError when what the service shows is not vouched for */
+  async read(): Promise<Metadata> {
+    const kept = this.#kept;
+    return kept && Date.now() < timeOf(kept.validity.validUntil) ? kept : this.refresh();
+  }
+
+  /** The metadata as the service shows it now. Callers at the same time share one reading. */
+  refresh(): Promise<Metadata> {
+    this.#reading ??= this.#readAnew().finally(() => {
+      this.#reading = undefined;
+    });
+    return this.#reading;
+  }
+
+  async #readAnew(): Promise<Metadata> {
+    const { data } = await read(undefined, (signal) => this.#api.GET('/.well-known/x402-service-metadata', { signal }));
+    const now = Date.now();
+    const metadata = await verifyMetadata(data, { keys: this.#keys, origin: this.#origin, now });
+    const issuedAt = timeOf(metadata.validity.issuedAt);
+    if (issuedAt < this.#newest) {
+      // Another replica's, which signed a little earlier; or one of old times. What is known holds.
+      if (this.#kept && now < timeOf(this.#kept.validity.validUntil)) return this.#kept;
+      throw new UntrustedError('replayed', 'The metadata is older than what the service showed before.');
+    }
+    this.#keys = this.#follow(metadata);
+    this.#newest = issuedAt;
+    this.#kept = metadata;
+    return metadata;
+  }
+
+  /**
+   * The keys that are trusted from now on: those that the metadata lists, since a trusted key vouches for it. One that it
+   * lists no more was withdrawn.
+   */
+  #follow({ trust }: Metadata): readonly TrustedKey[] {
+    return trust.keys
+      .filter(({ algorithm, publicKeyJwk: { kty, crv } }) => algorithm === 'ES256' && kty === 'EC' && crv === 'P-256')
+      .map(({ keyId, publicKeyJwk, validFrom, validUntil }) => {
+        const key: TrustedKey = {
+          keyId,
+          publicKeyJwk,
+          validFrom: timeOf(validFrom),
+          validUntil: validUntil === null ? Number.POSITIVE_INFINITY : timeOf(validUntil),
+        };
+        const known = this.#keys.find((known) => known.keyId === keyId);
+        if (known && !isSameKey(known, key)) {
+          throw new UntrustedError('wrong_key', `The metadata names another key ${keyId} than the trusted one.`);
+        }
+        return key;
+      });
+  }
+}

@@ -1,0 +1,36 @@
+/** Waits; ends with the signal's reason when that aborts. No timer is left behind. */
+export function pause(milliseconds: number, signal: AbortSignal | undefined): Promise<void> {
+  return new Promise((resolve, reject) => {
+    signal?.throwIfAborted();
+    const stop = () => {
+      clearTimeout(timer);
+      reject(signal?.reason);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener('abort', stop);
+      resolve();
+    }, milliseconds);
+    signal?.addEventListener('abort', stop, { once: true });
+  });
+}
+
+/** Work that is aborted when it takes longer. What it has returned by then, such as a stream, obeys the signal alone. */
+export async function withDeadline<T>(
+  milliseconds: number,
+  signal: AbortSignal | undefined,
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const late = new AbortController();
+  const timer = setTimeout(() => late.abort(new DOMException('It took too long.', 'TimeoutError')), milliseconds);
+  try {
+    return await work(signal ? AbortSignal.any([signal, late.signal]) : late.signal);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** How long to wait before asking again: twice as long each time, spread, and no shorter than the service asked for. */
+export function delayMs(attempt: number, retryAfterSeconds: number | null): number {
+  const own = Math.min(200 * 2 ** (attempt - 1), 5000) * (0.5 + Math.random() / 2);
+  return Math.max(own, (retryAfterSeconds ?? 0) * 1000);
+}

@@ -1,0 +1,64 @@
+import type { Test } from 'tap';
+import type { LocalAccount } from 'viem';
+import type { PinnedKey } from '../../src/client/index.ts';
+import { freePort } from '../../src/sandbox/free-port.ts';
+import { publicKeyJwk } from '../../src/x402/signing-keys.ts';
+import type { TestChain } from './chain.ts';
+import { type Gateway, startGateway } from './gateway.ts';
+import { type StubUpstream, startStubUpstream } from './stub-upstream.ts';
+import { startX402Gateway, type X402Gateway } from './x402.ts';
+
+/** The operator's keys, as a caller gets them out of band. */
+export function pinsOf({ config }: Gateway): readonly PinnedKey[] {
+  return (config.signingKeys ?? []).map((key) => ({ keyId: key.keyId, publicKeyJwk: publicKeyJwk(key) }));
+}
+
+/** The settings of a gateway whose BASE_URL is where it listens, as callers who verify metadata need it. */
+async function listening(): Promise<Record<string, string>> {
+  const port = await freePort(undefined);
+  return { PORT: String(port), BASE_URL: `http://127.0.0.1:${port}` };
+}
+
+/** A gateway for callers, with a chain. */
+export async function startPaidGateway(
+  t: Test,
+  chain: TestChain,
+  env: Record<string, string> = {},
+  options: Parameters<typeof startX402Gateway>[3] = {},
+): Promise<X402Gateway> {
+  return startX402Gateway(t, chain, { ...(await listening()), ...env }, options);
+}
+
+/** A gateway for callers who pay by card. */
+export async function startCardGateway(
+  t: Test,
+  env: Record<string, string> = {},
+): Promise<Gateway & { readonly upstream: StubUpstream }> {
+  const upstream = await startStubUpstream();
+  t.teardown(() => upstream.close());
+  const gateway = await startGateway(
+    t,
+    { ...(await listening()), SPEECH_BASE_URL: upstream.url, ...env },
+    { worker: true },
+  );
+  return { ...gateway, upstream };
+}
+
+/** A wallet that counts what it signs. */
+export function countingWallet(wallet: LocalAccount): LocalAccount & { readonly signed: number } {
+  let signed = 0;
+  return {
+    ...wallet,
+    signTypedData: (parameters) => {
+      signed += 1;
+      return wallet.signTypedData(parameters);
+    },
+    signMessage: (parameters) => {
+      signed += 1;
+      return wallet.signMessage(parameters);
+    },
+    get signed() {
+      return signed;
+    },
+  };
+}
