@@ -5,7 +5,7 @@ import { dirname } from 'node:path';
 
 const DIRECTORY_MODE = 0o700;
 const FILE_MODE = 0o600;
-const { O_CREAT, O_EXCL, O_WRONLY, O_APPEND, O_RDONLY, O_NOFOLLOW, O_NONBLOCK } = constants;
+const { O_CREAT, O_EXCL, O_WRONLY, O_APPEND, O_RDONLY, O_RDWR, O_NOFOLLOW, O_NONBLOCK } = constants;
 
 /** A file or folder belongs to somebody else, who could read, replace or redirect what is written there. */
 export class ForeignFileError extends Error {}
@@ -86,6 +86,16 @@ export async function readOwnFile(path: string): Promise<string | undefined> {
  */
 export const openOwnLog = (path: string): Promise<FileHandle> =>
   openOwn(path, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK);
+
+/**
+ * Opens a file to read and write, and makes one that is missing. Its mode is 0600 from then on, whatever it was.
+ * @throws ForeignFileError
+ */
+export async function openOwnFile(path: string): Promise<FileHandle> {
+  const file = await openOwn(path, O_RDWR | O_CREAT | O_NONBLOCK);
+  await file.chmod(FILE_MODE);
+  return file;
+}
 
 async function openOwn(path: string, flags: number): Promise<FileHandle> {
   const file = await open(path, flags | O_NOFOLLOW, FILE_MODE).catch((error) => {

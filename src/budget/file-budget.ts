@@ -1,0 +1,212 @@
+import { randomUUID } from 'node:crypto';
+import type { Budget, Reservation } from '../client/budget.ts';
+import { OverCapError } from '../client/errors.ts';
+import type { Flow, PendingPurchase } from '../client/pending-purchase.ts';
+import type { Book, OpenPurchase } from './book.ts';
+import { SharedBook } from './shared-book.ts';
+
+const OVERDUE_SECONDS = 60;
+
+/** Micro-USD; what is left out is not limited. */
+export interface BudgetLimits {
+  readonly perCallMicroUsd?: bigint | undefined;
+  /** A day of UTC. A purchase belongs to the day on which it was reserved. */
+  readonly perDayMicroUsd?: bigint | undefined;
+  readonly totalMicroUsd?: bigint | undefined;
+}
+
+/** Amounts in micro-USD. What is reserved is not spent yet, and can't be spent otherwise. */
+export interface BudgetState {
+  readonly spentTodayMicroUsd: bigint;
+  readonly spentMicroUsd: bigint;
+  readonly reservedMicroUsd: bigint;
+  /** What the limits of today and in total leave for further purchases; null where there is neither. */
+  readonly leftMicroUsd: bigint | null;
+}
+
+/** A purchase that nobody will settle who knows its end. */
+export interface LostPurchase {
+  readonly reservationId: string;
+  /** What had left, or was about to; undefined when nothing had. */
+  readonly pending: PendingPurchase | undefined;
+}
+
+/** Of the client: how a purchase that nobody waits for has ended. */
+interface Concluding {
+  conclude(pending: PendingPurchase): Promise<{
+    readonly chargedMicroUsd: bigint;
+    readonly speech: { readonly audio: ReadableStream<Uint8Array> } | null;
+  } | null>;
+}
+
+/**
+ * Opens a budget that is kept in a file, together with all other processes that have it open. The limits are the
+ * opener's own; what was spent and reserved is everybody's. Beside the file there are `….lock` and `….owners`.
+ * @param now milliseconds since the epoch
+ * @throws ForeignFileError, DamagedBudgetError, BudgetBusyError
+ */
+export async function openFileBudget(
+  path: string,
+  limits: BudgetLimits,
+  now: () => number = Date.now,
+): Promise<FileBudget> {
+  return new FileBudget(await SharedBook.open(path), limits, now);
+}
+
+/**
+ * A budget that holds across processes, also when some of them are killed: what may be spent is on the disk before
+ * anything is signed, and what ended in an unknown way counts in full until it is known.
+ */
+export class FileBudget implements Budget {
+  readonly #shared: SharedBook;
+  readonly #limits: BudgetLimits;
+  readonly #now: () => number;
+
+  constructor(shared: SharedBook, limits: BudgetLimits, now: () => number) {
+    this.#shared = shared;
+    this.#limits = limits;
+    this.#now = now;
+  }
+
+  /** @throws OverCapError; BudgetBusyError and errors of the disk, after which nothing is reserved either */
+  async reserve(purchase: { readonly flow: Flow; readonly maxMicroUsd: bigint }): Promise<Reservation> {
+    const { flow, maxMicroUsd } = purchase;
+    assertAmount(maxMicroUsd);
+    const id = randomUUID();
+    await this.#shared.change((book) => {
+      const day = this.#today();
+      this.#assertWithin(book, day, maxMicroUsd);
+      const { owner } = this.#shared;
+      return { entries: [{ kind: 'reserved', id, owner, day, flow, maxMicroUsd }], result: undefined };
+    });
+    return this.#reservation(id);
+  }
+
+  async read(): Promise<BudgetState> {
+    return this.#shared.change((book) => {
+      const day = this.#today();
+      const lefts = this.#caps(book, day).map(({ leftMicroUsd }) => leftMicroUsd);
+      const result = {
+        spentTodayMicroUsd: book.spentMicroUsd(day),
+        spentMicroUsd: book.spentMicroUsd(),
+        reservedMicroUsd: book.reservedMicroUsd(),
+        leftMicroUsd: lefts.length === 0 ? null : lefts.reduce((least, left) => (left < least ? left : least)),
+      };
+      return { entries: [], result };
+    });
+  }
+
+  /**
+   * The open purchases of processes that have ended or have closed the budget, and those that were given up: a minute
+   * after the service took them no longer.
+   */
+  async lost(): Promise<readonly LostPurchase[]> {
+    return this.#shared.change(async (book) => {
+      const ended = new Map<string, boolean>();
+      const lost: LostPurchase[] = [];
+      for (const { id, owner, pending } of book.open()) {
+        if (!ended.has(owner)) ended.set(owner, await this.#shared.hasEnded(owner));
+        if (ended.get(owner) || this.#isOverdue(pending)) lost.push({ reservationId: id, pending });
+      }
+      return { entries: [], result: lost };
+    });
+  }
+
+  /**
+   * Settles what is lost: at nothing where nothing had left, else as the service tells. What it can't tell yet stays
+   * reserved. Asks for all, and throws the first failure then.
+   */
+  async concludeLost(client: Concluding): Promise<void> {
+    const failures: unknown[] = [];
+    for (const { reservationId, pending } of await this.lost()) {
+      try {
+        const concluded = pending ? await client.conclude(pending) : { chargedMicroUsd: 0n, speech: null };
+        await concluded?.speech?.audio.cancel();
+        if (concluded) await this.#settle(reservationId, concluded.chargedMicroUsd);
+      } catch (error) {
+        failures.push(error);
+      }
+    }
+    if (failures.length > 0) throw failures[0];
+  }
+
+  /** The open purchase with this payment identifier, nonce or idempotency-key, whichever process has begun it. */
+  async find(identifier: string): Promise<{ pending: PendingPurchase; reservation: Reservation } | undefined> {
+    const found = await this.#shared.change((book) => ({
+      entries: [],
+      result: book.open().find(({ pending }) => pending?.identifier === identifier),
+    }));
+    return found?.pending && { pending: found.pending, reservation: this.#reservation(found.id) };
+  }
+
+  /** Lets others conclude what this process has left open. */
+  close(): Promise<void> {
+    return this.#shared.close();
+  }
+
+  #reservation(id: string): Reservation {
+    return {
+      record: (pending) => this.#record(id, pending),
+      settle: (chargedMicroUsd) => this.#settle(id, chargedMicroUsd),
+    };
+  }
+
+  #record(id: string, pending: PendingPurchase): Promise<void> {
+    return this.#shared.change((book) => {
+      const purchase = book.find(id);
+      if (!purchase) throw new Error('Nothing is reserved for this purchase any more.');
+      assertCovers(purchase, pending);
+      return { entries: [{ kind: 'recorded', id, pending }], result: undefined };
+    });
+  }
+
+  /** Whoever knows first how it ended says it; all others know the same. */
+  async #settle(id: string, chargedMicroUsd: bigint): Promise<void> {
+    assertAmount(chargedMicroUsd);
+    await this.#shared.change((book) => ({
+      entries: book.find(id) ? [{ kind: 'settled', id, chargedMicroUsd }] : [],
+      result: undefined,
+    }));
+  }
+
+  #assertWithin(book: Book, day: string, wantedMicroUsd: bigint): void {
+    const { perCallMicroUsd } = this.#limits;
+    const call = { scope: 'call' as const, limitMicroUsd: perCallMicroUsd, leftMicroUsd: perCallMicroUsd };
+    for (const { scope, limitMicroUsd, leftMicroUsd } of [call, ...this.#caps(book, day)]) {
+      if (limitMicroUsd === undefined || leftMicroUsd === undefined || wantedMicroUsd <= leftMicroUsd) continue;
+      throw new OverCapError({ scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd });
+    }
+  }
+
+  /** The limits on sums, and what they leave. */
+  #caps(book: Book, day: string) {
+    const { perDayMicroUsd, totalMicroUsd } = this.#limits;
+    const used = (of?: string) => book.spentMicroUsd(of) + book.reservedMicroUsd(of);
+    return [
+      { scope: 'day' as const, limitMicroUsd: perDayMicroUsd, usedMicroUsd: used(day) },
+      { scope: 'total' as const, limitMicroUsd: totalMicroUsd, usedMicroUsd: used() },
+    ].flatMap(({ scope, limitMicroUsd, usedMicroUsd }) => {
+      if (limitMicroUsd === undefined) return [];
+      const leftMicroUsd = limitMicroUsd > usedMicroUsd ? limitMicroUsd - usedMicroUsd : 0n;
+      return [{ scope, limitMicroUsd, leftMicroUsd }];
+    });
+  }
+
+  #isOverdue(pending: PendingPurchase | undefined): boolean {
+    const expiresAt = pending?.expiresAt ?? Number.POSITIVE_INFINITY;
+    return this.#now() / 1000 > expiresAt + OVERDUE_SECONDS;
+  }
+
+  #today(): string {
+    return new Date(this.#now()).toISOString().slice(0, 10);
+  }
+}
+
+function assertAmount(microUsd: bigint): void {
+  if (microUsd < 0n) throw new RangeError(`${microUsd} micro-USD is no amount to spend.`);
+}
+
+function assertCovers({ maxMicroUsd }: OpenPurchase, pending: PendingPurchase): void {
+  if (BigInt(pending.maxMicroUsd) <= maxMicroUsd) return;
+  throw new RangeError(`${pending.maxMicroUsd} micro-USD is more than the ${maxMicroUsd} that were reserved.`);
+}

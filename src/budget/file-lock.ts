@@ -1,0 +1,56 @@
+import type { FileHandle } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { tryLock, unlock } from 'fs-native-extensions';
+import { openOwnFile } from '../lib/private-files.ts';
+
+const PATIENCE_MS = 30_000;
+/** Between two attempts, at least and at most; drawn anew each time, so that none of several waits forever. */
+const PAUSE_MS = [1, 4] as const;
+
+/** Another process keeps the budget's file locked: it is stopped, or its disk hangs. Nothing was reserved or changed. */
+export class BudgetBusyError extends Error {
+  constructor(path: string) {
+    super(`${path} has been locked by another process for ${PATIENCE_MS / 1000} s. Let that go on, or end it.`);
+    this.name = 'BudgetBusyError';
+  }
+}
+
+/**
+ * A lock of the system on a file of its own, which is made where it is missing and never removed. It belongs to the
+ * open file, not to the process: two within one process exclude each other too. The system takes it back when the
+ * process ends, however that comes. It waits by trying, since a thread that waits in the system could not be told to
+ * stop.
+ */
+export class FileLock {
+  readonly #file: FileHandle;
+  readonly #path: string;
+
+  private constructor(path: string, file: FileHandle) {
+    this.#path = path;
+    this.#file = file;
+  }
+
+  static async open(path: string): Promise<FileLock> {
+    return new FileLock(path, await openOwnFile(path));
+  }
+
+  /** @throws BudgetBusyError after half a minute */
+  async acquire(): Promise<void> {
+    const giveUpAt = performance.now() + PATIENCE_MS;
+    while (!tryLock(this.#file.fd)) {
+      if (performance.now() > giveUpAt) throw new BudgetBusyError(this.#path);
+      await pause();
+    }
+  }
+
+  release(): void {
+    unlock(this.#file.fd);
+  }
+
+  close(): Promise<void> {
+    return this.#file.close();
+  }
+}
+
+/** Lets others have the lock who wait for it. */
+export const pause = (): Promise<void> => sleep(PAUSE_MS[0] + Math.random() * (PAUSE_MS[1] - PAUSE_MS[0]));
