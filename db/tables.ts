@@ -136,6 +136,14 @@ export interface Job {
   worker_id: string | null;
 }
 
+export interface LostAnswer {
+  expires_at: Generated<Timestamp>;
+  hold_id: bigint;
+  id: Generated<string>;
+  size_bytes: number;
+  stored_at: Timestamp | null;
+}
+
 export interface OperatorAction {
   action: string;
   at: Generated<Timestamp>;
@@ -157,7 +165,9 @@ export interface PausedFlow {
 
 export interface PrepaidNonce {
   account_id: string;
+  hold_id: bigint | null;
   nonce: string;
+  request_digest: Buffer | null;
   spent_at: Generated<Timestamp>;
 }
 
@@ -283,6 +293,7 @@ export interface DB {
   gateway_process: GatewayProcess;
   instance: Instance;
   job: Job;
+  lost_answer: LostAnswer;
   operator_action: OperatorAction;
   paused_flow: PausedFlow;
   prepaid_nonce: PrepaidNonce;

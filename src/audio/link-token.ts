@@ -4,20 +4,20 @@ import { createTokenSigner } from '../crypto/signed-token.ts';
 /** The longest `sig` of the specification, in characters. */
 export const MAX_TOKEN_LENGTH = 1500;
 
-/** Says what a token is for, so that none that was signed for anything else opens audio. */
-const AUDIENCE = 'job-audio';
+/** What links are for: the audio of jobs, or that of prepaid requests whose answer did not arrive. */
+export type LinkPurpose = 'job-audio' | 'prepaid-audio';
 
-/** Signs and checks the `sig` of links to a job's audio. */
+/** Signs and checks the `sig` of links to audio of one purpose; those of the other one open nothing. */
 export interface LinkSigner {
   /**
-   * A token that opens the audio of this job until then, in whole seconds rounded down.
-   * @param expiresAt when the audio goes, as the end of the job has set it
+   * A token that opens the audio of this job, or of this id, until then, in whole seconds rounded down.
+   * @param expiresAt when the audio goes
    * @throws RangeError when it would be longer than the specification allows
    */
-  sign(jobId: string, expiresAt: Date): Promise<string>;
+  sign(id: string, expiresAt: Date): Promise<string>;
 
-  /** Whether the token opens the audio of this job now. False for anything else; never throws. */
-  verify(token: string, jobId: string): Promise<boolean>;
+  /** Whether the token opens this audio now. False for anything else; never throws. */
+  verify(token: string, id: string): Promise<boolean>;
 }
 
 interface Claims {
@@ -28,24 +28,28 @@ interface Claims {
 }
 
 /**
- * The tokens' claims are the audience, the job's id and the expiry. They have one spelling, since each spelling of a link
+ * The tokens' claims are the purpose as the audience, the audio's id and the expiry. They have one spelling, since each spelling of a link
  * would have a rate limit of its own (R48).
  * @param secrets those of `JOB_SIGNING_SECRET`, at least one: the first signs, all verify
  * @param now the clock
  */
-export function createLinkSigner(secrets: readonly string[], now: () => Date = () => new Date()): LinkSigner {
+export function createLinkSigner(
+  purpose: LinkPurpose,
+  secrets: readonly string[],
+  now: () => Date = () => new Date(),
+): LinkSigner {
   const signer = createTokenSigner<Claims>(secrets, { keyId });
   return {
-    sign: async (jobId, expiresAt) => {
+    sign: async (id, expiresAt) => {
       const exp = Math.floor(expiresAt.getTime() / 1000);
-      const token = await signer.sign({ aud: AUDIENCE, sub: jobId, exp });
-      if (token.length > MAX_TOKEN_LENGTH) throw new RangeError('The job id is too long for a token.');
+      const token = await signer.sign({ aud: purpose, sub: id, exp });
+      if (token.length > MAX_TOKEN_LENGTH) throw new RangeError('The id is too long for a token.');
       return token;
     },
 
-    verify: async (token, jobId) => {
+    verify: async (token, id) => {
       if (token.length > MAX_TOKEN_LENGTH) return false;
-      const rules = { audience: AUDIENCE, subject: jobId, requiredClaims: ['exp'], currentDate: now() };
+      const rules = { audience: purpose, subject: id, requiredClaims: ['exp'], currentDate: now() };
       return (await signer.open(token, rules)) !== undefined;
     },
   };

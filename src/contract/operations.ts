@@ -140,6 +140,9 @@ export interface X402Operations<Context> {
   /** POST /x402/tts — Speak a text, paid in USDC */
   createX402Speech(request: CreateX402SpeechRequest, context: Context): Promise<CreateX402SpeechResult>;
 
+  /** GET /x402/tts/audio/{audioId} — Audio of a prepaid request whose answer did not arrive */
+  getPrepaidAudio(request: GetPrepaidAudioRequest, context: Context): Promise<GetPrepaidAudioResult>;
+
   /** POST /x402/deposit — Credit a prepaid balance by one USDC payment */
   createDeposit(request: CreateDepositRequest, context: Context): Promise<CreateDepositResult>;
 
@@ -681,6 +684,54 @@ export type CreateX402SpeechResult =
   | { status: 500; body: InternalError }
   | { status: 502; body: SpeechFailedError }
   | { status: 503; headers?: { 'retry-after'?: number }; body: X402UnavailableError }
+  | EveryResult;
+
+export interface GetPrepaidAudioRequest {
+  params: {
+    /** Id of the audio. One that is no UUID is simply unknown. */
+    audioId: string;
+  };
+  query: {
+    /** Signed token of the audio link, 1 to 1500 characters. Required where the deployment signs its links. One that is empty, too long, expired or made for another audio is answered with 401. */
+    sig?: string;
+  };
+  headers: {
+    /** One part of the audio, such as `bytes=0-1023` (RFC 9110, section 14). */
+    range?: string;
+    /** Makes the answer the whole audio, since it has no validator that a condition could hold for. */
+    'if-range'?: string;
+  };
+}
+
+export type GetPrepaidAudioResult =
+  | {
+      status: 200;
+      headers: {
+        'cache-control': string;
+        'content-disposition': string;
+        'accept-ranges': 'bytes';
+        'content-length': number;
+      };
+      body: AudioBody;
+    }
+  | {
+      status: 206;
+      headers: {
+        'cache-control': string;
+        'content-disposition': string;
+        'accept-ranges': 'bytes';
+        'content-length': number;
+        'content-range': string;
+      };
+      body: AudioBody;
+    }
+  | { status: 400; body: InvalidRequestError }
+  | { status: 401; body: UnauthorizedError }
+  | { status: 404; body: NotFoundError }
+  | { status: 416; headers: { 'content-range': string }; body: InvalidRequestError }
+  | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
+  | { status: 500; body: InternalError }
+  | { status: 503; body: ConfigError }
   | EveryResult;
 
 export interface CreateDepositRequest {

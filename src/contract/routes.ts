@@ -198,7 +198,7 @@ const InvalidX402RequestError: RouteResponse = {
 const PaymentRequiredError: RouteResponse = { produces: ['application/json'], serialize: serialize.error400, errorCodes: ['PAYMENT_REQUIRED'] };
 const X402ConflictError: RouteResponse = {
   produces: ['application/json'],
-  serialize: serialize.error400,
+  serialize: serialize.error409,
   errorCodes: [
     'PAYMENT_IDENTIFIER_CONFLICT',
     'PAYMENT_REPLAY_PENDING',
@@ -615,6 +615,27 @@ export const routes: readonly Route[] = [
       402: PaymentRequiredError, 409: X402ConflictError, 413: TextTooLongError,
       415: UnsupportedContentTypeError, 429: RateLimitedError, 500: InternalError, 502: SpeechFailedError,
       503: X402UnavailableError,
+    },
+  },
+  {
+    operationId: 'getPrepaidAudio',
+    tag: 'x402',
+    method: 'GET',
+    path: '/x402/tts/audio/:audioId',
+    admission: { edge: 'always', window: { by: 'audio', when: ['request'] } },
+    query: ['sig'],
+    headers: ['range', 'if-range'],
+    consumes: [],
+    bodyRequired: false,
+    validate: {
+      params: validate.getPrepaidAudioParams,
+      query: validate.getPrepaidAudioQuery,
+      headers: validate.getPrepaidAudioHeaders,
+    },
+    responses: {
+      ...everywhere, 200: getX402Speech200, 206: getX402Speech200, 400: InvalidRequestError,
+      401: UnauthorizedError, 404: NotFoundError, 416: InvalidRequestError, 429: RateLimitedError,
+      500: InternalError, 503: ConfigError,
     },
   },
   {

@@ -17,5 +17,6 @@ export declare const error402: Serialize;
 export declare const getTopUpStatus200: Serialize;
 export declare const getCredits200: Serialize;
 export declare const createQuote200: Serialize;
+export declare const error409: Serialize;
 export declare const createDeposit200: Serialize;
 export declare const getPrepaidAccount200: Serialize;

@@ -2353,6 +2353,99 @@ return json + JSON_STR_END_OBJECT
     return main
 })();
 
+export const error409 = (() => {
+    
+      // "#/properties/error/properties/details"
+      function anonymous2 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_NULL
+        let json = ''
+        let addComma_6 = false
+          const value_state_7 = obj["state"]
+          if (value_state_7 !== undefined) {
+            json += addComma_6 ? ",\"state\":" : ((addComma_6 = true), "{\"state\":")
+        json += asText(value_state_7)
+          }
+          const value_chargedMicroUsd_8 = obj["chargedMicroUsd"]
+          if (value_chargedMicroUsd_8 !== undefined) {
+            json += addComma_6 ? ",\"chargedMicroUsd\":" : ((addComma_6 = true), "{\"chargedMicroUsd\":")
+            json += asNumber(value_chargedMicroUsd_8)
+          }
+          const value_audio_9 = obj["audio"]
+          if (value_audio_9 !== undefined) {
+            json += addComma_6 ? ",\"audio\":" : ((addComma_6 = true), "{\"audio\":")
+        json += asText(value_audio_9)
+          }
+    for (const key of Object.keys(obj)) {
+      if (
+        key === "state" || key === "chargedMicroUsd" || key === "audio" ||
+        obj[key] === undefined ||
+        typeof obj[key] === 'function' ||
+        typeof obj[key] === 'symbol'
+      ) continue
+      const value = obj[key]
+        json += addComma_6 ? JSON_STR_COMMA : ((addComma_6 = true), JSON_STR_BEGIN_OBJECT)
+        json += asString(key) + JSON_STR_COLONS + JSON.stringify(value)
+    }
+  if (!addComma_6) json += JSON_STR_BEGIN_OBJECT
+return json + JSON_STR_END_OBJECT
+      }
+      // "#/properties/error"
+      function anonymous1 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_code_3 = obj["code"]
+      if (value_code_3 !== undefined) {
+        json += "{\"code\":"
+        json += asText(value_code_3)
+      } else {
+        throw new Error('"code" is required!')
+      }
+      const value_message_4 = obj["message"]
+      if (value_message_4 !== undefined) {
+        json += ",\"message\":"
+        json += asText(value_message_4)
+      } else {
+        throw new Error('"message" is required!')
+      }
+      const value_details_5 = obj["details"]
+      if (value_details_5 !== undefined) {
+        json += ",\"details\":"
+      if (value_details_5 === null) {
+        json += JSON_STR_NULL
+      } else {
+    json += anonymous2(value_details_5)
+      }
+      } else {
+        throw new Error('"details" is required!')
+      }
+return json + JSON_STR_END_OBJECT
+      }
+      // "#"
+      function anonymous0 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_error_1 = obj["error"]
+      if (value_error_1 !== undefined) {
+        json += "{\"error\":"
+        json += anonymous1(value_error_1)
+      } else {
+        throw new Error('"error" is required!')
+      }
+return json + JSON_STR_END_OBJECT
+      }
+    const main = anonymous0
+    return main
+})();
+
 export const createDeposit200 = (() => {
     
       // "#"

@@ -132,6 +132,14 @@ export interface paths {
          */
         post: operations["createX402Speech"];
     };
+    "/x402/tts/audio/{audioId}": {
+        parameters: {};
+        /**
+         * Audio of a prepaid request whose answer did not arrive
+         * @description The address is `details.audio` of the 409 that the identical request got; it is good for 10 minutes from the moment that the first answer was lost. A range request for one part is served; several parts at once are answered with the whole.
+         */
+        get: operations["getPrepaidAudio"];
+    };
     "/x402/deposit": {
         parameters: {};
         /**
@@ -883,6 +891,23 @@ export interface components {
             error?: {
                 /** @enum {string} */
                 code?: "PAYMENT_IDENTIFIER_CONFLICT" | "PAYMENT_REPLAY_PENDING" | "PAYMENT_OUTCOME_UNKNOWN" | "PREPAID_NONCE_REPLAYED";
+                /** @description Of PREPAID_NONCE_REPLAYED, `state`, `chargedMicroUsd` and `audio` tell what became of the first request, where this one is identical with it. */
+                details?: ({
+                    /**
+                     * @description pending: the first request, or keeping its audio, is still under way; repeat it in a second. charged: it was charged. restored: nothing is charged for it; a new nonce may be signed.
+                     * @enum {string}
+                     */
+                    state?: "pending" | "charged" | "restored";
+                    /** @description What the first request has cost; 0 when it was restored, missing while it is pending. */
+                    chargedMicroUsd?: number;
+                    /**
+                     * Format: uri
+                     * @description Link to the audio of the first answer, which did not arrive; good for 10 minutes. Missing where the answer has arrived, or its audio could not be kept.
+                     */
+                    audio?: string;
+                } & {
+                    [key: string]: unknown;
+                }) | null;
             };
         };
         X402UnavailableError: components["schemas"]["StructuredError"] & {
@@ -1080,7 +1105,7 @@ export interface components {
                 "application/json": components["schemas"]["NotFoundError"];
             };
         };
-        /** @description PAYMENT_IDENTIFIER_CONFLICT: the identifier, or the authorization, belongs to another request. PAYMENT_REPLAY_PENDING: the first request with this payment is still running; repeat it later. PAYMENT_OUTCOME_UNKNOWN: whether the payment was settled is not known yet; repeating the identical request gets the audio once the chain has told. Make no new payment without the user's approval. PREPAID_NONCE_REPLAYED: the prepaid nonce was spent before. Who repeats the request after that answer is counted by the edge's limit, and is not shown `x-x402-balance` again. */
+        /** @description PAYMENT_IDENTIFIER_CONFLICT: the identifier, or the authorization, belongs to another request. PAYMENT_REPLAY_PENDING: the first request with this payment is still running; repeat it later. PAYMENT_OUTCOME_UNKNOWN: whether the payment was settled is not known yet; repeating the identical request gets the audio once the chain has told. Make no new payment without the user's approval. PREPAID_NONCE_REPLAYED: the prepaid nonce was spent before. Whoever repeats exactly the request that has spent it, also after its expiry, is told in `details` what became of that: its state, what was charged, and where the audio is, when the first answer did not arrive. Who repeats a request after that answer is counted by the edge's limit, and may not be shown `x-x402-balance` again. */
         X402Conflict: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -2591,6 +2616,118 @@ export interface operations {
             500: components["responses"]["X402InternalError"];
             502: components["responses"]["X402Failed"];
             503: components["responses"]["X402Unavailable"];
+        };
+    };
+    getPrepaidAudio: {
+        parameters: {
+            query?: {
+                /** @description Signed token of the audio link, 1 to 1500 characters. Required where the deployment signs its links. One that is empty, too long, expired or made for another audio is answered with 401. */
+                sig?: string;
+            };
+            header?: {
+                /** @description One part of the audio, such as `bytes=0-1023` (RFC 9110, section 14). */
+                range?: string;
+                /** @description Makes the answer the whole audio, since it has no validator that a condition could hold for. */
+                "if-range"?: string;
+            };
+            path: {
+                /** @description Id of the audio. One that is no UUID is simply unknown. */
+                audioId: string;
+            };
+        };
+        responses: {
+            /** @description The audio. */
+            200: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "cache-control": components["headers"]["CacheControl"];
+                    "content-disposition": components["headers"]["ContentDisposition"];
+                    "accept-ranges": components["headers"]["AcceptRanges"];
+                    "content-length": components["headers"]["ContentLength"];
+                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "audio/mpeg": Uint8Array;
+                };
+            };
+            /** @description The part of the audio that was asked for. */
+            206: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "cache-control": components["headers"]["CacheControl"];
+                    "content-disposition": components["headers"]["ContentDisposition"];
+                    "accept-ranges": components["headers"]["AcceptRanges"];
+                    "content-length": components["headers"]["ContentLength"];
+                    "content-range": components["headers"]["ContentRange"];
+                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "audio/mpeg": Uint8Array;
+                };
+            };
+            400: components["responses"]["InvalidRequest"];
+            /** @description The audio link's `sig` is missing or invalid, or its 10 minutes are over. */
+            401: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UnauthorizedError"];
+                };
+            };
+            /** @description There is no such audio, or its 10 minutes are over, or its charge was given back. */
+            404: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotFoundError"];
+                };
+            };
+            408: components["responses"]["RequestTimeout"];
+            /** @description The part that was asked for does not begin inside the audio. */
+            416: {
+                headers: {
+                    "x-trace-id": components["headers"]["TraceId"];
+                    "content-range": components["headers"]["ContentRange"];
+                    "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
+                    "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                    "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
+                    "X-RateLimit-Reset": components["headers"]["RateLimitReset"];
+                    "X-RateLimit-Scope": components["headers"]["RateLimitScope"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InvalidRequestError"];
+                };
+            };
+            417: components["responses"]["ExpectationFailed"];
+            429: components["responses"]["RateLimited"];
+            431: components["responses"]["HeadersTooLarge"];
+            500: components["responses"]["InternalError"];
+            503: components["responses"]["NotConfigured"];
         };
     };
     createDeposit: {

@@ -2697,92 +2697,33 @@ validate29.errors = vErrors;
 return errors === 0;
 }
 
-export const createDepositHeaders = validate30;
-const schema31 = {"type":"object","required":[],"properties":{"payment-signature":{"type":"string"},"x-x402-account":{"type":"string"},"x-x402-nonce":{"type":"string"},"x-x402-expiry":{"type":"string"},"x-x402-max-amount":{"type":"string"},"x-x402-signature":{"type":"string"}}};
+export const getPrepaidAudioParams = validate30;
+const schema31 = {"type":"object","required":["audioId"],"properties":{"audioId":{"type":"string","minLength":1}}};
 
 function validate30(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
-if(data["payment-signature"] !== undefined){
-let data0 = data["payment-signature"];
+let missing0;
+if((data.audioId === undefined) && (missing0 = "audioId")){
+validate30.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema31.required,parentSchema:schema31,data}];
+return false;
+}
+else {
+if(data.audioId !== undefined){
+let data0 = data.audioId;
 const _errs1 = errors;
-if(typeof data0 !== "string"){
-validate30.errors = [{instancePath:instancePath+"/payment-signature",schemaPath:"#/properties/payment-signature/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema31.properties["payment-signature"].type,parentSchema:schema31.properties["payment-signature"],data:data0}];
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(func2(data0) < 1){
+validate30.errors = [{instancePath:instancePath+"/audioId",schemaPath:"#/properties/audioId/minLength",keyword:"minLength",params:{limit: 1},message:"must NOT have fewer than 1 characters",schema:1,parentSchema:schema31.properties.audioId,data:data0}];
 return false;
 }
-var valid0 = _errs1 === errors;
 }
 else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-x402-account"] !== undefined){
-let data1 = data["x-x402-account"];
-const _errs3 = errors;
-if(typeof data1 !== "string"){
-validate30.errors = [{instancePath:instancePath+"/x-x402-account",schemaPath:"#/properties/x-x402-account/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema31.properties["x-x402-account"].type,parentSchema:schema31.properties["x-x402-account"],data:data1}];
+validate30.errors = [{instancePath:instancePath+"/audioId",schemaPath:"#/properties/audioId/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema31.properties.audioId.type,parentSchema:schema31.properties.audioId,data:data0}];
 return false;
-}
-var valid0 = _errs3 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-x402-nonce"] !== undefined){
-let data2 = data["x-x402-nonce"];
-const _errs5 = errors;
-if(typeof data2 !== "string"){
-validate30.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema31.properties["x-x402-nonce"].type,parentSchema:schema31.properties["x-x402-nonce"],data:data2}];
-return false;
-}
-var valid0 = _errs5 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-x402-expiry"] !== undefined){
-let data3 = data["x-x402-expiry"];
-const _errs7 = errors;
-if(typeof data3 !== "string"){
-validate30.errors = [{instancePath:instancePath+"/x-x402-expiry",schemaPath:"#/properties/x-x402-expiry/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema31.properties["x-x402-expiry"].type,parentSchema:schema31.properties["x-x402-expiry"],data:data3}];
-return false;
-}
-var valid0 = _errs7 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-x402-max-amount"] !== undefined){
-let data4 = data["x-x402-max-amount"];
-const _errs9 = errors;
-if(typeof data4 !== "string"){
-validate30.errors = [{instancePath:instancePath+"/x-x402-max-amount",schemaPath:"#/properties/x-x402-max-amount/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema31.properties["x-x402-max-amount"].type,parentSchema:schema31.properties["x-x402-max-amount"],data:data4}];
-return false;
-}
-var valid0 = _errs9 === errors;
-}
-else {
-var valid0 = true;
-}
-if(valid0){
-if(data["x-x402-signature"] !== undefined){
-let data5 = data["x-x402-signature"];
-const _errs11 = errors;
-if(typeof data5 !== "string"){
-validate30.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema31.properties["x-x402-signature"].type,parentSchema:schema31.properties["x-x402-signature"],data:data5}];
-return false;
-}
-var valid0 = _errs11 === errors;
-}
-else {
-var valid0 = true;
-}
-}
 }
 }
 }
@@ -2797,37 +2738,90 @@ validate30.errors = vErrors;
 return errors === 0;
 }
 
-export const createDepositJsonBody = validate31;
-const schema32 = {"type":"object","required":["amountMicroUsd"],"properties":{"amountMicroUsd":{"type":"integer","minimum":100000,"maximum":100000000}}};
+export const createDepositHeaders = validate31;
+const schema32 = {"type":"object","required":[],"properties":{"payment-signature":{"type":"string"},"x-x402-account":{"type":"string"},"x-x402-nonce":{"type":"string"},"x-x402-expiry":{"type":"string"},"x-x402-max-amount":{"type":"string"},"x-x402-signature":{"type":"string"}}};
 
 function validate31(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
-let missing0;
-if((data.amountMicroUsd === undefined) && (missing0 = "amountMicroUsd")){
-validate31.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema32.required,parentSchema:schema32,data}];
-return false;
-}
-else {
-if(data.amountMicroUsd !== undefined){
-let data0 = data.amountMicroUsd;
+if(data["payment-signature"] !== undefined){
+let data0 = data["payment-signature"];
 const _errs1 = errors;
-if(!(((typeof data0 == "number") && (!(data0 % 1) && !isNaN(data0))) && (isFinite(data0)))){
-validate31.errors = [{instancePath:instancePath+"/amountMicroUsd",schemaPath:"#/properties/amountMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer",schema:schema32.properties.amountMicroUsd.type,parentSchema:schema32.properties.amountMicroUsd,data:data0}];
+if(typeof data0 !== "string"){
+validate31.errors = [{instancePath:instancePath+"/payment-signature",schemaPath:"#/properties/payment-signature/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema32.properties["payment-signature"].type,parentSchema:schema32.properties["payment-signature"],data:data0}];
 return false;
 }
-if(errors === _errs1){
-if((typeof data0 == "number") && (isFinite(data0))){
-if(data0 > 100000000 || isNaN(data0)){
-validate31.errors = [{instancePath:instancePath+"/amountMicroUsd",schemaPath:"#/properties/amountMicroUsd/maximum",keyword:"maximum",params:{comparison: "<=", limit: 100000000},message:"must be <= 100000000",schema:100000000,parentSchema:schema32.properties.amountMicroUsd,data:data0}];
-return false;
+var valid0 = _errs1 === errors;
 }
 else {
-if(data0 < 100000 || isNaN(data0)){
-validate31.errors = [{instancePath:instancePath+"/amountMicroUsd",schemaPath:"#/properties/amountMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 100000},message:"must be >= 100000",schema:100000,parentSchema:schema32.properties.amountMicroUsd,data:data0}];
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-account"] !== undefined){
+let data1 = data["x-x402-account"];
+const _errs3 = errors;
+if(typeof data1 !== "string"){
+validate31.errors = [{instancePath:instancePath+"/x-x402-account",schemaPath:"#/properties/x-x402-account/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema32.properties["x-x402-account"].type,parentSchema:schema32.properties["x-x402-account"],data:data1}];
 return false;
+}
+var valid0 = _errs3 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-nonce"] !== undefined){
+let data2 = data["x-x402-nonce"];
+const _errs5 = errors;
+if(typeof data2 !== "string"){
+validate31.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema32.properties["x-x402-nonce"].type,parentSchema:schema32.properties["x-x402-nonce"],data:data2}];
+return false;
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-expiry"] !== undefined){
+let data3 = data["x-x402-expiry"];
+const _errs7 = errors;
+if(typeof data3 !== "string"){
+validate31.errors = [{instancePath:instancePath+"/x-x402-expiry",schemaPath:"#/properties/x-x402-expiry/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema32.properties["x-x402-expiry"].type,parentSchema:schema32.properties["x-x402-expiry"],data:data3}];
+return false;
+}
+var valid0 = _errs7 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-max-amount"] !== undefined){
+let data4 = data["x-x402-max-amount"];
+const _errs9 = errors;
+if(typeof data4 !== "string"){
+validate31.errors = [{instancePath:instancePath+"/x-x402-max-amount",schemaPath:"#/properties/x-x402-max-amount/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema32.properties["x-x402-max-amount"].type,parentSchema:schema32.properties["x-x402-max-amount"],data:data4}];
+return false;
+}
+var valid0 = _errs9 === errors;
+}
+else {
+var valid0 = true;
+}
+if(valid0){
+if(data["x-x402-signature"] !== undefined){
+let data5 = data["x-x402-signature"];
+const _errs11 = errors;
+if(typeof data5 !== "string"){
+validate31.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema32.properties["x-x402-signature"].type,parentSchema:schema32.properties["x-x402-signature"],data:data5}];
+return false;
+}
+var valid0 = _errs11 === errors;
+}
+else {
+var valid0 = true;
 }
 }
 }
@@ -2844,8 +2838,8 @@ validate31.errors = vErrors;
 return errors === 0;
 }
 
-export const getPrepaidAccountParams = validate32;
-const schema33 = {"type":"object","required":["address"],"properties":{"address":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"}}};
+export const createDepositJsonBody = validate32;
+const schema33 = {"type":"object","required":["amountMicroUsd"],"properties":{"amountMicroUsd":{"type":"integer","minimum":100000,"maximum":100000000}}};
 
 function validate32(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -2853,24 +2847,30 @@ let errors = 0;
 if(errors === 0){
 if(data && typeof data == "object" && !Array.isArray(data)){
 let missing0;
-if((data.address === undefined) && (missing0 = "address")){
+if((data.amountMicroUsd === undefined) && (missing0 = "amountMicroUsd")){
 validate32.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema33.required,parentSchema:schema33,data}];
 return false;
 }
 else {
-if(data.address !== undefined){
-let data0 = data.address;
+if(data.amountMicroUsd !== undefined){
+let data0 = data.amountMicroUsd;
 const _errs1 = errors;
-if(errors === _errs1){
-if(typeof data0 === "string"){
-if(!pattern0.test(data0)){
-validate32.errors = [{instancePath:instancePath+"/address",schemaPath:"#/properties/address/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\"",schema:"^0x[a-fA-F0-9]{40}$",parentSchema:schema33.properties.address,data:data0}];
+if(!(((typeof data0 == "number") && (!(data0 % 1) && !isNaN(data0))) && (isFinite(data0)))){
+validate32.errors = [{instancePath:instancePath+"/amountMicroUsd",schemaPath:"#/properties/amountMicroUsd/type",keyword:"type",params:{type: "integer"},message:"must be integer",schema:schema33.properties.amountMicroUsd.type,parentSchema:schema33.properties.amountMicroUsd,data:data0}];
 return false;
 }
+if(errors === _errs1){
+if((typeof data0 == "number") && (isFinite(data0))){
+if(data0 > 100000000 || isNaN(data0)){
+validate32.errors = [{instancePath:instancePath+"/amountMicroUsd",schemaPath:"#/properties/amountMicroUsd/maximum",keyword:"maximum",params:{comparison: "<=", limit: 100000000},message:"must be <= 100000000",schema:100000000,parentSchema:schema33.properties.amountMicroUsd,data:data0}];
+return false;
 }
 else {
-validate32.errors = [{instancePath:instancePath+"/address",schemaPath:"#/properties/address/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema33.properties.address.type,parentSchema:schema33.properties.address,data:data0}];
+if(data0 < 100000 || isNaN(data0)){
+validate32.errors = [{instancePath:instancePath+"/amountMicroUsd",schemaPath:"#/properties/amountMicroUsd/minimum",keyword:"minimum",params:{comparison: ">=", limit: 100000},message:"must be >= 100000",schema:100000,parentSchema:schema33.properties.amountMicroUsd,data:data0}];
 return false;
+}
+}
 }
 }
 }
@@ -2885,10 +2885,51 @@ validate32.errors = vErrors;
 return errors === 0;
 }
 
-export const getPrepaidAccountHeaders = validate33;
-const schema34 = {"type":"object","required":[],"properties":{"x-x402-account":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"x-x402-nonce":{"type":"string","pattern":"^[!-~]{1,128}$"},"x-x402-expiry":{"type":"string","pattern":"^[0-9]{1,15}$"},"x-x402-max-amount":{"type":"string","pattern":"^[0-9]{1,78}$"},"x-x402-signature":{"type":"string","pattern":"^0x(?:[a-fA-F0-9]{2}){65,8192}$"}}};
+export const getPrepaidAccountParams = validate33;
+const schema34 = {"type":"object","required":["address"],"properties":{"address":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"}}};
 
 function validate33(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
+let vErrors = null;
+let errors = 0;
+if(errors === 0){
+if(data && typeof data == "object" && !Array.isArray(data)){
+let missing0;
+if((data.address === undefined) && (missing0 = "address")){
+validate33.errors = [{instancePath,schemaPath:"#/required",keyword:"required",params:{missingProperty: missing0},message:"must have required property '"+missing0+"'",schema:schema34.required,parentSchema:schema34,data}];
+return false;
+}
+else {
+if(data.address !== undefined){
+let data0 = data.address;
+const _errs1 = errors;
+if(errors === _errs1){
+if(typeof data0 === "string"){
+if(!pattern0.test(data0)){
+validate33.errors = [{instancePath:instancePath+"/address",schemaPath:"#/properties/address/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\"",schema:"^0x[a-fA-F0-9]{40}$",parentSchema:schema34.properties.address,data:data0}];
+return false;
+}
+}
+else {
+validate33.errors = [{instancePath:instancePath+"/address",schemaPath:"#/properties/address/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema34.properties.address.type,parentSchema:schema34.properties.address,data:data0}];
+return false;
+}
+}
+}
+}
+}
+else {
+validate33.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema34.type,parentSchema:schema34,data}];
+return false;
+}
+}
+validate33.errors = vErrors;
+return errors === 0;
+}
+
+export const getPrepaidAccountHeaders = validate34;
+const schema35 = {"type":"object","required":[],"properties":{"x-x402-account":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"x-x402-nonce":{"type":"string","pattern":"^[!-~]{1,128}$"},"x-x402-expiry":{"type":"string","pattern":"^[0-9]{1,15}$"},"x-x402-max-amount":{"type":"string","pattern":"^[0-9]{1,78}$"},"x-x402-signature":{"type":"string","pattern":"^0x(?:[a-fA-F0-9]{2}){65,8192}$"}}};
+
+function validate34(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
 let errors = 0;
 if(errors === 0){
@@ -2899,12 +2940,12 @@ const _errs1 = errors;
 if(errors === _errs1){
 if(typeof data0 === "string"){
 if(!pattern0.test(data0)){
-validate33.errors = [{instancePath:instancePath+"/x-x402-account",schemaPath:"#/properties/x-x402-account/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\"",schema:"^0x[a-fA-F0-9]{40}$",parentSchema:schema34.properties["x-x402-account"],data:data0}];
+validate34.errors = [{instancePath:instancePath+"/x-x402-account",schemaPath:"#/properties/x-x402-account/pattern",keyword:"pattern",params:{pattern: "^0x[a-fA-F0-9]{40}$"},message:"must match pattern \""+"^0x[a-fA-F0-9]{40}$"+"\"",schema:"^0x[a-fA-F0-9]{40}$",parentSchema:schema35.properties["x-x402-account"],data:data0}];
 return false;
 }
 }
 else {
-validate33.errors = [{instancePath:instancePath+"/x-x402-account",schemaPath:"#/properties/x-x402-account/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema34.properties["x-x402-account"].type,parentSchema:schema34.properties["x-x402-account"],data:data0}];
+validate34.errors = [{instancePath:instancePath+"/x-x402-account",schemaPath:"#/properties/x-x402-account/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema35.properties["x-x402-account"].type,parentSchema:schema35.properties["x-x402-account"],data:data0}];
 return false;
 }
 }
@@ -2920,12 +2961,12 @@ const _errs3 = errors;
 if(errors === _errs3){
 if(typeof data1 === "string"){
 if(!pattern5.test(data1)){
-validate33.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/pattern",keyword:"pattern",params:{pattern: "^[!-~]{1,128}$"},message:"must match pattern \""+"^[!-~]{1,128}$"+"\"",schema:"^[!-~]{1,128}$",parentSchema:schema34.properties["x-x402-nonce"],data:data1}];
+validate34.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/pattern",keyword:"pattern",params:{pattern: "^[!-~]{1,128}$"},message:"must match pattern \""+"^[!-~]{1,128}$"+"\"",schema:"^[!-~]{1,128}$",parentSchema:schema35.properties["x-x402-nonce"],data:data1}];
 return false;
 }
 }
 else {
-validate33.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema34.properties["x-x402-nonce"].type,parentSchema:schema34.properties["x-x402-nonce"],data:data1}];
+validate34.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema35.properties["x-x402-nonce"].type,parentSchema:schema35.properties["x-x402-nonce"],data:data1}];
 return false;
 }
 }
@@ -2941,12 +2982,12 @@ const _errs5 = errors;
 if(errors === _errs5){
 if(typeof data2 === "string"){
 if(!pattern6.test(data2)){
-validate33.errors = [{instancePath:instancePath+"/x-x402-expiry",schemaPath:"#/properties/x-x402-expiry/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,15}$"},message:"must match pattern \""+"^[0-9]{1,15}$"+"\"",schema:"^[0-9]{1,15}$",parentSchema:schema34.properties["x-x402-expiry"],data:data2}];
+validate34.errors = [{instancePath:instancePath+"/x-x402-expiry",schemaPath:"#/properties/x-x402-expiry/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,15}$"},message:"must match pattern \""+"^[0-9]{1,15}$"+"\"",schema:"^[0-9]{1,15}$",parentSchema:schema35.properties["x-x402-expiry"],data:data2}];
 return false;
 }
 }
 else {
-validate33.errors = [{instancePath:instancePath+"/x-x402-expiry",schemaPath:"#/properties/x-x402-expiry/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema34.properties["x-x402-expiry"].type,parentSchema:schema34.properties["x-x402-expiry"],data:data2}];
+validate34.errors = [{instancePath:instancePath+"/x-x402-expiry",schemaPath:"#/properties/x-x402-expiry/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema35.properties["x-x402-expiry"].type,parentSchema:schema35.properties["x-x402-expiry"],data:data2}];
 return false;
 }
 }
@@ -2962,12 +3003,12 @@ const _errs7 = errors;
 if(errors === _errs7){
 if(typeof data3 === "string"){
 if(!pattern7.test(data3)){
-validate33.errors = [{instancePath:instancePath+"/x-x402-max-amount",schemaPath:"#/properties/x-x402-max-amount/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,78}$"},message:"must match pattern \""+"^[0-9]{1,78}$"+"\"",schema:"^[0-9]{1,78}$",parentSchema:schema34.properties["x-x402-max-amount"],data:data3}];
+validate34.errors = [{instancePath:instancePath+"/x-x402-max-amount",schemaPath:"#/properties/x-x402-max-amount/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,78}$"},message:"must match pattern \""+"^[0-9]{1,78}$"+"\"",schema:"^[0-9]{1,78}$",parentSchema:schema35.properties["x-x402-max-amount"],data:data3}];
 return false;
 }
 }
 else {
-validate33.errors = [{instancePath:instancePath+"/x-x402-max-amount",schemaPath:"#/properties/x-x402-max-amount/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema34.properties["x-x402-max-amount"].type,parentSchema:schema34.properties["x-x402-max-amount"],data:data3}];
+validate34.errors = [{instancePath:instancePath+"/x-x402-max-amount",schemaPath:"#/properties/x-x402-max-amount/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema35.properties["x-x402-max-amount"].type,parentSchema:schema35.properties["x-x402-max-amount"],data:data3}];
 return false;
 }
 }
@@ -2983,12 +3024,12 @@ const _errs9 = errors;
 if(errors === _errs9){
 if(typeof data4 === "string"){
 if(!pattern8.test(data4)){
-validate33.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/pattern",keyword:"pattern",params:{pattern: "^0x(?:[a-fA-F0-9]{2}){65,8192}$"},message:"must match pattern \""+"^0x(?:[a-fA-F0-9]{2}){65,8192}$"+"\"",schema:"^0x(?:[a-fA-F0-9]{2}){65,8192}$",parentSchema:schema34.properties["x-x402-signature"],data:data4}];
+validate34.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/pattern",keyword:"pattern",params:{pattern: "^0x(?:[a-fA-F0-9]{2}){65,8192}$"},message:"must match pattern \""+"^0x(?:[a-fA-F0-9]{2}){65,8192}$"+"\"",schema:"^0x(?:[a-fA-F0-9]{2}){65,8192}$",parentSchema:schema35.properties["x-x402-signature"],data:data4}];
 return false;
 }
 }
 else {
-validate33.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema34.properties["x-x402-signature"].type,parentSchema:schema34.properties["x-x402-signature"],data:data4}];
+validate34.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema35.properties["x-x402-signature"].type,parentSchema:schema35.properties["x-x402-signature"],data:data4}];
 return false;
 }
 }
@@ -3003,14 +3044,16 @@ var valid0 = true;
 }
 }
 else {
-validate33.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema34.type,parentSchema:schema34,data}];
+validate34.errors = [{instancePath,schemaPath:"#/type",keyword:"type",params:{type: "object"},message:"must be object",schema:schema35.type,parentSchema:schema35,data}];
 return false;
 }
 }
-validate33.errors = vErrors;
+validate34.errors = vErrors;
 return errors === 0;
 }
 
 export const createSpeechHeaders = getSpeechHeaders;
 export const getJobAudioParams = getJobParams;
 export const createX402SpeechHeaders = getX402SpeechHeaders;
+export const getPrepaidAudioQuery = getJobAudioQuery;
+export const getPrepaidAudioHeaders = getJobAudioHeaders;

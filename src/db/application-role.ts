@@ -50,6 +50,8 @@ export async function grantApplicationRole<T>(db: Kysely<T>, role: string): Prom
       const columns = (await columnsOf(trx, table)).filter((column) => !fixed.includes(column));
       if (columns.length > 0) await run(`grant update (${columns.map(quoted).join(', ')}) on ${table} to ROLE`);
     }
+    // Prepaid nonces name the debit that is made for them, whose id is drawn before.
+    await run('grant usage on sequence transfer_id_seq to ROLE');
     // The queue is no book: its entries only say that somebody should look.
     await run('grant usage on schema graphile_worker to ROLE');
     await run('grant select, insert, update, delete on all tables in schema graphile_worker to ROLE');

@@ -26,7 +26,7 @@ export function openJobs({ config, db, metrics, log }: SharedParts, speaking: Sp
   const { databaseUrl, namedStatements, baseUrl } = config;
   const { concurrency, audioRetentionSeconds: retentionSeconds, audioStore, signingSecrets } = config.jobs;
   const store = openAudioStore(audioStore);
-  const signer = signingSecrets.length > 0 ? createLinkSigner(signingSecrets) : undefined;
+  const signer = signingSecrets.length > 0 ? createLinkSigner('job-audio', signingSecrets) : undefined;
   if (!signer) log.warn('audio links are not signed: JOB_SIGNING_SECRET is unset');
   const worker =
     speaking &&

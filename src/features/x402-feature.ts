@@ -1,6 +1,7 @@
 import { addUnsettledWorkGauge } from '../admin/gauges.ts';
 import { addPaymentGauges, addSigningKeyGauge } from '../admin/watch-gauges.ts';
 import type { AudioStore } from '../audio/audio-store.ts';
+import { createLinkSigner } from '../audio/link-token.ts';
 import type { CredentialProofs, X402Operations } from '../contract/operations.ts';
 import type { StandIn } from '../http/bare-request.ts';
 import type { OperationContext } from '../http/operation-context.ts';
@@ -13,6 +14,7 @@ import { DIRECT_HEADERS, DirectPayment } from '../payments/direct-payment.ts';
 import { DirectWork } from '../payments/direct-work.ts';
 import { PaymentIntake } from '../payments/intake.ts';
 import { KnownPayments } from '../payments/known-payments.ts';
+import { LostAnswers } from '../payments/lost-answers.ts';
 import { PrepaidBalance } from '../payments/prepaid-balance.ts';
 import { x402Reconcilers } from '../reconcile/reconcilers.ts';
 import type { X402Config } from '../settings/x402-settings.ts';
@@ -44,11 +46,14 @@ export function openX402(
   shared: SharedParts,
   { belonging, holds, speech, store }: { belonging: Belonging; holds: Holds; speech: Speech; store: AudioStore },
 ): X402 {
-  const { config, db, pauses, log } = shared;
+  const { config, db, pauses, work, metrics, log } = shared;
   const { baseUrl, serviceName, catalog, x402, signingKeys, quotes } = config;
   const chained = x402?.rpcUrls && openChained(shared, { ...x402, rpcUrls: x402.rpcUrls }, store);
   const verifier = x402 && new PrepaidVerifier(serviceName, x402.asset, x402.payees);
-  const prepaid = verifier && new PrepaidBalance(verifier, holds.parts());
+  const { signingSecrets } = config.jobs;
+  const signer = signingSecrets.length > 0 ? createLinkSigner('prepaid-audio', signingSecrets) : undefined;
+  const lostAnswers = new LostAnswers({ db, store, work, metrics, log, patienceMs: config.capturePatienceMs });
+  const prepaid = verifier && new PrepaidBalance(verifier, lostAnswers, holds.parts());
   const flows = [
     { headers: DIRECT_HEADERS, flow: chained?.direct },
     { headers: PREPAID.headers, flow: prepaid },
@@ -58,7 +63,8 @@ export function openX402(
   const stopWatchingKey = x402 && signingKeys && watchKeyExpiry(currentKey(signingKeys), log);
   warnOfOff(shared);
   const { operations, proofs } = x402Operations({
-    ...{ baseUrl, serviceName, catalog, belonging, flows, prepaid, pauses },
+    ...{ serviceName, catalog, belonging, flows, prepaid, pauses },
+    prepaidAudio: { db, store, baseUrl, signer },
     speech: speech.speaking,
     terms: x402,
     foreignHeaders: CARD_HEADERS,

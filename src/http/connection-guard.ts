@@ -75,9 +75,9 @@ export class ConnectionGuard {
     server.on('connection', (socket) => {
       const connection = new Connection(socket);
       this.#open.set(socket, connection);
-      socket.once('close', () => {
+      socket.once('close', (hadError) => {
         this.#open.delete(socket);
-        connection.lost();
+        connection.lost(hadError);
       });
     });
     server.prependListener('request', begun);
@@ -119,6 +119,7 @@ export class ConnectionGuard {
     const holding: { connection: Connection; bytes: number; isStalled: boolean }[] = [];
     let held = 0;
     for (const connection of this.#open.values()) {
+      connection.forgetHandedOver(now);
       const stalledMs = connection.stalledMs(now);
       const bytes = connection.heldBytes;
       if (stalledMs >= stallMs) stalled.push(connection);

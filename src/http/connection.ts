@@ -27,6 +27,17 @@ interface HttpSocket extends Socket {
   readonly _handle: { readonly bytesWritten: number; readonly writeQueueSize: number } | null;
 }
 
+/** For how long an answer is followed whose client is silent afterwards. */
+const ARRIVAL_MS = 30_000;
+
+/** An answer that was handed over, as long as there is no sign of its arrival. */
+interface HandedOver {
+  readonly at: number;
+  readonly listener: (hasArrived: boolean) => void;
+}
+
+const connections = new WeakMap<Socket, Connection>();
+
 /** What a stop finds: nothing to wait for, a request that is still arriving, or one that is being answered. */
 export type ConnectionState = 'idle' | 'arriving' | 'answering';
 
@@ -40,6 +51,8 @@ export type ConnectionState = 'idle' | 'arriving' | 'answering';
  */
 export class Connection {
   readonly socket: Socket;
+  /** In their order. */
+  #handedOver: HandedOver[] = [];
   /** Answers of begun requests that are not sent wholly, in their order. */
   readonly #unanswered: ServerResponse[] = [];
   #begin: HttpSocket['parser']['onIncoming'];
@@ -53,10 +66,16 @@ export class Connection {
 
   constructor(socket: Socket) {
     this.socket = socket;
+    connections.set(socket, this);
     const { parser } = socket as HttpSocket;
     this.#begin = parser.onIncoming;
     parser.onIncoming = (request, keepAlive) =>
       this.#isFull() ? this.#hold(request, keepAlive) : this.#begin(request, keepAlive);
+  }
+
+  /** The connection of a socket that is watched over. */
+  static of(socket: Socket): Connection | undefined {
+    return connections.get(socket);
   }
 
   /** A request waits for answers to be sent. */
@@ -85,7 +104,21 @@ export class Connection {
 
   /** Takes note of a request that has begun. */
   begun(response: ServerResponse): void {
+    this.#haveArrived(true);
     this.#unanswered.push(response);
+  }
+
+  /**
+   * Follows an answer that was handed over. It has arrived when the next request begins, when the connection closes
+   * without an error, or when nothing has happened for long; it has not when the connection ends with an error.
+   */
+  onceArrived(listener: (hasArrived: boolean) => void, now = performance.now()): void {
+    this.#handedOver.push({ at: now, listener });
+  }
+
+  /** Lets those be that were handed over long ago. @param now monotonic milliseconds */
+  forgetHandedOver(now: number): void {
+    while (this.#handedOver[0] && this.#handedOver[0].at < now - ARRIVAL_MS) this.#handedOver.shift()?.listener(true);
   }
 
   /** Takes note that the oldest answer was sent, and goes on with what has waited for it. */
@@ -97,7 +130,8 @@ export class Connection {
   }
 
   /** Closes the answers that wait behind another one, of which Node closes that one only. */
-  lost(): void {
+  lost(hadError: boolean): void {
+    this.#haveArrived(!hadError);
     for (const response of this.#unanswered) if (response.socket === null) response.emit('close');
   }
 
@@ -138,6 +172,13 @@ export class Connection {
     }
     this.#acceptedAt = now;
     return 0;
+  }
+
+  #haveArrived(hasArrived: boolean): void {
+    if (this.#handedOver.length === 0) return;
+    const handedOver = this.#handedOver;
+    this.#handedOver = [];
+    for (const { listener } of handedOver) listener(hasArrived);
   }
 
   #isFull(): boolean {

@@ -1,6 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Answer } from '../lib/answer.ts';
+import { Connection } from './connection.ts';
 
 /**
  * Follows a response. One that waits behind another on its connection is closed a moment after that breaks, so the
@@ -23,6 +24,17 @@ export class ResponseAnswer implements Answer {
 
   onceOver(listener: () => void): void {
     this.#response.once('close', listener);
+  }
+
+  /** Node calls an answer finished, too, whose last write has failed: its connection is destroyed then. */
+  wasHandedOver(): boolean {
+    return this.#response.writableFinished && !this.#socket.destroyed;
+  }
+
+  onceArrived(listener: (hasArrived: boolean) => void): void {
+    const connection = Connection.of(this.#socket);
+    if (connection) connection.onceArrived(listener);
+    else listener(true);
   }
 
   breakOff(): void {

@@ -21,6 +21,8 @@ type TransferKind =
 /** What an entry of the books begins as. */
 export interface Entry {
   readonly kind: TransferKind;
+  /** Where it was drawn before (`nextTransferId`); by default it is drawn now. */
+  readonly id?: Fragment;
   /** Id of an account. */
   readonly debit: Value<string>;
   /** Id of an account. */
@@ -45,14 +47,18 @@ export interface Entry {
  * @param rows what stands behind `from`
  */
 export const insertTransfer = (
-  { kind, debit, credit, amount, reference, traceId, hold, isSpoken }: Entry,
+  { kind, id, debit, credit, amount, reference, traceId, hold, isSpoken }: Entry,
   rows: Fragment,
 ): Fragment => fragment`
   insert into transfer (kind, debit_account_id, credit_account_id, amount_micro_usd, reference, trace_id,
-                        state, ended_at, lease_until, characters, rate_pico_usd, process_id, model, upstream, cost_pico_usd)
+                        state, ended_at, lease_until, characters, rate_pico_usd, process_id, model, upstream, cost_pico_usd
+                        ${id ? fragment`, id) overriding system value` : fragment`)`}
   select ${kind}, ${debit}, ${credit}, ${amount}, ${reference}, ${traceId}::uuid,
-         ${hold ? pending(hold.leaseSeconds) : isSpoken ? SPOKEN : POSTED}
+         ${hold ? pending(hold.leaseSeconds) : isSpoken ? SPOKEN : POSTED} ${id ? fragment`, ${id}` : fragment``}
   from ${rows}`;
+
+/** Draws the id of an entry, for a statement that names it before the entry is inserted. */
+export const nextTransferId = fragment`nextval('transfer_id_seq')`;
 
 const pending = (leaseSeconds: number | null): Fragment => fragment`
   'pending', null, now() + make_interval(secs => ${leaseSeconds}::double precision), characters, rate_pico_usd, process_id,

@@ -4,7 +4,7 @@ import { fragment, statement } from '../db/statement.ts';
 import { type AskedHold, HOLD_COLUMNS, type HoldTerms, holdArrays, unlessLocked } from './asked-hold.ts';
 import { contra } from './contra.ts';
 import type { Hold } from './hold.ts';
-import { type Entry, insertTransfer } from './transfer.ts';
+import { type Entry, insertTransfer, nextTransferId } from './transfer.ts';
 import { inTime } from './wallets.ts';
 
 /** A signed permission to spend from a wallet's balance, as far as the ledger is concerned. */
@@ -12,6 +12,8 @@ export interface Spend extends AskedHold {
   /** In lower case. */
   readonly address: string;
   readonly nonce: string;
+  /** Of credential and request: what is identical has the same. The service always tells it. */
+  readonly digest?: Buffer | undefined;
   /** Unix seconds. */
   readonly expiry: bigint;
   /** False when the amount is more than the signature permits: nothing is spent then. */
@@ -43,6 +45,7 @@ interface Row {
 
 const SPEND: Omit<Entry, 'hold'> = {
   kind: 'spend',
+  id: fragment`drawn_id`,
   debit: fragment`id`,
   credit: contra.prepaidRevenue,
   amount: fragment`amount`,
@@ -67,25 +70,26 @@ export async function placeWalletHolds(
     with asked as materialized (
       select *, ${inTime(fragment`expiry`)} as in_time
       from unnest(${spends.map(({ address }) => address)}::text[], ${spends.map(({ nonce }) => nonce)}::text[],
-                  ${spends.map(({ expiry }) => expiry)}::bigint[],
+                  ${spends.map(({ digest }) => digest)}::bytea[], ${spends.map(({ expiry }) => expiry)}::bigint[],
                   ${spends.map(({ isPermitted }) => isPermitted)}::boolean[], ${holdArrays(spends)})
-        with ordinality as asked (address, nonce, expiry, is_permitted, ${HOLD_COLUMNS}, place)
+        with ordinality as asked (address, nonce, digest, expiry, is_permitted, ${HOLD_COLUMNS}, place)
     ), payer as materialized (
       select account.id, account.address, balance_micro_usd as balance
       from (select distinct address from asked where in_time) asked join account on account.address = asked.address
       for no key update of account ${unlessLocked(terms)}
     ), ranked as materialized (
-      select place, id, balance, nonce, ${HOLD_COLUMNS}, row_number() over wallet_spends as turn,
+      select place, id, balance, nonce, digest, ${HOLD_COLUMNS}, row_number() over wallet_spends as turn,
              is_permitted and sum(amount) over wallet_spends <= balance
                and row_number() over (partition by id, nonce order by place) = 1 as affordable
       from asked join payer on payer.address = asked.address where in_time
       window wallet_spends as (partition by id order by place)
     ), spent as (
-      insert into prepaid_nonce (account_id, nonce) select id, nonce from ranked where affordable
+      insert into prepaid_nonce (account_id, nonce, request_digest, hold_id)
+      select id, nonce, digest, ${nextTransferId} from ranked where affordable
       on conflict do nothing
-      returning account_id, nonce as spent_nonce
+      returning account_id, nonce as spent_nonce, prepaid_nonce.hold_id as drawn_id
     ), paid as materialized (
-      select id, balance, nonce, ${HOLD_COLUMNS}, place as paid_place,
+      select id, balance, nonce, drawn_id, ${HOLD_COLUMNS}, place as paid_place,
              sum(amount) over (partition by id order by place)::bigint as total
       from ranked join spent on account_id = id and spent_nonce = nonce where affordable
     ), debit as (
@@ -95,13 +99,13 @@ export async function placeWalletHolds(
       returning account.id as debited_id, account.balance_micro_usd as left_over
     ), hold as (
       ${insertTransfer({ ...SPEND, hold: { leaseSeconds: terms.leaseSeconds } }, fragment`paid join debit on debited_id = id`)}
-      returning id as hold_id, fence, debit_account_id, reference
+      returning id as hold_id, fence
     )
     select asked.place, asked.amount, asked.in_time, ranked.id, coalesce(debit.left_over, ranked.balance) as balance,
            ranked.turn::integer, affordable, paid.balance - paid.total as remaining, hold_id, fence
     from asked left join ranked on ranked.place = asked.place left join debit on debited_id = ranked.id
       left join paid on paid_place = asked.place
-      left join hold on debit_account_id = paid.id and reference = paid.nonce`.execute(db);
+      left join hold on hold_id = drawn_id`.execute(db);
   const found = new Map(rows.map((row) => [Number(row.place), row]));
   return Promise.all(spends.map((spend, index) => readSpend(db, spend, found.get(index + 1) as Row)));
 }

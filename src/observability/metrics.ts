@@ -115,6 +115,12 @@ export class Metrics {
     aggregator: 'min',
     registers: [this.#registry],
   });
+  readonly #lostAnswers = new Counter({
+    name: 'speechgate_lost_answers_total',
+    help: 'Answers to prepaid requests that were charged and did not arrive, by whether their audio is kept.',
+    labelNames: ['outcome'],
+    registers: [this.#registry],
+  });
   readonly #refusals = new Counter({
     name: 'speechgate_rate_limit_refusals_total',
     help: 'Requests that a rate limit refused, by the kind of its bucket.',
@@ -154,6 +160,10 @@ export class Metrics {
     this.#hold(flow, event).inc();
     this.#held(flow, event).inc(Number(amountMicroUsd));
     if (event === 'captured') this.#revenue(flow).inc(Number(amountMicroUsd));
+  }
+
+  answerLost(outcome: 'kept' | 'not_kept'): void {
+    this.#lostAnswers.labels(outcome).inc();
   }
 
   paymentMoved({ purpose, claim }: MovedPayment, event: PaymentEvent): void {

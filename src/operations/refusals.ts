@@ -18,7 +18,9 @@ const MESSAGES: Readonly<Record<RefusalCode, string>> = {
   PAYMENT_OUTCOME_UNKNOWN:
     'Whether this payment was settled is not known yet. Repeat the identical request later; make no new payment ' +
     "without the user's approval.",
-  PREPAID_NONCE_REPLAYED: 'This nonce was spent before. Sign the request with a new one.',
+  PREPAID_NONCE_REPLAYED:
+    'This nonce was spent by another request. A new nonce buys anew: for a request without an answer, repeat exactly that ' +
+    'one first, to learn what became of it.',
   RATE_LIMITED: 'Too much is asked at once. Nothing was taken; repeat it once other requests have ended.',
   PAYMENT_ERROR: 'The payment could not be verified now. Nothing was settled; repeat the identical request.',
   REPLAY_CACHE_UNAVAILABLE: 'The audio can not be stored or read now. Nothing was settled by this request; repeat it.',

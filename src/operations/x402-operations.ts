@@ -27,12 +27,12 @@ import { makeDeposit } from './make-deposit.ts';
 import { type Pauses, pausedSpeech } from './paused.ts';
 import { askForPayment, offersFor, showExample } from './payment-required.ts';
 import { readPrepaidAccount } from './prepaid-account.ts';
+import { getPrepaidAudio, type PrepaidAudioParts } from './prepaid-audio.ts';
 import { providerMissing, speechFailure } from './speech-failure.ts';
 import { type OfferedOrder, quoteExpired } from './x402-order.ts';
 import { sellX402Speech, type X402Flow } from './x402-speech.ts';
 
 export interface X402Options {
-  readonly baseUrl: string;
   readonly serviceName: string;
   readonly catalog: Catalog;
   /** Undefined while no speech provider is configured. */
@@ -49,6 +49,8 @@ export interface X402Options {
   readonly deposits: Deposits | undefined;
   /** Undefined while payment under x402 is off. */
   readonly prepaid: PrepaidBalance | undefined;
+  /** Of prepaid requests whose answers did not arrive, and the base URL. */
+  readonly prepaidAudio: PrepaidAudioParts;
   readonly pauses: Pauses;
   readonly quotes: Quotes | undefined;
   readonly metadata: ServiceMetadata | undefined;
@@ -71,8 +73,9 @@ export interface X402Parts {
 
 /** Text to speech paid in USDC under x402, the challenge to who shows no payment (R27), quotes, and the signed metadata. */
 export function x402Operations(options: X402Options): X402Parts {
-  const { baseUrl, serviceName, catalog, speech, terms, deposits, prepaid, quotes, metadata } = options;
+  const { serviceName, catalog, speech, terms, deposits, prepaid, prepaidAudio, quotes, metadata } = options;
   const { belonging, flows, foreignHeaders, pauses } = options;
+  const { baseUrl } = prepaidAudio;
   const allHeaders = [...foreignHeaders, ...flows.flatMap(({ headers }) => headers)];
   const headersBut = (own: readonly string[]) => allHeaders.filter((name) => !own.includes(name));
   const besidePrepaid = headersBut(PREPAID.headers);
@@ -92,7 +95,7 @@ export function x402Operations(options: X402Options): X402Parts {
     if ('status' in read) return read;
     const { offered, payment, speech } = read;
     const resource = resources[method];
-    if (payment) return sellX402Speech({ offered, speech, resource, baseUrl, pauses, ...payment }, context);
+    if (payment) return sellX402Speech({ offered, speech, resource, links: prepaidAudio, pauses, ...payment }, context);
     if (offered.hasExpired) return quoteExpired();
     const closed = pausedSpeech(pauses, 'direct');
     if (closed) return speechFailure(closed, NOT_SETTLED);
@@ -167,6 +170,8 @@ export function x402Operations(options: X402Options): X402Parts {
       if (await isForeign(true)) return foreignDatabase();
       return readPrepaidAccount({ balances: prepaid, foreignHeaders: besidePrepaid }, request, context);
     },
+
+    getPrepaidAudio: (request, context) => getPrepaidAudio(prepaidAudio, request, context),
 
     createDeposit: async (request, context) => {
       if (!terms) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });

@@ -13,6 +13,7 @@ import type { Resource } from '../x402/challenge.ts';
 import { limitCredential } from './credential-limit.ts';
 import { type Pauses, pausedSpeech } from './paused.ts';
 import { depositRequired, paymentRequired } from './payment-required.ts';
+import { answerRepeated, type PrepaidLinks } from './prepaid-audio.ts';
 import { refusalAnswer } from './refusals.ts';
 import { speechFailed, speechFailure } from './speech-failure.ts';
 import { type OfferedOrder, quoteExpired, textMissing } from './x402-order.ts';
@@ -29,7 +30,8 @@ export interface X402Sale {
   readonly offered: OfferedOrder;
   readonly speech: BufferedSpeech;
   readonly resource: Resource;
-  readonly baseUrl: string;
+  /** To audio whose answer did not arrive; with the base URL. */
+  readonly links: PrepaidLinks;
   readonly pauses: Pauses;
 }
 
@@ -108,10 +110,11 @@ async function answerRefused(
   if (limited) return limited;
   showReceipt(refusal.receipt, context);
   const explained = (await refusal.explain?.()) ?? refusal;
+  if (explained.repeated) return answerRepeated(sale.links, explained.repeated);
   return refusalAnswer(explained, (known, message) =>
     known.balanceMicroUsd === undefined
       ? paymentRequired(sale.resource, offers[0], known.reason, message)
-      : depositRequired(sale.baseUrl, order.priceMicroUsd, known, message),
+      : depositRequired(sale.links.baseUrl, order.priceMicroUsd, known, message),
   );
 }
 

@@ -8,9 +8,16 @@ import { type Refused, refused } from './refusal.ts';
 /** How a flow tells its payer what is left in the balance, and what was taken from it, in micro-USD. */
 export type ShowBalance<R extends Receipt> = (balanceMicroUsd: bigint, chargedMicroUsd: bigint) => R;
 
+/** What a flow does with its holds. */
+export interface Holder<R extends Receipt> {
+  readonly show: ShowBalance<R>;
+  /** Told when the money was taken. @param audio the whole of it; undefined where it is being heard already */
+  captured?(entry: Hold, audio: Buffer | undefined): void;
+}
+
 /** What a hold on a balance needs besides the ledger's entry. */
 export interface BalanceHoldParts<R extends Receipt> {
-  readonly show: ShowBalance<R>;
+  readonly holder: Holder<R>;
   /** How long the lease is, and when it was asked for by the monotonic clock. */
   readonly lease: { readonly askedAt: number; readonly seconds: number };
   readonly endWork: (end: WorkEnd) => void;
@@ -35,7 +42,7 @@ export class BalanceHold<R extends Receipt> implements PaymentHold<'TTS_UNAVAILA
 
   /** As if it were captured, until it is known that it is not. */
   get receipt(): R {
-    return this.#parts.show(this.#balanceMicroUsd, this.#chargedMicroUsd);
+    return this.#parts.holder.show(this.#balanceMicroUsd, this.#chargedMicroUsd);
   }
 
   keep(lost: () => void): () => void {
@@ -43,7 +50,7 @@ export class BalanceHold<R extends Receipt> implements PaymentHold<'TTS_UNAVAILA
   }
 
   /** Refused when others may take this process for dead: then nothing may be delivered, and nothing is charged. */
-  async capture(upstream: SpokenBy | undefined): Promise<Refused<'TTS_UNAVAILABLE'> | undefined> {
+  async capture(upstream: SpokenBy | undefined, audio?: Buffer): Promise<Refused<'TTS_UNAVAILABLE'> | undefined> {
     let isCaptured = false;
     try {
       isCaptured = await this.#holds.capture(this.entry, upstream);
@@ -51,7 +58,9 @@ export class BalanceHold<R extends Receipt> implements PaymentHold<'TTS_UNAVAILA
       this.#parts.endWork(isCaptured ? 'paid' : 'unpaid');
       if (!isCaptured) this.#restored(this.#restoredMicroUsd);
     }
-    return isCaptured ? undefined : refused('TTS_UNAVAILABLE', 'hold_lost', { isUncharged: true });
+    if (!isCaptured) return refused('TTS_UNAVAILABLE', 'hold_lost', { isUncharged: true });
+    this.#parts.holder.captured?.(this.entry, audio);
+    return undefined;
   }
 
   /** The hold may still be pending afterwards, when the database is away (R33). */

@@ -78,7 +78,7 @@ export class CardCredits implements PaymentFlow<string | undefined, CardCode, Ca
       accountId.toLowerCase(),
       request.answer,
       (processId) => this.#place({ processId, ...asked }, slot),
-      show,
+      { show },
     );
     if (result.outcome === 'refused') return result;
     return result.hold ? { outcome: 'held', hold: result.hold } : refuse(this.#db, accountId, result.placed);

@@ -9,7 +9,7 @@ import { type GivenBack, giveBack } from '../ledger/reversal.ts';
 import type { Answer } from '../lib/answer.ts';
 import type { UnpaidWork } from '../limits/unpaid-work.ts';
 import type { Flow, Metrics } from '../observability/metrics.ts';
-import { BalanceHold, type ShowBalance } from './balance-hold.ts';
+import { BalanceHold, type Holder, type ShowBalance } from './balance-hold.ts';
 import type { GivingBack } from './giving-back.ts';
 import { keepLease } from './kept-lease.ts';
 import type { Receipt } from './payment-flow.ts';
@@ -66,7 +66,7 @@ export class HoldKeeper {
     payer: string,
     answer: Answer,
     statement: (processId: number) => Promise<P>,
-    show: ShowBalance<R>,
+    holder: Holder<R>,
   ): Promise<Placement<P, R> | Refused<'RATE_LIMITED'>> {
     const { work, unfinished, leaseSeconds, metrics } = this.#parts;
     const begun = work.begin(payer);
@@ -77,7 +77,7 @@ export class HoldKeeper {
     try {
       const placed = await unfinished.follow(answer, statement, (entry) => this.#giveBack(entry));
       if (placed.hold) {
-        hold = new BalanceHold(this, placed.hold, { show, lease, endWork });
+        hold = new BalanceHold(this, placed.hold, { holder, lease, endWork });
         metrics.holdMoved(this.#flow, 'placed', placed.hold.amountMicroUsd);
       }
       return { outcome: 'asked', placed, hold };
@@ -89,7 +89,7 @@ export class HoldKeeper {
   /** A hold that was placed for a job, which ends it. It has no lease, and nobody waits for its answer. */
   ofJob<R extends Receipt>(entry: Hold, show: ShowBalance<R>): BalanceHold<R> {
     const lease = { askedAt: performance.now(), seconds: Number.POSITIVE_INFINITY };
-    return new BalanceHold(this, entry, { show, lease, endWork: () => {} });
+    return new BalanceHold(this, entry, { holder: { show }, lease, endWork: () => {} });
   }
 
   /**

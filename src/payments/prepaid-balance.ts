@@ -6,15 +6,17 @@ import {
   type PrepaidCredential,
   type PrepaidVerifier,
   readCredential,
+  requestDigest,
   type SignedRequest,
   signedRequestOf,
 } from '../x402/prepaid-credential.ts';
 import { PREPAID } from '../x402/prepaid-terms.ts';
 import type { BalanceHold } from './balance-hold.ts';
 import { HoldKeeper, type HoldKeeperParts, NOT_CHARGED } from './hold-keeper.ts';
+import type { LostAnswers } from './lost-answers.ts';
 import type { Authorization, Charge, PaidRequest, PaymentFlow } from './payment-flow.ts';
+import { PrepaidReplays } from './prepaid-replays.ts';
 import { type Refused, refused } from './refusal.ts';
-import { RefusedReplays } from './refused-replays.ts';
 
 type PrepaidCode =
   | 'INVALID_REQUEST'
@@ -41,10 +43,13 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCod
   readonly #holds: HoldKeeper;
   readonly #leaseSeconds: number;
   readonly #grouped: GroupedStatement<Spend, SpendResult | undefined>;
-  readonly #refusedReplays = new RefusedReplays();
+  readonly #lostAnswers: LostAnswers;
+  readonly #replays: PrepaidReplays;
 
-  constructor(verifier: PrepaidVerifier, parts: HoldKeeperParts) {
+  constructor(verifier: PrepaidVerifier, lostAnswers: LostAnswers, parts: HoldKeeperParts) {
     this.#db = parts.db;
+    this.#lostAnswers = lostAnswers;
+    this.#replays = new PrepaidReplays({ ...parts, lostAnswers });
     this.#verifier = verifier;
     this.#holds = new HoldKeeper('prepaid', parts);
     const { db, leaseSeconds } = parts;
@@ -70,7 +75,7 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCod
 
   /** Of a wallet that has deposited, in time, and for no nonce that is known to be spent. */
   async verifies(credential: PrepaidCredential, request: PaidRequest): Promise<boolean> {
-    if (this.#refusedReplays.has(credential, request)) return false;
+    if (this.#replays.known(requestDigest(credential, request))) return false;
     if (!this.#verifier.isSignedByAccount(credential, signedRequestOf(request))) return false;
     return (await readWallet(this.#db, credential.account, credential.expiry)).outcome === 'read';
   }
@@ -79,25 +84,39 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCod
     credential: PrepaidCredential,
     { priceMicroUsd, paidFor, request }: Charge,
   ): Promise<Authorization<PrepaidCode, PrepaidHold>> {
-    if (this.#refusedReplays.has(credential, request)) {
-      // It takes no slot of its address's window, but is counted at the edge; the balance is not known here.
-      return refused('PREPAID_NONCE_REPLAYED', 'nonce_spent', { receipt: { 'x-x402-charged': 0n } });
-    }
+    const digest = requestDigest(credential, request);
+    const known = this.#replays.known(digest);
+    if (known) return known;
     if (!this.#verifier.isSignedByAccount(credential, signedRequestOf(request))) return this.#unauthorized(credential);
     const { account: address, nonce, expiry, maxAmountMicroUsd } = credential;
     const isPermitted = priceMicroUsd <= maxAmountMicroUsd;
-    const spend = { address, nonce, expiry, amountMicroUsd: priceMicroUsd, isPermitted, paidFor };
-    const result = await this.#holds.place(
-      address,
-      request.answer,
-      (processId) => this.#place({ processId, ...spend }),
-      receiptOf,
-    );
+    const spend = { address, nonce, digest, expiry, amountMicroUsd: priceMicroUsd, isPermitted, paidFor };
+    const answer = this.#lostAnswers.follow(request.answer);
+    const result = await this.#holds.place(address, answer, (processId) => this.#place({ processId, ...spend }), {
+      show: receiptOf,
+      captured: ({ id }, audio) => audio && answer.pays(id, audio),
+    });
     if (result.outcome === 'refused') return result;
     const { placed, hold } = result;
     if (hold || placed.outcome === 'held') return { outcome: 'held', hold: hold as PrepaidHold };
-    if (placed.outcome === 'replayed') this.#refusedReplays.add(credential, request);
-    return placed.outcome === 'expiry' ? EXPIRY_REFUSED : refuse(placed, isPermitted);
+    if (placed.outcome === 'expiry') return (await this.#replays.ofIdentical(credential, digest)) ?? EXPIRY_REFUSED;
+    if (placed.outcome !== 'replayed') return refuse(placed, isPermitted);
+    return (
+      (await this.#replays.ofIdentical(credential, digest)) ??
+      this.#replays.ofAnother(credential, digest, placed.balanceMicroUsd)
+    );
+  }
+
+  /** What the identical request has come to, however much is being spoken, and whether or not anything is sold now. */
+  async replay(
+    credential: PrepaidCredential,
+    { request }: Charge,
+  ): Promise<Refused<'PREPAID_NONCE_REPLAYED'> | undefined> {
+    const digest = requestDigest(credential, request);
+    const known = this.#replays.known(digest);
+    if (known) return known;
+    if (!this.#verifier.isSignedByAccount(credential, signedRequestOf(request))) return undefined;
+    return this.#replays.ofIdentical(credential, digest);
   }
 
   /** Another address's credential is refused before anything is read; no nonce is consumed (R31). */
@@ -142,7 +161,7 @@ const malformed = (field: string, rule: string, message: string) =>
 
 /** Why a spend by its owner was refused. The balance is told to nobody else (R32). */
 function refuse(
-  placed: Exclude<SpendResult, { outcome: 'held' | 'expiry' }>,
+  placed: Exclude<SpendResult, { outcome: 'held' | 'expiry' | 'replayed' }>,
   isPermitted: boolean,
 ): Refused<PrepaidCode> {
   if (placed.outcome === 'unknown_account') {
@@ -154,6 +173,5 @@ function refuse(
   }
   const { balanceMicroUsd } = placed;
   const known = { credential: 'verified', balanceMicroUsd, receipt: receiptOf(balanceMicroUsd, 0n) } as const;
-  if (placed.outcome === 'replayed') return refused('PREPAID_NONCE_REPLAYED', 'nonce_spent', known);
   return refused('PAYMENT_REQUIRED', isPermitted ? 'insufficient_funds' : 'over_max_amount', known);
 }

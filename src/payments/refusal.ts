@@ -1,3 +1,5 @@
+import type { LostAnswer } from '../ledger/lost-answers.ts';
+import type { SpendState } from '../ledger/spent-nonce.ts';
 import type { Receipt } from './payment-flow.ts';
 
 /** The contract's codes of payments that are refused. */
@@ -31,12 +33,23 @@ export interface Refused<Code extends RefusalCode = RefusalCode> {
   readonly debtMicroUsd?: bigint;
   /** What the payer is told of his money. */
   readonly receipt?: Receipt | undefined;
+  /** What became of the first one, where the request is identical with one before. */
+  readonly repeated?: Repeated;
   /** The transfer whose confirmations are waited for. */
   readonly transaction?: string;
   /** Something was held, or may have been, and it is certain that nothing was charged. */
   readonly isUncharged?: true;
   /** Looks for a reason that goes before this one; it costs a look at the database. */
   explain?(): Promise<Refused<Code>>;
+}
+
+/** What one who repeats a signed request is told of the first. */
+export interface Repeated {
+  readonly state: SpendState;
+  /** In the end; undefined while that is open. */
+  readonly chargedMicroUsd: bigint | undefined;
+  /** Of an answer that did not arrive. */
+  readonly audio: LostAnswer | undefined;
 }
 
 /** @param more what else is known of it */

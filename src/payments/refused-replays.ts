@@ -1,49 +1,38 @@
-import { createHash } from 'node:crypto';
-import { type PrepaidCredential, pathOf, type RawRequest, signedBytes } from '../x402/prepaid-credential.ts';
+import type { Refused } from './refusal.ts';
 
 /** Beyond this many the oldest is forgotten: some megabytes. */
 const MAX_REQUESTS = 10_000;
 
+export type ReplayRefused = Refused<'PREPAID_NONCE_REPLAYED'>;
+
 /**
- * Signed requests that were answered with 409 because their nonces are spent. A spent nonce stays spent for longer than
- * a signature lives, so that the same request needs neither its signature checked again nor the database.
+ * Signed requests that were answered with 409 because their nonces are spent, with that answer: the same request needs
+ * neither its signature checked again nor the database, as long as its answer stays the same.
  */
 export class RefusedReplays {
-  /** Digests of the signed requests by their signatures, the oldest first. */
-  readonly #digests = new Map<string, string>();
+  /** By the digests of the requests, the oldest first. */
+  readonly #known = new Map<string, { readonly refusal: ReplayRefused; readonly until: number }>();
   readonly #max: number;
 
   constructor(max = MAX_REQUESTS) {
     this.#max = max;
   }
 
-  add(credential: PrepaidCredential, request: RawRequest): void {
-    const key = keyOf(credential);
-    this.#digests.delete(key);
-    this.#digests.set(key, digest(credential, request));
-    const [oldest] = this.#digests.keys();
-    if (this.#digests.size > this.#max && oldest !== undefined) this.#digests.delete(oldest);
+  /** @param until Unix milliseconds */
+  add(digest: Buffer, refusal: ReplayRefused, until: number): void {
+    const key = digest.toString('base64');
+    this.#known.delete(key);
+    this.#known.set(key, { refusal, until });
+    const [oldest] = this.#known.keys();
+    if (this.#known.size > this.#max && oldest !== undefined) this.#known.delete(oldest);
   }
 
-  /** Whether it is exactly this request, with exactly this credential, and its signature has not expired since (R34). */
-  has(credential: PrepaidCredential, request: RawRequest): boolean {
-    const key = keyOf(credential);
-    const known = this.#digests.get(key);
-    if (known === undefined || known !== digest(credential, request)) return false;
-    if (credential.expiry > BigInt(Math.floor(Date.now() / 1000))) return true;
-    this.#digests.delete(key);
-    return false;
+  /** What exactly this request was answered with. */
+  get(digest: Buffer): ReplayRefused | undefined {
+    const key = digest.toString('base64');
+    const known = this.#known.get(key);
+    if (!known || known.until > Date.now()) return known?.refusal;
+    this.#known.delete(key);
+    return undefined;
   }
-}
-
-/** Whoever repeats a request may choose the letter case of its signature. */
-const keyOf = ({ signature }: PrepaidCredential): string => signature.toLowerCase();
-
-function digest(credential: PrepaidCredential, request: RawRequest): string {
-  const { account, nonce, expiry, maxAmountMicroUsd } = credential;
-  const { method, url } = request;
-  return createHash('sha256')
-    .update(JSON.stringify([account, nonce, String(expiry), String(maxAmountMicroUsd), method, pathOf(url)]))
-    .update(signedBytes(request))
-    .digest('base64');
 }

@@ -107,6 +107,14 @@ export class UnfinishedHolds {
     return true;
   }
 
+  /**
+   * Whether the answer of a charged hold, or its giving back, is under way in this process; undefined for a hold of
+   * another one, or of a time before this one was taken for dead.
+   */
+  isOpen(processId: number | null, holdId: bigint): boolean | undefined {
+    return processId !== null && this.#registration?.id === processId ? this.#open.has(holdId) : undefined;
+  }
+
   /** The hold has ended without a charge. */
   ended(holdId: bigint): void {
     const hold = this.#open.get(holdId);

@@ -12,6 +12,7 @@ import { clawbackSweep, debts, openClawbacks } from './clawbacks.ts';
 import { doubtfulPayments } from './doubtful-payments.ts';
 import { expiredHolds } from './expired-holds.ts';
 import { expiredJobAudio } from './expired-job-audio.ts';
+import { expiredLostAnswerAudio } from './expired-lost-answers.ts';
 import { expiredPaymentAudio } from './expired-payment-audio.ts';
 import { failedPayments } from './failed-payments.ts';
 import { lostJobs } from './lost-jobs.ts';
@@ -24,9 +25,11 @@ import { undelivered } from './undelivered.ts';
 /** Of every ledger. */
 export const ledgerReconcilers = (db: Database): Reconciler[] => [expiredHolds(db), undelivered(db), debts(db)];
 
+/** Of what is kept in the audio store whatever flow is on. */
 export const jobReconcilers = (db: Database, store: AudioStore): Reconciler[] => [
   lostJobs(db),
   expiredJobAudio(db, store),
+  expiredLostAnswerAudio(db, store),
 ];
 
 /** None while payment by card is off. */

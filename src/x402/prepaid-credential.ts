@@ -1,4 +1,4 @@
-import { timingSafeEqual } from 'node:crypto';
+import { createHash, timingSafeEqual } from 'node:crypto';
 import { domainSeparator, signingDigest } from '../crypto/eip712.ts';
 import { keccak256 } from '../crypto/keccak.ts';
 import { recoverAddress } from '../crypto/wallet-signature.ts';
@@ -70,6 +70,29 @@ export const signedBalanceRead = ({ url }: { url: string }): SignedRequest => ({
   path: pathOf(url),
   bodyHash: keccak256(new Uint8Array()),
 });
+
+/** Bytes of a request's digest: what is identical is not looked for among forgeries, so that half a hash will do. */
+const DIGEST_BYTES = 16;
+
+/**
+ * What an identical request has again: of the credential and of all that is signed. Whoever repeats a request may choose
+ * the letter case of its signature.
+ */
+export function requestDigest(credential: PrepaidCredential, request: RawRequest): Buffer {
+  const { account, nonce, expiry, maxAmountMicroUsd, signature } = credential;
+  const { method, url } = request;
+  const terms = [
+    account,
+    nonce,
+    String(expiry),
+    String(maxAmountMicroUsd),
+    signature.toLowerCase(),
+    method,
+    pathOf(url),
+  ];
+  const hash = createHash('sha256').update(JSON.stringify(terms)).update(signedBytes(request));
+  return hash.digest().subarray(0, DIGEST_BYTES);
+}
 
 /** Without the query (R31). */
 export const pathOf = (url: string): string => url.split('?', 1)[0] as string;

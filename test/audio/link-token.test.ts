@@ -11,7 +11,7 @@ const START = Date.parse('2026-01-01T00:00:00Z');
 const AT = (seconds: number) => new Date(START + seconds * 1000);
 
 /** A signer whose clock stands at START. */
-const signerOf = (...secrets: string[]) => createLinkSigner(secrets, () => AT(0));
+const signerOf = (...secrets: string[]) => createLinkSigner('job-audio', secrets, () => AT(0));
 const signer = signerOf(NEW);
 
 const encode = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url');
@@ -52,7 +52,7 @@ test('a signed link', async (t) => {
 
   t.test('ends with the second that it names', async () => {
     let now = AT(0);
-    const clocked = createLinkSigner([NEW], () => now);
+    const clocked = createLinkSigner('job-audio', [NEW], () => now);
     const token = await clocked.sign(JOB, AT(60));
     now = new Date(AT(60).getTime() - 1);
     assert.equal(await clocked.verify(token, JOB), true);
@@ -63,7 +63,7 @@ test('a signed link', async (t) => {
   });
 
   t.test('goes by the clock of the machine when it is given no other', async () => {
-    const plain = createLinkSigner([NEW]);
+    const plain = createLinkSigner('job-audio', [NEW]);
     assert.equal(await plain.verify(await plain.sign(JOB, new Date(Date.now() + 60_000)), JOB), true);
     assert.equal(await plain.verify(await plain.sign(JOB, new Date(Date.now() - 60_000)), JOB), false);
   });
@@ -90,7 +90,7 @@ test('rotation of JOB_SIGNING_SECRET', async (t) => {
   });
 
   t.test('without any secret there is no signer', async () => {
-    assert.throws(() => createLinkSigner([]), TypeError);
+    assert.throws(() => createLinkSigner('job-audio', []), TypeError);
   });
 });
 

@@ -30,8 +30,11 @@ const NEW_SECRET = 'the secret that signs now, of 32 bytes';
 
 for (const secrets of [[SECRET], [NEW_SECRET, SECRET]] as const) {
   test(`tokens of an earlier release are still read, with ${secrets.length} secrets`, async () => {
-    assert.equal(await createLinkSigner(secrets).verify(LINK, JOB), true);
-    assert.equal(await createLinkSigner(secrets, () => new Date('2099-01-01T00:00:00Z')).verify(LINK, JOB), false);
+    assert.equal(await createLinkSigner('job-audio', secrets).verify(LINK, JOB), true);
+    assert.equal(
+      await createLinkSigner('job-audio', secrets, () => new Date('2099-01-01T00:00:00Z')).verify(LINK, JOB),
+      false,
+    );
     assert.equal((await new Quotes([...secrets], 60).read(QUOTE))?.amountMicroUsd, 500n);
     const challenge = await createChallengeSigner(secrets).open(CHALLENGE);
     assert.deepEqual(challenge?.expiresAt, new Date('2030-01-01T00:10:00.123Z'));
@@ -40,7 +43,7 @@ for (const secrets of [[SECRET], [NEW_SECRET, SECRET]] as const) {
 
 test('one secret may sign every kind of token: none is taken for another one', async () => {
   const tokens = [LINK, QUOTE, CHALLENGE];
-  const link = createLinkSigner([SECRET]);
+  const link = createLinkSigner('job-audio', [SECRET]);
   const read = async (token: string) => [
     await link.verify(token, JOB),
     (await new Quotes([SECRET], 60).read(token)) !== undefined,

@@ -60,7 +60,7 @@ test('audio is played in place, is never kept by a cache, and is read in parts',
 
 test('R50: an invalid sig, then an unknown or failed job, one that is not ready, one not stored, a missing sig', async (t) => {
   const { upstream, gateway, account, complete } = await start(t, { JOB_SIGNING_SECRET: `${SECRET},${OLD_SECRET}` });
-  const signer = createLinkSigner([SECRET]);
+  const signer = createLinkSigner('job-audio', [SECRET]);
   const later1h = new Date(Date.now() + 3_600_000);
   const completed = await complete();
   const other = await complete();
@@ -91,7 +91,7 @@ test('R50: an invalid sig, then an unknown or failed job, one that is not ready,
     valid.slice(0, -1),
     await signer.sign(other.jobId, later1h),
     await signer.sign(completed.jobId, new Date(Date.now() - 1000)),
-    await createLinkSigner(['a secret that this deployment never had']).sign(completed.jobId, later1h),
+    await createLinkSigner('job-audio', ['a secret that this deployment never had']).sign(completed.jobId, later1h),
   ];
   const ids = [unknown, failed.jobId, queued.jobId, processing.jobId, unstored.jobId, completed.jobId, 'no-uuid'];
   for (const id of ids) {
@@ -122,7 +122,7 @@ test('R50: an invalid sig, then an unknown or failed job, one that is not ready,
   const twice = await gateway.call(`${path(completed.links.audio)}&sig=x`);
   assert.deepEqual([twice.status, twice.json.error.code], [400, 'INVALID_REQUEST'], 'R49');
 
-  const rotated = await createLinkSigner([OLD_SECRET]).sign(completed.jobId, later1h);
+  const rotated = await createLinkSigner('job-audio', [OLD_SECRET]).sign(completed.jobId, later1h);
   assert.equal((await gateway.call(`/tts/jobs/${completed.jobId}/audio?sig=${rotated}`)).status, 200);
   assert.equal((await gateway.call(`/tts/jobs/${completed.jobId.toUpperCase()}/audio?sig=${valid}`)).status, 200);
   // Nobody waits for the synthesis that hangs.

@@ -1,0 +1,92 @@
+import type { Database } from '../db/database.ts';
+import { type EarlierSpend, findSpend } from '../ledger/spent-nonce.ts';
+import type { PrepaidCredential } from '../x402/prepaid-credential.ts';
+import type { LostAnswers } from './lost-answers.ts';
+import { type Repeated, refused } from './refusal.ts';
+import { RefusedReplays, type ReplayRefused } from './refused-replays.ts';
+import type { UnfinishedHolds } from './unfinished-holds.ts';
+
+/** How long an answer is repeated from memory that may change: one request can't ask the database more often. */
+const CHANGING_MS = 1_000;
+/** How long one is that stays as it is; the nonce is kept for longer after its retention is over. */
+const FINAL_MS = 3_600_000;
+
+export interface PrepaidReplaysParts {
+  readonly db: Database;
+  readonly unfinished: UnfinishedHolds;
+  readonly lostAnswers: LostAnswers;
+}
+
+/** What those are told whose nonces are spent: of what became of it, only who repeats the identical request. */
+export class PrepaidReplays {
+  readonly #parts: PrepaidReplaysParts;
+  readonly #refused = new RefusedReplays();
+
+  constructor(parts: PrepaidReplaysParts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * The answer of exactly this request, where it was answered so before: it takes no slot of its address's window, but is
+   * counted at the edge; the balance is not known here.
+   */
+  known(digest: Buffer): ReplayRefused | undefined {
+    return this.#refused.get(digest);
+  }
+
+  /**
+   * The refusal of a request whose signature verifies.
+   * @returns undefined when it is not the one that has spent its nonce
+   */
+  async ofIdentical({ account, nonce }: PrepaidCredential, digest: Buffer): Promise<ReplayRefused | undefined> {
+    const { db, lostAnswers } = this.#parts;
+    const find = () => findSpend(db, account, nonce, digest);
+    let spend = await find();
+    const keeping = spend && lostAnswers.askedAgain(spend.holdId);
+    if (keeping) {
+      await keeping;
+      spend = await find();
+    }
+    if (!spend) return undefined;
+    const repeated = this.#repeated(spend);
+    const until = Date.now() + (this.#isFinal(spend, repeated) ? FINAL_MS : CHANGING_MS);
+    return this.#remember(digest, until, spend.balanceMicroUsd, repeated);
+  }
+
+  /** The refusal of another request with a nonce that is spent. */
+  ofAnother({ expiry }: PrepaidCredential, digest: Buffer, balanceMicroUsd: bigint): ReplayRefused {
+    return this.#remember(digest, Number(expiry) * 1000, balanceMicroUsd, undefined);
+  }
+
+  #remember(digest: Buffer, until: number, balanceMicroUsd: bigint, repeated: Repeated | undefined): ReplayRefused {
+    const told = repeated && { repeated };
+    this.#refused.add(
+      digest,
+      refused('PREPAID_NONCE_REPLAYED', 'nonce_spent', { ...told, receipt: { 'x-x402-charged': 0n } }),
+      until,
+    );
+    const receipt = { 'x-x402-balance': balanceMicroUsd, 'x-x402-charged': 0n };
+    return refused('PREPAID_NONCE_REPLAYED', 'nonce_spent', {
+      ...told,
+      ...{ credential: 'verified', balanceMicroUsd, receipt },
+    });
+  }
+
+  #repeated({ state, amountMicroUsd, audio, ...spend }: EarlierSpend): Repeated {
+    const isOpen = this.#isOpen(spend) ?? spend.isUnfinished;
+    if (state === 'pending' || (state === 'charged' && isOpen && !audio)) {
+      return { state: 'pending', chargedMicroUsd: undefined, audio: undefined };
+    }
+    return { state, chargedMicroUsd: state === 'charged' ? amountMicroUsd : 0n, audio };
+  }
+
+  /** A charge of another process may still turn out not to have arrived. */
+  #isFinal(spend: EarlierSpend, { state, audio }: Repeated): boolean {
+    if (state !== 'charged') return state === 'restored';
+    return !audio && (spend.isLongOver || this.#isOpen(spend) === false);
+  }
+
+  #isOpen({ processId, holdId }: Pick<EarlierSpend, 'processId' | 'holdId'>): boolean | undefined {
+    return this.#parts.unfinished.isOpen(processId, holdId);
+  }
+}
