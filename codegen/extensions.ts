@@ -2,6 +2,9 @@
 const EXTENSIONS: Record<string, string[]> = {
   'x-edge-headers': ['openapi'],
   'x-edge-responses': ['openapi'],
+  'x-service-info': ['openapi'],
+  'x-guidance': ['title'],
+  'x-payment-info': ['operationId'],
   'x-listed': ['operationId'],
   'x-no-head': ['operationId'],
   'x-admission': ['operationId'],

@@ -19,6 +19,7 @@ import { RunningWork } from './lib/running-work.ts';
 import { RollingWindow } from './limits/rolling-window.ts';
 import { Metrics } from './observability/metrics.ts';
 import { catalogOperations } from './operations/catalog-operations.ts';
+import { servedContract } from './operations/served-contract.ts';
 import { serviceOperations } from './operations/service-operations.ts';
 import { KnownPauses } from './operators/known-pauses.ts';
 import { ReconcilerRunner } from './reconcile/runner.ts';
@@ -66,7 +67,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
 
   const server = await createServer(
     (contract) => ({
-      service: serviceOperations({ ...config, contract }),
+      service: serviceOperations({ ...config, contract: servedContract(contract, config) }),
       catalog: catalogOperations(config.catalog),
       ...{ ...card.operations, ...jobs.operations, ...x402.operations, ...feedback.operations },
     }),

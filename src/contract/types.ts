@@ -869,11 +869,17 @@ export interface components {
                 code?: "INVALID_JSON" | "INVALID_REQUEST" | "UNKNOWN_TTS_MODEL" | "INVALID_VOICE" | "INVALID_SPEED" | "INVALID_PAYMENT_PAYLOAD" | "INVALID_QUOTE" | "QUOTE_EXPIRED" | "QUOTE_BODY_MISMATCH";
             };
         };
+        /** @description Where there is a challenge, it is in `error.details`, just as PAYMENT-REQUIRED has it. Its members stand beside `error` too, for those who read them there; all but its own `error`, a text, in whose place the structured error is. */
         PaymentRequiredError: components["schemas"]["StructuredError"] & {
             error?: {
                 /** @enum {string} */
                 code?: "PAYMENT_REQUIRED";
             };
+            /** @enum {integer} */
+            x402Version?: 2;
+            resource?: JsonObject;
+            accepts?: JsonObject[];
+            extensions?: JsonObject;
         };
         InvalidDepositError: components["schemas"]["StructuredError"] & {
             error?: {
@@ -1026,7 +1032,7 @@ export interface components {
                 "application/json": components["schemas"]["UnauthorizedError"];
             };
         };
-        /** @description Payment is required, or the payment was refused; the challenge's `error` says why. A deployment may also answer so a request to `/x402/tts` that says nothing at all (no payment header; GET without a query, POST without a body or with `{}`), which is 400 otherwise: the challenge is that of the discovery example, and its `error` names the missing field; a payment of it needs the whole request. The challenge is in PAYMENT-REQUIRED and in the error's details. A prepaid balance that is too small is answered without a challenge. */
+        /** @description Payment is required, or the payment was refused; the challenge's `error` says why. A deployment may also answer so a request to `/x402/tts` that says nothing at all (no payment header; GET without a query, POST without a body or with `{}`), which is 400 otherwise: the challenge is that of the discovery example, and its `error` names the missing field; a payment of it needs the whole request. The challenge is in PAYMENT-REQUIRED and in the error's details, and its members stand beside `error` too. A prepaid balance that is too small is answered without a challenge. */
         X402PaymentRequired: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1973,8 +1979,7 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "text": "Hello world",
-                 *       "voice": "provider-a_nova"
+                 *       "text": "Hello world"
                  *     }
                  */
                 "application/json": components["schemas"]["TtsRequest"];
@@ -2594,8 +2599,7 @@ export interface operations {
             content: {
                 /**
                  * @example {
-                 *       "text": "Hello world",
-                 *       "voice": "provider-a_nova"
+                 *       "text": "Hello world"
                  *     }
                  */
                 "application/json": components["schemas"]["X402TtsRequest"];

@@ -1,21 +1,27 @@
-import type { JsonObject } from '../contract/types.ts';
+import type { JsonObject, PaymentRequiredError } from '../contract/types.ts';
 import { serializedBody } from '../http/fixed-body.ts';
 import { errorBody, failure } from '../http/structured-error.ts';
 import type { Refused } from '../payments/refusal.ts';
-import { encodeHeader, makeChallenge, type Resource } from '../x402/challenge.ts';
+import { type Challenge, encodeHeader, makeChallenge, type Resource } from '../x402/challenge.ts';
 import { ChallengeTemplate } from '../x402/challenge-template.ts';
 import type { Asset } from '../x402/network.ts';
 import { makeOffer, type Offer } from '../x402/offer.ts';
 import { currentPayee, type Payee, payablePayees } from '../x402/payees.ts';
 import { BALANCE_TOO_SMALL } from './refusals.ts';
 
-/** The 402 that holds the challenge, in PAYMENT-REQUIRED and in its details (R27). */
+/** The body of the 402 with a challenge: it is in the error's details, and its members stand beside the error (R27). */
+function bodyOf(message: string, challenge: Challenge): PaymentRequiredError {
+  const { error: _, ...members } = challenge as unknown as JsonObject;
+  return { ...errorBody('PAYMENT_REQUIRED', message, challenge as unknown as JsonObject), ...members };
+}
+
+/** The 402 that holds the challenge, in PAYMENT-REQUIRED and in its body (R27). */
 export function paymentRequired(resource: Resource, offer: Offer, error: string, message: string) {
   const challenge = makeChallenge(resource, offer, error);
   return {
     status: 402 as const,
     headers: { 'cache-control': 'no-store' as const, 'payment-required': encodeHeader(challenge) },
-    body: errorBody('PAYMENT_REQUIRED', message, challenge as unknown as JsonObject),
+    body: bodyOf(message, challenge),
   };
 }
 
@@ -48,7 +54,7 @@ function templateOf(resource: Resource, offer: Offer): ChallengeTemplate {
   if (!template) {
     template = new ChallengeTemplate(
       (amount) => makeChallenge(resource, { ...offer, amount }, UNPAID.error),
-      (challenge) => errorBody('PAYMENT_REQUIRED', UNPAID.message, challenge as unknown as JsonObject),
+      (challenge) => bodyOf(UNPAID.message, challenge),
     );
     ofResource.set(offer.payTo, template);
   }

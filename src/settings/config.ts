@@ -1,5 +1,6 @@
 import { isIP } from 'node:net';
 import { resolve } from 'node:path';
+import { readMailboxes } from '../feedback/mailbox.ts';
 import { type WorkLimits, workLimits } from '../limits/unpaid-work.ts';
 import type { Catalog } from '../speech/catalog.ts';
 import type { SigningKey } from '../x402/signing-keys.ts';
@@ -20,6 +21,8 @@ export interface Config extends EdgeConfig, AdminConfig {
   /** Public origin, without a trailing slash. */
   readonly baseUrl: string;
   readonly serviceName: string;
+  /** Where people reach the operator. */
+  readonly contact: { readonly email: string } | { readonly url: string } | undefined;
   readonly databaseUrl: string;
   /** Whether statements are prepared once for each connection, and called by name then. */
   readonly namedStatements: boolean;
@@ -72,6 +75,7 @@ export function readConfig(env: NodeJS.ProcessEnv): ConfigResult {
     port,
     baseUrl: reader.origin('BASE_URL', 'https://speech.example') ?? origin,
     serviceName: readServiceName(reader),
+    contact: readContact(reader),
     databaseUrl: readDatabaseUrl(reader),
     namedStatements: readNamedStatements(reader),
     dataDir,
@@ -119,6 +123,17 @@ function readServiceName(reader: SettingsReader): string {
     reader.fault('SERVICE_NAME', 'is not plain text', fix);
   }
   return name;
+}
+
+function readContact(reader: SettingsReader): Config['contact'] {
+  const contact = reader.text('SERVICE_CONTACT');
+  if (contact === undefined) return undefined;
+  const [mailbox, ...others] = readMailboxes(contact) ?? [];
+  if (mailbox?.name === '' && others.length === 0) return { email: mailbox.address };
+  const url = URL.canParse(contact) ? new URL(contact) : undefined;
+  if (url?.protocol === 'https:' || url?.protocol === 'http:') return { url: url.href };
+  const fix = 'Set it to an address such as support@example.com, or to the URL of a page.';
+  return reader.fault('SERVICE_CONTACT', 'is neither an address of mail nor a URL', fix);
 }
 
 function readLogLevel(reader: SettingsReader): string {

@@ -13,11 +13,12 @@ export interface WrittenChallenge {
 /**
  * The texts of challenges that differ by their amount only. They are written once, and an amount is put into them:
  *
- *     JSON    before   | amount |   after
+ *     JSON    before   | amount |   after; in the body more than once
  *     Base64  whole groups of three bytes before | some bytes around the amount | whole groups after it
  */
 export class ChallengeTemplate {
-  readonly #body: Around;
+  /** What stands before, between and after the amounts. */
+  readonly #body: readonly string[];
   /** Base64 of all bytes before the amount but those of an unfinished group of three, which are text. */
   readonly #header: {
     readonly before: string;
@@ -32,8 +33,9 @@ export class ChallengeTemplate {
    */
   constructor(make: (amount: string) => Challenge, enclose: (challenge: Challenge) => object) {
     const challenge = make(AMOUNT);
-    this.#body = around(JSON.stringify(enclose(challenge)));
-    const { before, after } = around(JSON.stringify(challenge));
+    this.#body = JSON.stringify(enclose(challenge)).split(AMOUNT);
+    const [before = '', after = '', ...more] = JSON.stringify(challenge).split(AMOUNT);
+    if (after === '' || more.length > 0) throw new Error('a challenge tells its amount once');
     const bytes = Buffer.from(before);
     const whole = bytes.length - (bytes.length % 3);
     const afterBytes = Buffer.from(after);
@@ -53,18 +55,7 @@ export class ChallengeTemplate {
     const middle = Buffer.from(rest + amount + after.slice(0, missing), 'latin1').toString('base64');
     return {
       header: before + middle + tails[missing],
-      body: this.#body.before + amount + this.#body.after,
+      body: this.#body.join(amount),
     };
   }
-}
-
-interface Around {
-  readonly before: string;
-  readonly after: string;
-}
-
-function around(json: string): Around {
-  const [before = '', after = '', ...more] = json.split(AMOUNT);
-  if (after === '' || more.length > 0) throw new Error('a challenge tells its amount once');
-  return { before, after };
 }

@@ -12,6 +12,8 @@ const TEXT = { type: 'string', minLength: 1 };
 const NAME = { type: 'string', minLength: 1, maxLength: MAX_NAME_LENGTH };
 const PARAMETERS = { model: NAME, voice: NAME };
 const AUDIO = { type: 'audio/mpeg', format: 'binary' };
+const AUDIO_FORM = { type: 'string', contentMediaType: 'audio/mpeg' };
+const CREDITED = { balanceMicroUsd: { type: 'integer' }, creditedMicroUsd: { type: 'integer' } };
 /** The request for speech that directories are shown. */
 export const SPEECH_EXAMPLE = { text: 'Hello world' };
 const JSON_BODY = { type: 'string', const: 'json' };
@@ -35,6 +37,7 @@ export const depositDiscovery = (): DiscoveryExtension =>
       },
     },
     { type: 'application/json' },
+    { type: 'object', properties: CREDITED },
   );
 
 /** How `/x402/tts` is called with one of its methods. */
@@ -54,6 +57,7 @@ export function speechDiscovery(method: 'GET' | 'POST'): DiscoveryExtension {
           },
         },
         AUDIO,
+        AUDIO_FORM,
       )
     : describe(
         { type: 'http', method, bodyType: 'json', body: SPEECH_EXAMPLE },
@@ -70,6 +74,7 @@ export function speechDiscovery(method: 'GET' | 'POST'): DiscoveryExtension {
           },
         },
         AUDIO,
+        AUDIO_FORM,
       );
 }
 
@@ -77,6 +82,7 @@ function describe(
   input: { type: string; method: string; [member: string]: unknown },
   properties: Record<string, object>,
   output: object,
+  outputForm: object,
 ): DiscoveryExtension {
   return {
     info: { input, output },
@@ -98,7 +104,8 @@ function describe(
         output: {
           type: 'object',
           required: ['type'],
-          properties: { type: { type: 'string' }, format: { type: 'string' } },
+          // Directories look for the form of what is answered at `example`, also where there is none in `info`.
+          properties: { type: { type: 'string' }, format: { type: 'string' }, example: outputForm },
         },
       },
     },

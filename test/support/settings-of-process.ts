@@ -33,6 +33,15 @@ export const PROCESS_SETTINGS: Settings = {
     accepted: { 'My voices': 'My voices' },
     refused: ['a"b', 'a\\b', 'ä', 'a\nb', 'x'.repeat(101)],
   },
+  SERVICE_CONTACT: {
+    read: (config) => config.contact,
+    absent: undefined,
+    accepted: {
+      'help@speech.example': { email: 'help@speech.example' },
+      'https://speech.example/contact': { url: 'https://speech.example/contact' },
+    },
+    refused: ['help', 'a@b.example, c@d.example', 'Help <help@speech.example>', 'ftp://speech.example', 'javascript:x'],
+  },
   DATA_DIR: {
     read: (config) => config.dataDir,
     absent: resolve('data'),
