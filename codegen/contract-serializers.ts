@@ -63,7 +63,10 @@ export function serializerNames({ operations }: Contract): Map<Response, string>
       const media = response.content.find(({ type }) => isJson(type));
       if (media === undefined) continue;
       const writing = JSON.stringify(written(media.schema));
-      const name = byWriting.get(writing) ?? (response.errorCodes.length > 0 ? 'error' : id) + response.status;
+      const shared = `error${response.status}`;
+      const isTaken = [...byWriting.values()].includes(shared);
+      const own = response.errorCodes.length > 0 && !isTaken ? shared : id + response.status;
+      const name = byWriting.get(writing) ?? own;
       byWriting.set(writing, name);
       names.set(response, name);
     }

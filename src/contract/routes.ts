@@ -195,6 +195,11 @@ const InvalidX402RequestError: RouteResponse = {
     'QUOTE_BODY_MISMATCH',
   ],
 };
+const PaymentRequiredError: RouteResponse = {
+  produces: ['application/json'],
+  serialize: serialize.getX402Speech402,
+  errorCodes: ['PAYMENT_REQUIRED'],
+};
 const X402ConflictError: RouteResponse = {
   produces: ['application/json'],
   serialize: serialize.error409,
@@ -578,7 +583,7 @@ export const routes: readonly Route[] = [
     validate: { query: validate.getX402SpeechQuery, headers: validate.getX402SpeechHeaders },
     responses: {
       ...everywhere, 200: getX402Speech200, 400: InvalidX402RequestError, 401: UnauthorizedError,
-      402: CreditRequired, 409: X402ConflictError, 413: TextTooLongError, 429: RateLimitedError,
+      402: PaymentRequiredError, 409: X402ConflictError, 413: TextTooLongError, 429: RateLimitedError,
       500: InternalError, 502: SpeechFailedError, 503: X402UnavailableError,
     },
   },
@@ -611,8 +616,9 @@ export const routes: readonly Route[] = [
     },
     responses: {
       ...everywhere, 200: getX402Speech200, 400: InvalidX402RequestError, 401: UnauthorizedError,
-      402: CreditRequired, 409: X402ConflictError, 413: TextTooLongError, 415: UnsupportedContentTypeError,
-      429: RateLimitedError, 500: InternalError, 502: SpeechFailedError, 503: X402UnavailableError,
+      402: PaymentRequiredError, 409: X402ConflictError, 413: TextTooLongError,
+      415: UnsupportedContentTypeError, 429: RateLimitedError, 500: InternalError, 502: SpeechFailedError,
+      503: X402UnavailableError,
     },
   },
   {
@@ -660,7 +666,7 @@ export const routes: readonly Route[] = [
       body: { 'application/json': validate.createDepositJsonBody },
     },
     responses: {
-      ...everywhere, 200: X402DepositResponse, 400: InvalidDepositError, 402: CreditRequired,
+      ...everywhere, 200: X402DepositResponse, 400: InvalidDepositError, 402: PaymentRequiredError,
       409: DepositConflictError, 413: RequestTooLargeError, 415: UnsupportedContentTypeError,
       429: RateLimitedError, 500: InternalError, 502: PaymentError, 503: ConfigError,
     },

@@ -2353,6 +2353,78 @@ return json + JSON_STR_END_OBJECT
     return main
 })();
 
+export const getX402Speech402 = (() => {
+    
+      // "#/properties/error"
+      function anonymous1 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_code_3 = obj["code"]
+      if (value_code_3 !== undefined) {
+        json += "{\"code\":"
+        json += asText(value_code_3)
+      } else {
+        throw new Error('"code" is required!')
+      }
+      const value_message_4 = obj["message"]
+      if (value_message_4 !== undefined) {
+        json += ",\"message\":"
+        json += asText(value_message_4)
+      } else {
+        throw new Error('"message" is required!')
+      }
+      const value_details_5 = obj["details"]
+      if (value_details_5 !== undefined) {
+        json += ",\"details\":"
+        json += JSON.stringify(value_details_5)
+      } else {
+        throw new Error('"details" is required!')
+      }
+return json + JSON_STR_END_OBJECT
+      }
+      // "#"
+      function anonymous0 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_error_1 = obj["error"]
+      if (value_error_1 !== undefined) {
+        json += "{\"error\":"
+        json += anonymous1(value_error_1)
+      } else {
+        throw new Error('"error" is required!')
+      }
+      const value_x402Version_6 = obj["x402Version"]
+      if (value_x402Version_6 !== undefined) {
+        json += ",\"x402Version\":"
+        json += asNumber(value_x402Version_6)
+      }
+      const value_resource_7 = obj["resource"]
+      if (value_resource_7 !== undefined) {
+        json += ",\"resource\":"
+        json += JSON.stringify(value_resource_7)
+      }
+      const value_accepts_8 = obj["accepts"]
+      if (value_accepts_8 !== undefined) {
+        json += ",\"accepts\":"
+        json += JSON.stringify(value_accepts_8)
+      }
+      const value_extensions_9 = obj["extensions"]
+      if (value_extensions_9 !== undefined) {
+        json += ",\"extensions\":"
+        json += JSON.stringify(value_extensions_9)
+      }
+return json + JSON_STR_END_OBJECT
+      }
+    const main = anonymous0
+    return main
+})();
+
 export const error409 = (() => {
     
       // "#/properties/error/properties/details"

@@ -46,7 +46,7 @@ export function openCard(
   return {
     operations: {
       speech: speechOperations({
-        ...{ db, baseUrl, serviceName, catalog, metrics, pauses, work, foreignHeaders },
+        ...{ db, baseUrl, catalog, metrics, pauses, work, foreignHeaders },
         signer: jobs.signer,
         streaming: speech.speaking?.streaming,
         cardCredits: card?.credits,

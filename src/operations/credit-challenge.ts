@@ -14,11 +14,7 @@ const CHALLENGE_LIFETIME_MS = 30 * 60 * 1000;
  * @param message in words, why it is asked for
  */
 export function creditChallenge(
-  {
-    baseUrl,
-    realm,
-    priceMicroUsd,
-  }: { readonly baseUrl: string; readonly realm: string; readonly priceMicroUsd: bigint },
+  { baseUrl, priceMicroUsd }: { readonly baseUrl: string; readonly priceMicroUsd: bigint },
   { reason, balanceMicroUsd = 0n, debtMicroUsd = 0n }: Refused,
   message: string,
 ) {
@@ -51,7 +47,7 @@ export function creditChallenge(
   const request = canonicalize({ amount, currency: 'usd', topUpUrl: `${topUpUrl}&challenge=${id}` });
   const parameters = {
     id,
-    realm,
+    realm: new URL(baseUrl).hostname,
     method: 'credits',
     intent: 'charge',
     request: Buffer.from(request).toString('base64url'),

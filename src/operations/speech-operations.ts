@@ -32,7 +32,6 @@ import { providerMissing, speechFailed, speechFailure } from './speech-failure.t
 
 export interface SpeechOptions extends JobLinks {
   readonly db: Database;
-  readonly serviceName: string;
   readonly catalog: Catalog;
   /** Undefined while no speech provider is configured. */
   readonly streaming: Streaming | undefined;
@@ -65,7 +64,7 @@ interface CardSale {
 
 /** Text to speech, paid from a card-credit account. */
 export function speechOperations(options: SpeechOptions): SpeechOperations<OperationContext> {
-  const { db, baseUrl, signer, serviceName, catalog, streaming, cardCredits, foreignHeaders } = options;
+  const { db, baseUrl, signer, catalog, streaming, cardCredits, foreignHeaders } = options;
   const { metrics, pauses, work } = options;
 
   async function answer(request: OrderRequest, terms: SpeechTerms, context: OperationContext) {
@@ -98,7 +97,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
       slot,
     };
     const challenge = (refusal: Refused, message: string) =>
-      creditChallenge({ baseUrl, realm: serviceName, priceMicroUsd }, refusal, message);
+      creditChallenge({ baseUrl, priceMicroUsd }, refusal, message);
     const sale = { cardCredits, streaming, accountId, charge, challenge, closed };
     return isLater ? answerLater(sale, terms, context) : answerNow(sale, slot, context);
   }

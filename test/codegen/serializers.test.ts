@@ -68,6 +68,18 @@ test('writes a structured error with free details', async () => {
   assert.equal(serializers.error400?.(error), JSON.stringify(error));
 });
 
+test('errors of one status that are written in different ways have serializers of their own', async (t) => {
+  const contract = fixture();
+  const { post } = contract.paths['/notes'];
+  const { schema } = post.responses[400].content['application/json'];
+  schema.allOf.push({ type: 'object', properties: { hint: { type: 'string' } } });
+  const [own] = (await load(t, contract, 'serializers.js')) as [typeof serializers];
+  const error = { error: { code: 'INVALID_REQUEST', message: 'No.', details: null } };
+  const hinted = { ...error, hint: 'Say more.' };
+  assert.equal(own.error400?.(hinted), JSON.stringify(error));
+  assert.equal(own[`${post.operationId}400`]?.(hinted), JSON.stringify(hinted));
+});
+
 const shapes: [string, Schema, object][] = [
   ['a free-form object is left to JSON.stringify', { type: 'object', additionalProperties: true }, {}],
   ['so is a list of them', { type: 'array', items: { type: 'object' } }, {}],

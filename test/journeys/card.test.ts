@@ -90,7 +90,7 @@ test('R11, R46: the 402 names the amount, and carries the challenge in both head
     const challenge = reply.headers.get('www-authenticate') ?? '';
     assert.match(
       challenge,
-      /^Payment id="[^"]+", realm="speechgate", method="credits", intent="charge", request="[\w-]+", expires="[^"]+"$/,
+      /^Payment id="[^"]+", realm="speechgate\.test", method="credits", intent="charge", request="[\w-]+", expires="[^"]+"$/,
     );
     const parameters = Object.fromEntries(
       [...challenge.matchAll(/(\w+)="([^"]*)"/g)].map((match) => [match[1], match[2]]),
