@@ -24,7 +24,7 @@ test('R27: a challenge that is written from its template is the one that is made
       const resource = speechResource('https://speech.example', serviceName, 'POST');
       const make = (digits: string) =>
         makeChallenge(resource, { ...makeOffer(ASSET, 1n, PAYEE), amount: digits }, 'unpaid');
-      const enclose = (challenge: object) => ({ error: { details: challenge } });
+      const enclose = (challenge: object) => ({ error: { details: challenge }, ...challenge });
       const { header, body } = new ChallengeTemplate(make, enclose).write(String(amount));
       assert.equal(header, encodeHeader(make(String(amount))));
       assert.equal(body, JSON.stringify(enclose(make(String(amount)))));
