@@ -12,6 +12,7 @@ import { dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { type RunningPostgres, startPostgres } from '../src/sandbox/postgres.ts';
+import { compileService } from './compile.ts';
 import { databaseDirectory } from './support/database-directory.ts';
 
 const PROJECT = fileURLToPath(new URL('..', import.meta.url));
@@ -42,11 +43,11 @@ async function main(): Promise<number> {
   }
   const files = (positionals.length > 0 ? positionals : [join(PROJECT, 'test')]).map(filesAt);
   if (!(await buildTap())) return 1;
-  const server = await testServer();
+  const [server, service] = await Promise.all([testServer(), compileService(PROJECT)]);
   try {
-    return await runTap(files, server.url);
+    return await runTap(files, { TEST_DATABASE_URL: server.url, TEST_SERVICE: service.folder });
   } finally {
-    await server.close();
+    await Promise.all([server.close(), service.remove()]);
   }
 }
 
@@ -94,7 +95,7 @@ async function testServer(): Promise<{ url: string; close(): Promise<void> }> {
 }
 
 /** Runs the files in a process group of their own, of which nothing is left afterwards. Tells the exit code. */
-async function runTap(files: string[], databaseUrl: string): Promise<number> {
+async function runTap(files: string[], environment: Record<string, string>): Promise<number> {
   // DATABASE_URL is not for the test files: each makes databases of its own on the server. The other ones are those of a
   // test runner around this one.
   const inherited = Object.entries(process.env).filter(
@@ -105,7 +106,7 @@ async function runTap(files: string[], databaseUrl: string): Promise<number> {
   const parameters = [`--timeout=${timeout}`, ...(inCi ? ['--fail-skip'] : []), ...files.map((f) => `--include=${f}`)];
   const tap = spawn(process.execPath, ['--import', 'tsx', TAP, ...parameters], {
     cwd: PROJECT,
-    env: { ...Object.fromEntries(inherited), TEST_DATABASE_URL: databaseUrl },
+    env: { ...Object.fromEntries(inherited), ...environment },
     stdio: ['ignore', 'inherit', 'inherit'],
     detached: true,
   });

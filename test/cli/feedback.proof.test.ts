@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
 import { type Database, openDatabase } from '../../src/db/database.ts';
+import { programCommand } from '../support/child.ts';
 import { testDatabase } from '../support/database.ts';
 
-const PROGRAM = fileURLToPath(new URL('../../src/cli/feedback-command.ts', import.meta.url));
+const [node = '', ...program] = programCommand('src/cli/feedback-command.ts');
 const run = promisify(execFile);
 
 const WALLET = `0x${'ab'.repeat(20)}`;
@@ -24,7 +24,7 @@ async function open(t: Test) {
   t.teardown(() => db.destroy());
   const list = async (...args: string[]) => {
     const env = { PATH: process.env.PATH, DATABASE_URL: url };
-    return (await run(process.execPath, ['--import', 'tsx', PROGRAM, ...args], { env, maxBuffer: 1 << 26 })).stdout;
+    return (await run(node, [...program, ...args], { env, maxBuffer: 1 << 26 })).stdout;
   };
   return { db, list };
 }
@@ -118,7 +118,7 @@ test('--json exports all of every record, from the oldest on, as JSON that a ter
 
 test('a database that can not be reached is told in one line, and exits with 1', async () => {
   const env = { PATH: process.env.PATH, DATABASE_URL: 'postgres://nobody@127.0.0.1:1/nothing' };
-  const ended = run(process.execPath, ['--import', 'tsx', PROGRAM, '--json'], { env });
+  const ended = run(node, [...program, '--json'], { env });
   await assert.rejects(ended, ({ code, stderr }: { code: number; stderr: string }) => {
     assert.equal(code, 1);
     assert.match(stderr, /^The feedback can't be read: .+\n$/);

@@ -14,7 +14,7 @@ import { migrate } from '../../src/db/migrate.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { keepAuditResult } from '../../src/ledger/audit-result.ts';
 import { testChain } from '../support/chain.ts';
-import { type Child, startCommand } from '../support/child.ts';
+import { type Child, programCommand, startCommand } from '../support/child.ts';
 import { type Installation, prepareInstallation } from '../support/installation.ts';
 import { later } from '../support/jobs.ts';
 import { type Prometheus, startPrometheus, withoutPrometheus } from '../support/prometheus.ts';
@@ -29,7 +29,6 @@ import { buy, form, shownAccount } from '../top-up/shop.ts';
 const DAY_MS = 86_400_000;
 const PATIENCE_MS = 60_000;
 const DISK_BYTES = 8 * 1024 * 1024;
-const NODE = [process.execPath, '--import', 'tsx', 'src/main.ts'];
 
 const { chain, skip: withoutChain } = await testChain();
 const sections = await runbook();
@@ -88,7 +87,7 @@ async function prepare(t: Test): Promise<Scene> {
   const { url, role } = await applicationUrl(t, installation);
   await keyEndsSoon(env.SIGNING_KEYS_FILE as string);
   const settings: Record<string, string> = { DATABASE_URL: url };
-  const start = () => installation.start(settings, [...NODE, '--role=web']);
+  const start = () => installation.start(settings, programCommand('src/main.ts', '--role=web'));
   const scene: Scene = {
     ...installation,
     settings,
@@ -128,7 +127,7 @@ async function prepare(t: Test): Promise<Scene> {
   const systemctl = await serviceManager(t, {
     'restart speechgate': () => scene.restart(),
     'start speechgate-worker': () =>
-      startCommand(t, [...NODE, '--role=worker'], {
+      startCommand(t, programCommand('src/main.ts', '--role=worker'), {
         env: { ...env, ...settings, ADMIN_PORT: '' },
       }).printed(/runs jobs/),
   });

@@ -7,6 +7,7 @@ import { sql } from 'kysely';
 import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
+import { programCommand } from '../support/child.ts';
 import { testDatabase } from '../support/database.ts';
 import { type FaultyCheckout, startFaultyCheckout } from '../support/faulty-checkout.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
@@ -84,7 +85,8 @@ test('R16: killed between the row and the answer of the processor, the purchase 
   const { url: databaseUrl } = await testDatabase(t);
   const checkout = await startFaultyCheckout(t);
   const port = await freePort(0);
-  const child = spawn(process.execPath, ['--import', 'tsx', 'src/main.ts'], {
+  const [node = '', ...program] = programCommand('src/main.ts');
+  const child = spawn(node, program, {
     cwd: fileURLToPath(new URL('../..', import.meta.url)),
     env: {
       PATH: process.env.PATH,

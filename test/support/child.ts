@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Test } from 'tap';
 import { until } from './until.ts';
@@ -18,9 +19,19 @@ export interface Child {
   stop(signal?: NodeJS.Signals): Promise<number | null>;
 }
 
-/** Runs a program of the project, such as src/main.ts, as npm would, with nothing in its environment but what is given. */
+/**
+ * The command that runs a program of the project, such as src/main.ts: as the run of the tests has compiled it, which
+ * starts in a third of the time, or as npm would where it has not.
+ */
+export function programCommand(program: string, ...args: string[]): string[] {
+  const compiled = process.env.TEST_SERVICE;
+  if (!compiled || !program.startsWith('src/')) return [process.execPath, '--import', 'tsx', program, ...args];
+  return [process.execPath, join(compiled, program.slice('src/'.length).replace(/ts$/, 'js')), ...args];
+}
+
+/** Runs a program of the project with nothing in its environment but what is given. */
 export const startChild = (t: Owner, program: string, env: Record<string, string>, args: string[] = []): Child =>
-  startCommand(t, [process.execPath, '--import', 'tsx', program, ...args], { env });
+  startCommand(t, programCommand(program, ...args), { env });
 
 /** Whose end is the end of what was started for it. */
 export type Owner = Pick<Test, 'teardown'>;

@@ -11,7 +11,7 @@ import { creditTopUp } from '../../src/top-up/credit-top-up.ts';
 import { rotateKeys } from '../../src/x402/signing-keys.ts';
 import { type TestChain, wallet } from './chain.ts';
 import { type TestCheckout, testCheckout } from './checkout.ts';
-import { type Child, startCommand } from './child.ts';
+import { type Child, programCommand, startCommand } from './child.ts';
 import { testDatabase } from './database.ts';
 import { testFacilitator } from './facilitator.ts';
 import { type Gateway, send } from './gateway.ts';
@@ -39,10 +39,10 @@ export interface Installation extends Pick<Gateway, 'call'> {
   /** With USDC. */
   readonly direct: LocalAccount;
   /** Starts the gateway, with other settings where they are given; resolves when it listens. */
-  start(changed?: Record<string, string>, command?: readonly string[], cwd?: string): Promise<Child>;
+  start(changed?: Record<string, string>, command?: readonly string[]): Promise<Child>;
 }
 
-const START = [process.execPath, '--import', 'tsx', 'src/main.ts'];
+const START = programCommand('src/main.ts');
 
 const FUNDS_CENTS = 500;
 const FUNDS_MICRO_USD = 5_000_000n;
@@ -99,8 +99,8 @@ export async function prepareInstallation(
     adminUrl: `http://127.0.0.1:${adminPort}`,
     direct: await wallet(chain.client, FUNDS_MICRO_USD),
     call: (path, call) => send(url, path, call),
-    start: async (changed = {}, command = START, cwd) => {
-      const child = startCommand(t, command, { env: { ...env, ...changed }, ...(cwd !== undefined && { cwd }) });
+    start: async (changed = {}, command = START) => {
+      const child = startCommand(t, command, { env: { ...env, ...changed } });
       await child.printed(/listens on/);
       return child;
     },
