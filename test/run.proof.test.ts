@@ -73,51 +73,49 @@ test('this file was loaded by tsx, and by no plugin of tap, also in the first ru
   );
 });
 
-test('tests are counted, not assertions, parents or files', async () => {
-  const outcome = await run(['passing', 'failing']);
-  assert.equal(last(outcome), '6 passed, 2 failed');
+test('tests are counted, not assertions, parents or files; each failure is shown in full, with what its file printed', async (t) => {
+  const outcome = await run(['passing', 'failing', 'own', 'teardown', 'noisy', 'hook']);
   assert.equal(outcome.code, 1);
+  const ofFile = (name: string) => outcome.lines.find((line) => line.includes(`/${name}.test.ts: `)) ?? '';
+  const shown = outcome.output.slice(outcome.output.indexOf('---'));
+  await t.test('tests are counted', async () => {
+    assert.match(ofFile('passing'), /^ok .*: 5 passed \(/);
+    assert.match(ofFile('failing'), /^FAIL .*: 1 passed, 2 failed \(/);
+    assert.match(last(outcome) ?? '', /^8 passed, [67] failed$/);
+  });
+  await t.test('a failure has its name, message, expected and actual, stack', async () => {
+    for (const part of [
+      /failing\.test\.ts: wrong/,
+      /AssertionError/,
+      /expected: \{ cents: 500 \}/,
+      /actual: \{ cents: 501 \}/,
+      /parent > child\n/,
+      /message: 'child broke'/,
+      /stack: .*failing\.test\.ts:\d+/,
+    ]) {
+      assert.match(shown, part);
+    }
+  });
+  await t.test('a test that fails after its subtests counts, and so does a teardown that fails', async () => {
+    assert.match(shown, /after its child/);
+    assert.match(shown, /teardown broke/);
+    assert.match(ofFile('own'), /^FAIL .*: 1 passed, 1 failed \(/);
+    assert.match(ofFile('teardown'), /^FAIL .*: 1 passed, 1 failed \(/);
+  });
+  await t.test('what a failing file printed and measured is shown', async () => {
+    for (const part of [/took 5 ms/, /a word from the process/, /a word of warning/])
+      assert.match(outcome.output, part);
+  });
+  await t.test('a hook that fails counts with its message', async () => {
+    assert.match(shown, /hook broke/);
+    assert.match(ofFile('hook'), /^FAIL .*: 0 passed, [12] failed \(/);
+  });
 });
 
 test('a run in which everything passes exits with 0', async () => {
   const outcome = await run(['passing', 'environment']);
   assert.equal(last(outcome), '6 passed, 0 failed');
   assert.equal(outcome.code, 0);
-});
-
-test('each failure is shown in full: name, message, expected and actual, stack', async () => {
-  const { output } = await run(['failing']);
-  const shown = output.slice(output.indexOf('---'));
-  for (const part of [
-    /failing\.test\.ts: wrong/,
-    /AssertionError/,
-    /expected: \{ cents: 500 \}/,
-    /actual: \{ cents: 501 \}/,
-    /parent > child\n/,
-    /message: 'child broke'/,
-    /stack: .*failing\.test\.ts:\d+/,
-  ]) {
-    assert.match(shown, part);
-  }
-});
-
-test('a test that fails after its subtests counts, and so does a teardown that fails', async () => {
-  const outcome = await run(['own', 'teardown']);
-  assert.match(outcome.output, /after its child/);
-  assert.match(outcome.output, /teardown broke/);
-  assert.equal(last(outcome), '2 passed, 2 failed');
-});
-
-test('what a failing file printed and measured is shown', async () => {
-  const { output } = await run(['noisy']);
-  for (const part of [/took 5 ms/, /a word from the process/, /a word of warning/]) assert.match(output, part);
-});
-
-test('a hook that fails counts with its message', async () => {
-  const outcome = await run(['hook']);
-  assert.match(outcome.output, /hook broke/);
-  assert.match(last(outcome) ?? '', /^0 passed, [12] failed$/);
-  assert.equal(outcome.code, 1);
 });
 
 test('skipped tests are listed with their reason; in CI they fail', async () => {

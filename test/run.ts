@@ -43,7 +43,7 @@ async function main(): Promise<number> {
   }
   const files = (positionals.length > 0 ? positionals : [join(PROJECT, 'test')]).map(filesAt);
   if (!(await buildTap())) return 1;
-  const [server, service] = await Promise.all([testServer(), compileService(PROJECT)]);
+  const [server, service] = await Promise.all([testServer(), compiledService()]);
   try {
     return await runTap(files, { TEST_DATABASE_URL: server.url, TEST_SERVICE: service.folder });
   } finally {
@@ -94,6 +94,12 @@ async function testServer(): Promise<{ url: string; close(): Promise<void> }> {
   };
 }
 
+/** The service as it was compiled for this run, or for a run of tests around it. */
+async function compiledService(): Promise<{ folder: string; remove(): Promise<void> }> {
+  const given = process.env.TEST_SERVICE;
+  return given ? { folder: given, remove: async () => undefined } : compileService(PROJECT);
+}
+
 /** Runs the files in a process group of their own, of which nothing is left afterwards. Tells the exit code. */
 async function runTap(files: string[], environment: Record<string, string>): Promise<number> {
   // DATABASE_URL is not for the test files: each makes databases of its own on the server. The other ones are those of a
@@ -103,7 +109,14 @@ async function runTap(files: string[], environment: Record<string, string>): Pro
   );
   const timeout = values.timeout ?? (values.proof ? '900' : '120');
   const inCi = Boolean(process.env.CI) && process.env.CI !== 'false';
-  const parameters = [`--timeout=${timeout}`, ...(inCi ? ['--fail-skip'] : []), ...files.map((f) => `--include=${f}`)];
+  // Those that take long wait for leases and time limits half of it.
+  const jobs = values.proof ? ['--jobs=3'] : [];
+  const parameters = [
+    `--timeout=${timeout}`,
+    ...jobs,
+    ...(inCi ? ['--fail-skip'] : []),
+    ...files.map((f) => `--include=${f}`),
+  ];
   const tap = spawn(process.execPath, ['--import', 'tsx', TAP, ...parameters], {
     cwd: PROJECT,
     env: { ...Object.fromEntries(inherited), ...environment },

@@ -5,6 +5,7 @@
 import { Transform } from 'node:stream';
 import { inspect } from 'node:util';
 import { type Base, Spawn, t } from 'tap';
+import { SLOWEST } from './slowest.ts';
 
 type Parser = Base['parser'];
 type Point = Parameters<Parser['emitAssert']>[0];
@@ -94,6 +95,12 @@ class FileReport {
   }
 }
 
+/** The slowest files begin first, so that in the end none is left to run alone. */
+function placeOf(file: string): number {
+  const place = SLOWEST.indexOf(file.replace(/^test\//, '').replace(/(\.proof)?\.test\.ts$/, ''));
+  return place === -1 ? SLOWEST.length : place;
+}
+
 /** tap pipes its output into this and this to standard output; the results come from tap's own events, which tell more. */
 export default class Reporter extends Transform {
   readonly #files = new Map<Spawn, FileReport>();
@@ -102,6 +109,8 @@ export default class Reporter extends Transform {
     super({ transform: (_chunk, _encoding, done) => done() });
     t.on('subtestAdd', (file) => {
       if (file instanceof Spawn) this.#files.set(file, new FileReport(file));
+      // Those that have not begun, in the order in which they will.
+      t.subtests.sort((one, other) => placeOf(one.name) - placeOf(other.name));
     });
     t.on('subtestEnd', (file) => {
       if (file instanceof Spawn) this.#files.get(file)?.end(file);

@@ -91,7 +91,7 @@ const linesOf = (child: Child): Record<string, unknown>[] =>
     .filter((line) => line.startsWith('{'))
     .map((line) => JSON.parse(line));
 
-async function startTraced(t: Test, command?: readonly string[], cwd?: string) {
+async function startTraced(t: Test) {
   const collector = await startCollector(t);
   const gateway = await prepareInstallation(t, chain, {
     OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
@@ -100,7 +100,7 @@ async function startTraced(t: Test, command?: readonly string[], cwd?: string) {
     OTEL_RESOURCE_ATTRIBUTES: 'deployment.environment.name=test',
     ...JSON_TELEMETRY,
   });
-  const child = await gateway.start({}, command, cwd);
+  const child = await gateway.start();
   return { gateway, child, collector };
 }
 
