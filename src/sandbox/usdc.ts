@@ -8,6 +8,7 @@ import { type RunningChain, startChain } from './local-chain.ts';
 import { startFacilitator } from './local-facilitator.ts';
 import type { SandboxFile } from './sandbox-file.ts';
 import type { SandboxKeys } from './sandbox-keys.ts';
+import { writeTrustFile } from './trust-file.ts';
 
 /** The demo wallet gets new USDC when it holds less. */
 const MIN_WALLET_MICRO_USDC = 5_000_000n;
@@ -74,7 +75,9 @@ async function fundedWallet(chain: RunningChain, { walletKey, facilitatorKey }: 
 
 async function signingKeysFile(dataDir: string): Promise<string> {
   const file = join(dataDir, 'signing-keys.json');
-  const keys = `${JSON.stringify(rotateKeys(undefined, new Date()), null, 2)}\n`;
-  if ((await readOwnFile(file)) === undefined) await createOwnFile(file, keys);
+  const kept = await readOwnFile(file);
+  const keys = kept ?? `${JSON.stringify(rotateKeys(undefined, new Date()), null, 2)}\n`;
+  if (kept === undefined) await createOwnFile(file, keys);
+  await writeTrustFile(dataDir, keys);
   return file;
 }
