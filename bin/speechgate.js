@@ -1,6 +1,9 @@
 #!/usr/bin/env node
-// From the source where what runs TypeScript is installed, else as `npm run build` has compiled it.
-const tsx = await import('tsx/esm/api').catch(() => undefined);
+// A checkout runs its source, where what runs TypeScript is installed. All else runs what was compiled.
+import { existsSync } from 'node:fs';
+
+const isCheckout = existsSync(new URL('../src/cli/speechgate.ts', import.meta.url));
+const tsx = isCheckout ? await import('tsx/esm/api').catch(() => undefined) : undefined;
 if (tsx) {
   tsx.register();
   await import('../src/cli/speechgate.ts');
