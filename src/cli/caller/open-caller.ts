@@ -1,0 +1,48 @@
+import { join } from 'node:path';
+import { privateKeyToAccount } from 'viem/accounts';
+import { type FileBudget, openFileBudget } from '../../budget/file-budget.ts';
+import { cardCredits, directX402, prepaid, Speechgate } from '../../client/index.ts';
+import type { Flow } from '../../client/pending-purchase.ts';
+import { readSettings, type Settings } from './settings.ts';
+
+export const BUDGET_FILE = 'budget.jsonl';
+
+/** What a command works with that spends a caller's money. */
+export interface Caller {
+  readonly client: Speechgate;
+  /** The one budget of this user: every process that spends shares it. */
+  readonly budget: FileBudget;
+  readonly baseUrl: string;
+  readonly flow: Flow;
+  readonly settings: Settings;
+}
+
+/**
+ * The client for the caller's settings, under the caller's budget. Without an account or a wallet the client can do what
+ * is free.
+ * @param options.maxMicroUsd of one purchase, beside the settings' caps
+ * @throws UsageError which says what to set, or mend
+ */
+export async function openCaller(
+  options: { readonly pay?: Flow; readonly maxMicroUsd?: bigint } = {},
+): Promise<Caller> {
+  const settings = await readSettings(process.env, options.pay);
+  const { baseUrl, flow, trust, folder, caps } = settings;
+  const budget = await openFileBudget(join(folder, BUDGET_FILE), caps);
+  const pay = wayToPay(settings);
+  const client = new Speechgate({
+    baseUrl,
+    trust,
+    budget,
+    ...(pay && { pay }),
+    ...(options.maxMicroUsd !== undefined && { maxPerRequestMicroUsd: options.maxMicroUsd }),
+  });
+  return { client, budget, baseUrl, flow, settings };
+}
+
+function wayToPay({ flow, account, walletKey }: Settings) {
+  if (flow === 'card') return account === undefined ? undefined : cardCredits(account);
+  if (walletKey === undefined) return undefined;
+  const wallet = privateKeyToAccount(walletKey);
+  return flow === 'direct' ? directX402(wallet) : prepaid(wallet);
+}
