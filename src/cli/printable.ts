@@ -14,8 +14,8 @@ export function printable(text: string): string {
   return text.replace(/\\/g, '\\\\').replace(/\n/g, '\\n').replace(UNPRINTABLE, escapeUnits);
 }
 
-/** JSON, indented, that is safe on a terminal and has the same value. */
+/** JSON, indented, that is safe on a terminal and has the same value; amounts of micro-USD are numbers, below 2^53. */
 export function printableJson(value: unknown): string {
-  const lines = JSON.stringify(value, null, 2).split('\n');
+  const lines = JSON.stringify(value, (_, each) => (typeof each === 'bigint' ? Number(each) : each), 2).split('\n');
   return lines.map((line) => line.replace(UNPRINTABLE, escapeUnits)).join('\n');
 }

@@ -58,7 +58,7 @@ async function run(db: Database, by: Group): Promise<void> {
   const processor = config && (await comparedProcessor(db, config));
   const chain = config && (await comparedChain(db, config));
   if (values.json) {
-    console.log(printableJson(numbers({ ...period, by, sales, total, money, liability, processor, chain })));
+    console.log(printableJson({ ...period, by, sales, total, money, liability, processor, chain }));
   } else {
     console.log(`From ${period.from.toISOString()} to ${period.to.toISOString()}, in USD.\n`);
     for (const line of numbersTable(by, [...sales, total])) console.log(line);
@@ -118,10 +118,6 @@ function printCsv(rows: readonly Sales[]): void {
 
 function inWords(name: string): string {
   return name.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
-}
-/** Amounts of micro-USD are below 2^53: that is 9 thousand million USD. */
-function numbers(value: unknown): unknown {
-  return JSON.parse(JSON.stringify(value, (_, each) => (typeof each === 'bigint' ? Number(each) : each)));
 }
 
 function exitCodeOf(outsides: readonly (Outside | undefined)[]): number {

@@ -1,4 +1,5 @@
-import { EXIT_USAGE } from './arguments.ts';
+import { EXIT } from './caller/exit-codes.ts';
+import { printable } from './printable.ts';
 import { tableLine } from './table-line.ts';
 
 interface Command {
@@ -7,7 +8,35 @@ interface Command {
   readonly run: () => Promise<unknown>;
 }
 
-const commands: Readonly<Record<string, Command>> = {
+const callers: Readonly<Record<string, Command>> = {
+  connect: {
+    about: 'sets the service, the wallet, the keys to trust, and caps',
+    run: () => import('./caller/connect-command.ts'),
+  },
+  say: { about: 'speaks a text into a file, and pays for it', run: () => import('./caller/say-command.ts') },
+  voices: { about: 'the voices of a model', run: () => import('./caller/voices-command.ts') },
+  models: { about: 'the models and their prices', run: () => import('./caller/models-command.ts') },
+  quote: { about: 'what a text would cost', run: () => import('./caller/quote-command.ts') },
+  'top-up': { about: 'buys credit by card', run: () => import('./caller/top-up-command.ts') },
+  deposit: {
+    about: 'puts USDC of the wallet onto its prepaid balance',
+    run: () => import('./caller/deposit-command.ts'),
+  },
+  balance: { about: 'what the account or the wallet has', run: () => import('./caller/balance-command.ts') },
+  budget: { about: 'what was spent, and what the caps leave', run: () => import('./caller/budget-command.ts') },
+  resume: {
+    about: 'asks how a purchase ended, and fetches its audio',
+    run: () => import('./caller/resume-command.ts'),
+  },
+  'verify-metadata': {
+    about: 'holds what the service says of itself against its pinned key',
+    run: () => import('./caller/verify-metadata-command.ts'),
+  },
+  'feedback send': { about: 'sends feedback that the wallet signs', run: () => import('./caller/feedback-command.ts') },
+};
+
+const operators: Readonly<Record<string, Command>> = {
+  sandbox: { about: 'the whole service on this machine, to try it', run: () => import('./sandbox-command.ts') },
   migrate: { about: 'brings the database to the current schema', run: () => import('./migrate-command.ts') },
   doctor: { about: 'checks the whole configuration against its live parts', run: () => import('./doctor-command.ts') },
   audit: { about: 'checks the books, and holds them against the outside', run: () => import('./audit-command.ts') },
@@ -17,22 +46,53 @@ const commands: Readonly<Record<string, Command>> = {
   accounts: { about: 'accounts: show, find, freeze, adjust, refund', run: () => import('./accounts-command.ts') },
   payments: { about: 'payments in USDC whose end is in doubt', run: () => import('./payments-command.ts') },
   pause: { about: 'takes nothing new by a flow, until it is resumed', run: () => import('./pause-command.ts') },
-  resume: { about: 'opens a paused flow again', run: () => import('./resume-command.ts') },
+  'resume FLOW': { about: 'opens a paused flow again', run: () => import('./resume-command.ts') },
   paused: { about: 'what is paused', run: () => import('./paused-command.ts') },
   feedback: { about: 'the feedback that was stored', run: () => import('./feedback-command.ts') },
   keys: { about: 'makes or rotates the signing keys', run: () => import('./keys-command.ts') },
 };
 
-const [name, ...rest] = process.argv.slice(2);
-const command = name !== undefined && Object.hasOwn(commands, name) ? commands[name] : undefined;
-if (command) {
-  process.argv = [...process.argv.slice(0, 2), ...rest];
-  await command.run();
+endQuietlyWithReader();
+const [name, ...words] = process.argv.slice(2);
+const command = await find(name, words);
+if (command) await command.run();
+else if (name === undefined || ['--help', '-h', 'help'].includes(name)) {
+  console.log('speechgate COMMAND, one of these; speechgate COMMAND --help tells more.');
+  printCommands('For those who speak', callers);
+  printCommands('For operators; the environment has the settings', operators);
 } else {
-  const isHelp = name === undefined || name === '--help' || name === 'help';
-  const print = isHelp ? console.log : console.error;
-  if (!isHelp) print(`speechgate has no command ${name}. It has these:`);
-  else print('speechgate COMMAND, one of these; the environment has the settings.');
-  for (const [known, { about }] of Object.entries(commands)) print(`  ${tableLine([12], [known, about])}`);
-  if (!isHelp) process.exitCode = EXIT_USAGE;
+  console.error(`speechgate has no command ${printable(name)}. speechgate --help lists them.`);
+  process.exitCode = EXIT.usage;
+}
+
+/** The command, with what follows its name left in process.argv. Two names mean two things: what follows tells which. */
+async function find(name = '', words: readonly string[]): Promise<Command | undefined> {
+  const program = process.argv.slice(0, 2);
+  process.argv = [...program, ...words];
+  if (name === 'feedback' && words[0] === 'send') {
+    process.argv = [...program, ...words.slice(1)];
+    return callers['feedback send'];
+  }
+  if (name === 'resume' && (await namesFlow(words))) return operators['resume FLOW'];
+  return [callers, operators].map((group) => (Object.hasOwn(group, name) ? group[name] : undefined)).find(Boolean);
+}
+
+/** Those of purchases are longer than the names of flows. */
+async function namesFlow(words: readonly string[]): Promise<boolean> {
+  const { FLOWS } = await import('../operators/pauses.ts');
+  return words.some((word) => ['--reason', 'all', ...FLOWS].includes(word));
+}
+
+function printCommands(title: string, commands: Readonly<Record<string, Command>>): void {
+  console.log(`\n${title}:`);
+  for (const [known, { about }] of Object.entries(commands)) console.log(`  ${tableLine([15], [known, about])}`);
+}
+
+/** Whoever reads may stop reading, as head does: what is begun is finished, and says no more. */
+function endQuietlyWithReader(): void {
+  for (const stream of [process.stdout, process.stderr]) {
+    stream.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code !== 'EPIPE') throw error;
+    });
+  }
 }

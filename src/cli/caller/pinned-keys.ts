@@ -1,4 +1,6 @@
+import { readFile } from 'node:fs/promises';
 import type { PinnedKey } from '../../client/index.ts';
+import { UsageError } from '../usage-error.ts';
 
 interface GivenKey {
   readonly keyId?: unknown;
@@ -8,13 +10,34 @@ interface GivenKey {
 
 /**
  * The public keys of a service as its operator gives them out: a JWK Set, or a list of `{ keyId, publicKeyJwk }` as in
- * the metadata. Private parts are left out. Undefined when the value is neither.
+ * the metadata. Private parts are left out.
+ * @param given the path of a file, or the JSON itself
+ * @param name of the option or variable that has it
+ * @throws UsageError
  */
-export function readPinnedKeys(value: unknown): readonly PinnedKey[] | undefined {
-  const list = Array.isArray(value) ? value : (value as { keys?: unknown } | null)?.keys;
+export async function readPinnedKeys(given: string, name: string): Promise<readonly PinnedKey[]> {
+  const isJson = /^[[{]/.test(given);
+  const text = isJson ? given : await readFile(given, 'utf8').catch(() => undefined);
+  if (text === undefined) throw new UsageError(`${name} names ${given}, which can't be read.`);
+  const keys = keysOf(text);
+  if (keys) return keys;
+  throw new UsageError(`${name} takes public keys of type P-256: a JWK Set, or a list of keyId and publicKeyJwk.`);
+}
+
+function keysOf(text: string): readonly PinnedKey[] | undefined {
+  const value = parsed(text);
+  const list = Array.isArray(value) ? value : (value as { keys?: unknown } | null | undefined)?.keys;
   if (!Array.isArray(list) || list.length === 0) return undefined;
   const keys = list.map(readKey);
   return keys.every((key) => key !== undefined) ? keys : undefined;
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
 }
 
 function readKey(given: GivenKey | null): PinnedKey | undefined {

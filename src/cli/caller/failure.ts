@@ -1,0 +1,92 @@
+import {
+  InvalidRequestError,
+  OutcomeUnknownError,
+  OverCapError,
+  PaymentRequiredError,
+  ServiceError,
+  SpeechgateError,
+  UnreachableError,
+  UntrustedError,
+} from '../../client/errors.ts';
+import { formatUsd } from '../../lib/money.ts';
+import { UsageError } from '../usage-error.ts';
+import { EXIT, type ExitCode } from './exit-codes.ts';
+
+/** How a command ended that did not do what it was to do. */
+export interface Failure {
+  /** For programs. */
+  readonly code: string;
+  readonly exit: ExitCode;
+  /** One line, with the way out. */
+  readonly message: string;
+  readonly [more: string]: unknown;
+}
+
+/** Thrown by a command that knows better than the client what is to be done. */
+export class CommandError extends Error {
+  readonly failure: Failure;
+
+  constructor(failure: Failure) {
+    super(failure.message);
+    this.failure = failure;
+  }
+}
+
+/** The options by the fields that the service finds fault with. */
+const OPTIONS: Readonly<Record<string, string>> = {
+  text: 'The text',
+  model: '--model (speechgate models lists them)',
+  voice: '--voice (speechgate voices lists them)',
+  speed: '--speed',
+  amountMicroUsd: 'AMOUNT',
+  message: 'The message',
+  category: '--category',
+};
+const CAPS = { call: 'one purchase', client: 'this command', day: 'today', total: 'all purchases' };
+
+/**
+ * What is told of an error, and the exit code.
+ * @throws the error itself when nobody has foreseen it
+ */
+export function failureOf(error: unknown): Failure {
+  if (error instanceof CommandError) return error.failure;
+  const { message } = error as Error;
+  if (error instanceof UsageError) return { code: 'USAGE', exit: EXIT.usage, message };
+  if (error instanceof OverCapError) return overCap(error);
+  if (error instanceof OutcomeUnknownError) return unknownOutcome(error);
+  if (error instanceof UntrustedError) {
+    const { reason } = error;
+    return { code: 'UNTRUSTED', exit: EXIT.failed, message: `${message} Nothing was signed.`, reason };
+  }
+  if (error instanceof UnreachableError) return { code: 'UNREACHABLE', exit: EXIT.failed, message };
+  if (error instanceof ServiceError) return refused(error);
+  if (error instanceof SpeechgateError) return { code: 'FAILED', exit: EXIT.failed, message };
+  throw error;
+}
+
+function overCap({ scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd }: OverCapError): Failure {
+  const [wanted, left, limit] = [wantedMicroUsd, leftMicroUsd, limitMicroUsd].map(formatUsd);
+  const message = `This may cost ${wanted} USD; of the ${limit} for ${CAPS[scope]} ${left} are left. Nothing was signed.`;
+  return { code: 'OVER_CAP', exit: EXIT.overCap, message, scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd };
+}
+
+function unknownOutcome({ pending }: OutcomeUnknownError): Failure {
+  const { identifier } = pending;
+  const resume = `speechgate resume ${identifier}`;
+  const message = `Whether ${identifier} was charged is not known yet. Don't pay again; ask with: ${resume}`;
+  return { code: 'OUTCOME_UNKNOWN', exit: EXIT.unknownOutcome, message, identifier, resume };
+}
+
+function refused(error: ServiceError): Failure {
+  const { code, status, details, traceId, retryAfterSeconds } = error;
+  const told = { status, details, traceId, retryAfterSeconds };
+  if (error instanceof PaymentRequiredError) {
+    return { code, exit: EXIT.noMoney, message: error.message, ...told, topUpUrl: error.topUpUrl };
+  }
+  if (error instanceof InvalidRequestError) {
+    const option = OPTIONS[String(details?.field)];
+    return { code, exit: EXIT.usage, message: option ? `${option}: ${error.message}` : error.message, ...told };
+  }
+  const again = retryAfterSeconds === null ? '' : ` Try again in ${retryAfterSeconds} s.`;
+  return { code, exit: EXIT.failed, message: `${error.message}${again} (${code}, trace id ${traceId})`, ...told };
+}

