@@ -1,0 +1,62 @@
+import { setImmediate as turn } from 'node:timers/promises';
+import { MPEGDecoder } from 'mpg123-decoder';
+import { readWave } from './wave-samples.ts';
+
+/** One channel, from -1 to 1. */
+export interface Samples {
+  /** Samples per second. */
+  readonly rate: number;
+  readonly mono: Float32Array;
+}
+
+/** A quarter of a second at 128 kbit/s: what is decoded, resampled and encoded before others have their turn. */
+const MP3_SLICE_BYTES = 4_096;
+const WAVE_SLICE_SAMPLES = 12_000;
+
+/**
+ * Decodes audio as it arrives, with a turn of the event loop after each piece.
+ * @throws Error when it is damaged
+ */
+export const decode = (
+  audio: AsyncIterable<Uint8Array>,
+  contentType: 'audio/mpeg' | 'audio/wav',
+): AsyncGenerator<Samples> => (contentType === 'audio/wav' ? decodeWave(audio) : decodeMp3(audio));
+
+async function* decodeMp3(audio: AsyncIterable<Uint8Array>): AsyncGenerator<Samples> {
+  const decoder = new MPEGDecoder();
+  await decoder.ready;
+  try {
+    let isHeard = false;
+    for await (const bytes of audio) {
+      for (let start = 0; start < bytes.length; start += MP3_SLICE_BYTES) {
+        const { channelData, sampleRate, errors } = decoder.decode(bytes.subarray(start, start + MP3_SLICE_BYTES));
+        if (errors.length > 0) throw new Error(`The MP3 is damaged: ${errors[0]?.message}`);
+        const mono = mixed(channelData);
+        if (mono.length > 0) yield { rate: sampleRate, mono };
+        isHeard ||= mono.length > 0;
+        await turn();
+      }
+    }
+    if (!isHeard) throw new Error('The audio is no MP3.');
+  } finally {
+    decoder.free();
+  }
+}
+
+async function* decodeWave(audio: AsyncIterable<Uint8Array>): AsyncGenerator<Samples> {
+  const parts: Uint8Array[] = [];
+  for await (const bytes of audio) parts.push(bytes);
+  const { rate, channels } = readWave(Buffer.concat(parts));
+  const mono = mixed(channels);
+  for (let start = 0; start < mono.length; start += WAVE_SLICE_SAMPLES) {
+    yield { rate, mono: mono.subarray(start, start + WAVE_SLICE_SAMPLES) };
+    await turn();
+  }
+}
+
+function mixed([first = new Float32Array(), ...others]: readonly Float32Array[]): Float32Array {
+  if (others.length === 0) return first;
+  return first.map(
+    (sample, at) => others.reduce((sum, channel) => sum + (channel[at] ?? 0), sample) / (others.length + 1),
+  );
+}

@@ -1,0 +1,34 @@
+import { type Encoded, samplesOf } from './samples.ts';
+
+type Encode = (samples: AsyncIterable<Float32Array>) => AsyncGenerator<Uint8Array>;
+
+interface Format {
+  readonly contentType: string;
+  /** The encoder is loaded when it is asked for first. */
+  readonly encoder: () => Promise<Encode>;
+}
+
+/** What `response_format` may be, by OpenAI's names. */
+export const FORMATS = {
+  mp3: { contentType: 'audio/mpeg', encoder: async () => (await import('./mp3.ts')).encodeMp3 },
+  wav: { contentType: 'audio/wav', encoder: async () => (await import('./pcm.ts')).encodeWave },
+  pcm: { contentType: 'audio/pcm', encoder: async () => (await import('./pcm.ts')).encodePcm },
+  flac: { contentType: 'audio/flac', encoder: async () => (await import('./flac.ts')).encodeFlac },
+  opus: { contentType: 'audio/ogg; codecs=opus', encoder: async () => (await import('./opus.ts')).encodeOpus },
+  aac: { contentType: 'audio/aac', encoder: async () => (await import('./aac.ts')).encodeAac },
+} as const satisfies Record<string, Format>;
+
+export type AudioFormat = keyof typeof FORMATS;
+
+export const isAudioFormat = (name: unknown): name is AudioFormat =>
+  typeof name === 'string' && Object.hasOwn(FORMATS, name);
+
+/** Speech in the format that is asked for, as it is made; MP3 that came as such is passed on. */
+export async function* inFormat(format: AudioFormat, speech: Encoded): AsyncGenerator<Uint8Array> {
+  if (format === 'mp3' && speech.contentType === 'audio/mpeg') {
+    yield* speech.audio;
+    return;
+  }
+  const encode: Encode = await FORMATS[format].encoder();
+  yield* encode(samplesOf(speech));
+}

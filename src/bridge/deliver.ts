@@ -1,0 +1,86 @@
+import { once } from 'node:events';
+import type { ServerResponse } from 'node:http';
+import type { Receipt, Speech } from '../client/speech.ts';
+import { formatUsd } from '../lib/money.ts';
+import { FORMATS, inFormat } from './audio/formats.ts';
+import type { SpeechRequest } from './speech-request.ts';
+
+/** Milliseconds for which a program may take nothing of what it is sent. */
+const STALL_MS = 60_000;
+/** OpenAI counts tokens; characters are paid here. */
+const NO_TOKENS = { input_tokens: 0, output_tokens: 0, total_tokens: 0 };
+
+/** `left`: the program went away, or took nothing for too long. */
+export type Delivery = 'spoken' | 'left';
+
+/**
+ * Sends speech as it is made. Audio that is paid for is read to its end, also when the program has left: so the
+ * service tells of all that it charged.
+ * @throws whatever went wrong; the answer has not begun then, or is cut
+ */
+export async function deliver(
+  speech: Speech,
+  { format, isEvents }: SpeechRequest,
+  headers: Readonly<Record<string, string>>,
+  response: ServerResponse,
+): Promise<Delivery> {
+  const gone = new AbortController();
+  response.once('close', () => gone.abort());
+  // Left open for the rest of it.
+  const audio = speech.audio.values({ preventCancel: true });
+  const pieces = inFormat(format, { audio, contentType: speech.contentType });
+  try {
+    const first = await pieces.next();
+    if (response.destroyed) return 'left';
+    const contentType = isEvents ? 'text/event-stream' : FORMATS[format].contentType;
+    response.writeHead(200, { 'content-type': contentType, 'cache-control': 'no-store', ...headers });
+    const wrap = isEvents ? toDelta : (bytes: Uint8Array) => bytes;
+    if (!first.done && !(await sent(response, wrap(first.value), gone.signal))) return 'left';
+    for await (const bytes of pieces) if (!(await sent(response, wrap(bytes), gone.signal))) return 'left';
+    if (isEvents) response.write(toEvent({ type: 'speech.audio.done', usage: NO_TOKENS }));
+    response.end();
+    return 'spoken';
+  } catch (error) {
+    if (response.headersSent) response.destroy();
+    throw error;
+  } finally {
+    await pieces.return(undefined);
+    await drain(speech.audio);
+  }
+}
+
+/** What a program can read of its price, before the first byte of the audio. */
+export const priceHeaders = (
+  { chargedMicroUsd, balanceMicroUsd, identifier, traceId }: Receipt,
+  leftMicroUsd: bigint | null,
+): Record<string, string> => ({
+  'x-speechgate-charged-micro-usd': String(chargedMicroUsd),
+  'x-speechgate-charged-usd': formatUsd(chargedMicroUsd),
+  ...(balanceMicroUsd !== null && { 'x-speechgate-balance-micro-usd': String(balanceMicroUsd) }),
+  ...(leftMicroUsd !== null && { 'x-speechgate-budget-left-micro-usd': String(leftMicroUsd) }),
+  ...(identifier !== null && { 'x-speechgate-payment': identifier }),
+  'x-request-id': traceId,
+});
+
+/** Resolves when there is room for more; false when the program is gone. */
+async function sent(response: ServerResponse, bytes: Uint8Array | string, gone: AbortSignal): Promise<boolean> {
+  if (response.destroyed) return false;
+  if (bytes.length === 0 || response.write(bytes)) return true;
+  try {
+    await once(response, 'drain', { signal: AbortSignal.any([AbortSignal.timeout(STALL_MS), gone]) });
+    return true;
+  } catch {
+    response.destroy();
+    return false;
+  }
+}
+
+const toDelta = (bytes: Uint8Array): string =>
+  toEvent({ type: 'speech.audio.delta', audio: Buffer.from(bytes).toString('base64') });
+
+const toEvent = (event: object): string => `data: ${JSON.stringify(event)}\n\n`;
+
+async function drain(audio: ReadableStream<Uint8Array>): Promise<void> {
+  if (audio.locked) return;
+  for await (const _ of audio);
+}

@@ -1,0 +1,99 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Flow } from '../client/pending-purchase.ts';
+import { type ApiError, invalid } from './api-error.ts';
+import type { AudioFormat } from './audio/formats.ts';
+import type { Catalog } from './catalog.ts';
+import { type Delivery, deliver, priceHeaders } from './deliver.ts';
+import { type Fallbacks, resolve } from './names.ts';
+import type { Purchases } from './purchases.ts';
+import { readJson } from './read-json.ts';
+import { readSpeechRequest, type SpeechRequest } from './speech-request.ts';
+import { toApiError } from './to-api-error.ts';
+
+/** What became of one request for speech. */
+export interface Call {
+  /** What the program asked for; undefined where that could not be read. */
+  readonly asked?: { readonly format: AudioFormat; readonly characters: number; readonly voice: string | undefined };
+  /** The ids of the catalog that were spoken with. */
+  readonly spokenWith?: { readonly model: string; readonly voice: string };
+  /** `refused`: the program got an error, and nothing was charged. `broken`: the audio broke off. */
+  readonly end: Delivery | 'refused' | 'broken';
+  readonly chargedMicroUsd: bigint;
+  readonly error?: ApiError;
+}
+
+export interface SpeechParts {
+  readonly catalog: Catalog;
+  readonly purchases: Purchases;
+  readonly fallbacks: Fallbacks;
+  readonly flow: Flow;
+  /** What the budget still allows, in micro-USD; null without one. */
+  readonly left: () => Promise<bigint | null>;
+}
+
+/** Answers a request for speech, and tells what became of it. Never throws. */
+export async function answerSpeech(
+  parts: SpeechParts,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<Call> {
+  const call: { -readonly [Key in keyof Call]: Call[Key] } = { end: 'refused', chargedMicroUsd: 0n };
+  try {
+    const asked = readSpeechRequest(await readJson(request));
+    call.asked = { format: asked.format, characters: asked.input.trim().length, voice: asked.voice };
+    const { model, voice } = resolve(await parts.catalog.read(), asked, parts.fallbacks);
+    call.spokenWith = { model: model.id, voice };
+    checkLimits(asked, model);
+    const speech = await parts.purchases.buy({
+      text: asked.input,
+      model: model.id,
+      voice,
+      ...(asked.speed !== undefined && { speed: asked.speed }),
+    });
+    call.chargedMicroUsd = speech.receipt.isReplay ? 0n : speech.receipt.chargedMicroUsd;
+    call.end = 'broken';
+    const headers = {
+      ...priceHeaders(speech.receipt, await parts.left()),
+      'x-speechgate-model': model.id,
+      'x-speechgate-voice': voice,
+    };
+    call.end = await deliver(speech, asked, headers, response);
+  } catch (error) {
+    call.error = toApiError(error, parts.flow);
+    refuse(response, call.error);
+  }
+  return call;
+}
+
+/** Tells an error in OpenAI's shape, unless the answer has begun. */
+export function refuse(response: ServerResponse, error: ApiError): void {
+  if (response.headersSent || response.destroyed) return;
+  response.writeHead(error.status, {
+    'content-type': 'application/json',
+    'cache-control': 'no-store',
+    ...error.headers,
+  });
+  response.end(JSON.stringify(error.body));
+}
+
+/** What OpenAI would take and this model does not. @throws ApiError */
+function checkLimits(
+  { input, speed }: SpeechRequest,
+  {
+    id,
+    maxInputCharacters,
+    speed: range,
+  }: { id: string; maxInputCharacters: number; speed: { min: number; max: number } },
+): void {
+  const { length } = input.trim();
+  if (length > maxInputCharacters) {
+    throw invalid(
+      'input',
+      `input has ${length} characters; ${id} takes at most ${maxInputCharacters}.`,
+      'string_above_max_length',
+    );
+  }
+  if (speed !== undefined && (speed < range.min || speed > range.max)) {
+    throw invalid('speed', `${id} speaks at a speed from ${range.min} to ${range.max}.`);
+  }
+}
