@@ -56,6 +56,23 @@ module.exports = {
       to: { path: '^src/sandbox/' },
     },
     {
+      name: 'client-runs-in-browsers',
+      comment:
+        'It imports the types of the contract, and pieces that are pure; no part of the service, and nothing of Node.',
+      severity: 'error',
+      from: { path: '^src/client/' },
+      to: {
+        pathNot: [
+          '^src/client/',
+          '^src/contract/types\\.ts$',
+          '^src/lib/canonical-json\\.ts$',
+          '^src/speech/price\\.ts$',
+          '^src/x402/(canonical-query|prepaid-types)\\.ts$',
+          'node_modules/',
+        ],
+      },
+    },
+    {
       name: 'every-folder-has-its-place',
       comment: 'A new folder or file of src belongs into LAYERS.',
       severity: 'error',

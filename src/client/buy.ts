@@ -13,8 +13,10 @@ import { delayMs, pause } from './waiting.ts';
 
 /** Milliseconds that one answer with speech may take. */
 const ANSWER_MS = 120_000;
+/** How often a purchase is tried that the service can't make just now. */
+const ATTEMPTS = 3;
 
-export const SPEECH_READERS = { card: readCard, direct: readDirect, prepaid: readPrepaid } as const satisfies Record<
+const SPEECH_READERS = { card: readCard, direct: readDirect, prepaid: readPrepaid } as const satisfies Record<
   string,
   Reader<Speech>
 >;
@@ -46,7 +48,7 @@ export async function buySpeech(purchase: Purchase): Promise<Speech> {
       continue;
     }
     const delay = delayMs(attempt, told.retryAfterSeconds ?? null);
-    if (told.again !== 'anew' || Date.now() + delay > end) throw told.error;
+    if (told.again !== 'anew' || attempt === ATTEMPTS || Date.now() + delay > end) throw told.error;
     await pause(delay, purchase.signal);
   }
 }
@@ -61,7 +63,8 @@ async function buyOnce(purchase: Purchase): Promise<End<Speech>> {
   const pending = await signed(offer, reservation, signal);
   const end = await pursueSpeech({ ...purchase, pending, isRepetition: false });
   if (end.outcome === 'unknown') purchase.onUnknown(pending.identifier, reservation);
-  else await reservation.settle(chargedOf(end));
+  // What a budget can't write down stays set aside there; what was bought is no less bought.
+  else await reservation.settle(chargedOf(end)).catch(() => {});
   return end;
 }
 
@@ -75,6 +78,7 @@ async function signed(
     signal?.throwIfAborted();
     const pending = await offer.sign();
     await reservation.record(pending);
+    signal?.throwIfAborted();
     return pending;
   } catch (error) {
     await reservation.settle(0n);

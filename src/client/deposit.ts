@@ -1,11 +1,12 @@
 import type { X402DepositResponse } from '../contract/types.ts';
 import type { Wire } from './api.ts';
+import { checkChallenge } from './check-challenge.ts';
 import type { Reader } from './outcome.ts';
 import type { Service, Wallet } from './payment-way.ts';
 import type { PendingPurchase } from './pending-purchase.ts';
 import { pursue } from './pursue.ts';
 import { refusedPayment, transactionOf } from './read-direct.ts';
-import { newIdentifier, readChallenge, required, signPayment, trustChallenge } from './sign-payment.ts';
+import { newIdentifier, readChallenge, required, signPayment } from './sign-payment.ts';
 
 export const DEPOSIT_TARGET = '/x402/deposit';
 /** Milliseconds that one answer may take: the service itself waits two minutes for the transfer's confirmations. */
@@ -56,14 +57,12 @@ export async function deposit(
   const challenge = await readChallenge(signal, (signal) =>
     api.POST(DEPOSIT_TARGET, { body: { amountMicroUsd: 0 }, bodySerializer: () => body, signal }),
   );
-  const checked = await trustChallenge(challenge, metadata, (metadata) => ({
-    metadata,
-    amountMicroUsd,
-    path: DEPOSIT_TARGET,
-  }));
+  const asked = await metadata.holds((metadata) =>
+    checkChallenge(challenge, { metadata, amountMicroUsd, path: DEPOSIT_TARGET }),
+  );
   signal?.throwIfAborted();
   const identifier = newIdentifier();
-  const { header, validBefore } = await signPayment(wallet, checked, identifier);
+  const { header, validBefore } = await signPayment(wallet, challenge, asked, identifier);
   const pending: PendingPurchase = {
     flow: 'direct',
     kind: 'deposit',

@@ -1,7 +1,8 @@
+import { checkChallenge } from './check-challenge.ts';
 import type { Offer, PaymentWay, Terms, Wallet } from './payment-way.ts';
 import { priceOf } from './price.ts';
 import { readQuote } from './quote.ts';
-import { newIdentifier, readChallenge, required, signPayment, trustChallenge } from './sign-payment.ts';
+import { newIdentifier, readChallenge, required, signPayment } from './sign-payment.ts';
 import { signedRate } from './signed-rate.ts';
 import type { SpeechOrder } from './speech.ts';
 
@@ -25,7 +26,6 @@ async function offer(wallet: Wallet, order: SpeechOrder, terms: Terms, quoteFirs
   const { api, baseUrl, catalog, signal } = terms;
   const metadata = required(terms.metadata);
   const model = await catalog.modelOf(order, signal);
-  const maxMicroUsd = priceOf(order.text, signedRate(await metadata.read(), model));
   const quote = quoteFirst ? await readQuote({ ...order, model }, { ...terms, metadata }) : undefined;
   const text = order.text.trim();
   const unpaid = JSON.stringify(quote ? { quoteToken: quote.quoteToken } : { ...order, text, model });
@@ -33,16 +33,18 @@ async function offer(wallet: Wallet, order: SpeechOrder, terms: Terms, quoteFirs
   const challenge = await readChallenge(signal, (signal) =>
     api.POST(X402_TARGET, { body: { text: unpaid }, bodySerializer: () => unpaid, signal }),
   );
-  const checked = await trustChallenge(challenge, metadata, (metadata) => ({
-    metadata,
-    amountMicroUsd: quote?.amountMicroUsd ?? maxMicroUsd,
-    path: X402_TARGET,
-    ...(quote && { quotedPayee: quote.payTo }),
-  }));
+  const asked = await metadata.holds((metadata) =>
+    checkChallenge(challenge, {
+      metadata,
+      amountMicroUsd: quote?.amountMicroUsd ?? priceOf(order.text, signedRate(metadata, model)),
+      path: X402_TARGET,
+      ...(quote && { quotedPayee: quote.payTo }),
+    }),
+  );
 
   async function sign() {
     const identifier = newIdentifier();
-    const { header, validBefore } = await signPayment(wallet, checked, identifier);
+    const { header, validBefore } = await signPayment(wallet, challenge, asked, identifier);
     return {
       flow: 'direct' as const,
       kind: 'speech' as const,
@@ -52,9 +54,9 @@ async function offer(wallet: Wallet, order: SpeechOrder, terms: Terms, quoteFirs
       target: X402_TARGET,
       headers: { 'content-type': 'application/json', 'payment-signature': header },
       body,
-      maxMicroUsd: String(maxMicroUsd),
+      maxMicroUsd: asked.amount,
       expiresAt: validBefore,
     };
   }
-  return { maxMicroUsd, sign };
+  return { maxMicroUsd: BigInt(asked.amount), sign };
 }

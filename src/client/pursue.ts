@@ -4,6 +4,9 @@ import type { Service } from './payment-way.ts';
 import type { PendingPurchase } from './pending-purchase.ts';
 import { delayMs, pause, withDeadline } from './waiting.ts';
 
+/** How often the service may say that it can't just now, before that is told. */
+const REFUSALS = 3;
+
 /** What a purchase came to. */
 export type End<Bought> =
   | Extract<Outcome<Bought>, { outcome: 'bought' | 'lost' | 'refused' }>
@@ -30,6 +33,7 @@ export async function pursue<Bought>(pursuit: Pursuit<Bought>): Promise<End<Boug
   const { pending, signal, patienceMs } = pursuit;
   const end = Date.now() + patienceMs;
   let isDoubtful = pursuit.isRepetition;
+  let refusals = 0;
   for (let attempt = 1; ; attempt += 1) {
     const told = await askOnce(pursuit);
     switch (told.outcome) {
@@ -43,7 +47,8 @@ export async function pursue<Bought>(pursuit: Pursuit<Bought>): Promise<End<Boug
         isDoubtful = true;
     }
     const delay = delayMs(attempt, told.retryAfterSeconds ?? null);
-    const isOver = signal?.aborted || Date.now() + delay > end;
+    if (told.outcome === 'refused' && !isDoubtful) refusals += 1;
+    const isOver = signal?.aborted || refusals === REFUSALS || Date.now() + delay > end;
     if (isOver || !(await hasWaited(delay, signal))) {
       if (told.outcome === 'refused' && !isDoubtful) return told;
       const cause = signal?.aborted ? signal.reason : causeOf(told);

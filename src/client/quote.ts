@@ -33,14 +33,15 @@ export async function readQuote(
   const { data } = await read(signal, (signal) => api.POST('/x402/tts/quote', { body, signal }));
   const quote = { ...data, amountMicroUsd: BigInt(data.amountMicroUsd) };
   if (!metadata) return quote;
-  const payload = await metadata.read();
-  if (quote.network !== payload.payment.network) {
-    throw new UntrustedError('wrong_network', `The quote names ${quote.network}.`);
-  }
-  checkPayee(payload, quote.payTo);
-  const price = priceOf(text, signedRate(payload, model));
-  if (quote.amountMicroUsd !== price || quote.textSha256 !== body.textSha256 || quote.model !== model) {
-    throw new UntrustedError('wrong_price', `The quote asks for ${quote.amountMicroUsd} instead of ${price}.`);
-  }
-  return quote;
+  return metadata.holds((payload) => {
+    if (quote.network !== payload.payment.network) {
+      throw new UntrustedError('wrong_network', `The quote names ${quote.network}.`);
+    }
+    checkPayee(payload, quote.payTo);
+    const price = priceOf(text, signedRate(payload, model));
+    if (quote.amountMicroUsd !== price || quote.textSha256 !== body.textSha256 || quote.model !== model) {
+      throw new UntrustedError('wrong_price', `The quote asks for ${quote.amountMicroUsd} instead of ${price}.`);
+    }
+    return quote;
+  });
 }

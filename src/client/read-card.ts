@@ -1,17 +1,20 @@
 import type { TtsJob } from '../contract/types.ts';
 import { JOB_TARGET } from './card-credits.ts';
-import { AudioLostError, ServiceError, ServiceUnavailableError } from './errors.ts';
+import { AudioLostError, type Fault, ServiceError, ServiceUnavailableError } from './errors.ts';
 import { fetchAudio } from './fetch-audio.ts';
 import type { Answer, Outcome, Reader } from './outcome.ts';
 import type { Service } from './payment-way.ts';
 import type { PendingPurchase } from './pending-purchase.ts';
-import { faultOf, serviceError } from './service-error.ts';
+import { faultOf, isPassing, serviceError } from './service-error.ts';
 import type { Receipt, Speech } from './speech.ts';
 import { audioStream, audioType, streamedSpeech } from './speech-of.ts';
+import { topUpLink } from './top-up.ts';
 import { pause } from './waiting.ts';
 
 /** Milliseconds between two looks at a job. */
 const POLL_MS = 250;
+/** Reasons of a 402 that name no account. */
+const NO_ACCOUNT: ReadonlySet<string> = new Set(['no_account', 'unknown_account']);
 
 export const isJob = ({ target }: PendingPurchase): boolean => target === JOB_TARGET;
 
@@ -38,18 +41,25 @@ export const readCard: Reader<Speech> = async ({ pending, answer, service, signa
 };
 
 function refused(pending: PendingPurchase, { response, error: body }: Answer, { baseUrl }: Service): Outcome<Speech> {
-  const { topUpUrl } = (body ?? {}) as { topUpUrl?: unknown };
-  const isOwn = typeof topUpUrl === 'string' && URL.canParse(topUpUrl) && new URL(topUpUrl).origin === baseUrl;
   const fault = faultOf(response, body);
   const { retryAfterSeconds } = fault;
-  const error = serviceError(fault, isOwn ? topUpUrl : null);
-  const isPassing = [408, 429, 502, 503].includes(fault.status);
-  if (!isPassing) {
-    return fault.status >= 500
-      ? { outcome: 'unknown', cause: error, retryAfterSeconds }
-      : { outcome: 'refused', isSure: true, error };
+  const error = serviceError(fault, fault.status === 402 ? linkOf(pending, body, fault, baseUrl) : null);
+  if (isPassing(fault)) {
+    return { outcome: 'refused', again: isJob(pending) ? 'identical' : 'anew', error, retryAfterSeconds };
   }
-  return { outcome: 'refused', again: isJob(pending) ? 'identical' : 'anew', error, retryAfterSeconds };
+  return fault.status === 500
+    ? { outcome: 'unknown', cause: error, retryAfterSeconds }
+    : { outcome: 'refused', isSure: true, error };
+}
+
+/** Where the missing credit is bought: for the same account, if there is such an account. */
+function linkOf(pending: PendingPurchase, body: unknown, { details }: Fault, baseUrl: string): string {
+  const { amount } = (body ?? {}) as { amount?: unknown };
+  const account = NO_ACCOUNT.has(String(details?.reason)) ? undefined : pending.headers['x-credit-account'];
+  return topUpLink(baseUrl, {
+    ...(typeof amount === 'string' && { amountCents: Number(amount) }),
+    ...(account !== undefined && { account }),
+  });
 }
 
 /** Looks at the job until it has ended. A failed one was refunded. */

@@ -1,6 +1,6 @@
 import { decodePaymentResponseHeader } from '@x402/core/http';
 import type { Answer, Reader } from './outcome.ts';
-import { faultOf, serviceError } from './service-error.ts';
+import { faultOf, isPassing, serviceError } from './service-error.ts';
 import type { Speech } from './speech.ts';
 import { audioStream, audioType, collect, wholeSpeech } from './speech-of.ts';
 
@@ -31,6 +31,7 @@ export const readDirect: Reader<Speech> = async ({ pending, answer }) => {
 export function refusedPayment({ response, error }: Answer, expiresAt: number | null) {
   const fault = faultOf(response, error);
   const told = { error: serviceError(fault), retryAfterSeconds: fault.retryAfterSeconds };
+  if (isPassing(fault)) return { outcome: 'refused' as const, again: 'identical' as const, ...told };
   switch (fault.status) {
     case 409:
       // Pending or unknown; a conflict can only be with a payment that was tampered with.
@@ -39,13 +40,8 @@ export function refusedPayment({ response, error }: Answer, expiresAt: number | 
         : { outcome: 'unknown' as const, cause: told.error, retryAfterSeconds: fault.retryAfterSeconds };
     case 402:
       return { outcome: 'refused' as const, isSure: hasEnded(expiresAt), ...told };
-    case 408:
-    case 429:
-    case 502:
-    case 503:
-      return { outcome: 'refused' as const, again: 'identical' as const, ...told };
     default:
-      return fault.status >= 500
+      return fault.status === 500
         ? { outcome: 'unknown' as const, cause: told.error, retryAfterSeconds: fault.retryAfterSeconds }
         : { outcome: 'refused' as const, ...told };
   }

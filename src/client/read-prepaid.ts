@@ -1,7 +1,7 @@
 import { AudioLostError, ServiceUnavailableError } from './errors.ts';
 import { fetchAudio } from './fetch-audio.ts';
 import type { Outcome, Reader } from './outcome.ts';
-import { faultOf, serviceError } from './service-error.ts';
+import { faultOf, isPassing, serviceError } from './service-error.ts';
 import type { Receipt, Speech } from './speech.ts';
 import { audioStream, audioType, collect, wholeSpeech } from './speech-of.ts';
 
@@ -50,13 +50,10 @@ export const readPrepaid: Reader<Speech> = async (asked) => {
     if (fault.status === 401) return { outcome: 'refused', again: 'metadata', ...told };
     if (fault.status === 429 || fault.status === 408) return { outcome: 'refused', again: 'identical', ...told };
     if (fault.status === 409) return { outcome: 'unknown', cause: error, retryAfterSeconds };
+    if (fault.status < 500) return { outcome: 'refused', ...told };
     // The nonce is spent, and its debit was restored; without the header that is not known yet.
-    if (fault.status >= 500) {
-      return charged === 0n
-        ? { outcome: 'refused', isSure: true, again: 'anew', ...told }
-        : { outcome: 'unknown', cause: error, retryAfterSeconds };
-    }
-    return { outcome: 'refused', ...told };
+    if (charged !== 0n) return { outcome: 'unknown', cause: error, retryAfterSeconds };
+    return { outcome: 'refused', isSure: true, ...(isPassing(fault) && { again: 'anew' }), ...told };
   }
 };
 

@@ -1,6 +1,6 @@
 import type { Told } from './api.ts';
 import { type ServiceError, SpeechgateError, UnreachableError } from './errors.ts';
-import { faultOf, serviceError } from './service-error.ts';
+import { faultOf, isPassing, serviceError } from './service-error.ts';
 import { delayMs, pause, withDeadline } from './waiting.ts';
 
 /** How often something that costs nothing is asked for, before its absence is told as an error. */
@@ -9,8 +9,6 @@ const ATTEMPTS = 3;
 const DEADLINE_MS = 15_000;
 /** Milliseconds that are waited at most when the service asks for patience. */
 const MOST_DELAY_MS = 10_000;
-/** Statuses of a service that could not just now. */
-const PASSING: ReadonlySet<number> = new Set([429, 502, 503]);
 
 /** An answer that has what was asked for. */
 export interface Read<Data> {
@@ -30,9 +28,9 @@ export async function read<Data>(
   for (let attempt = 1; ; attempt += 1) {
     const answer = await askOnce(signal, ask);
     if (!(answer instanceof Error)) return answer;
-    const isPassing = answer instanceof UnreachableError || PASSING.has(answer.status);
+    const mayPass = answer instanceof UnreachableError || isPassing(answer);
     const delay = delayMs(attempt, answer instanceof UnreachableError ? null : answer.retryAfterSeconds);
-    if (!isPassing || attempt === ATTEMPTS || delay > MOST_DELAY_MS) throw answer;
+    if (!mayPass || attempt === ATTEMPTS || delay > MOST_DELAY_MS) throw answer;
     await pause(delay, signal);
   }
 }

@@ -35,3 +35,12 @@ function missingOf({ details }: Fault): bigint | null {
   const missing = BigInt(price as number) - BigInt(balance as number);
   return missing > 0n ? missing : null;
 }
+
+/** Statuses of a service that could not just now. */
+const PASSING: ReadonlySet<number> = new Set([408, 429, 502, 503]);
+/** What the operator has to set up. */
+const LASTING: ReadonlySet<string> = new Set(['CONFIG_ERROR', 'TTS_PROVIDER_NOT_CONFIGURED']);
+
+/** Whether asking again, after a while, may be answered otherwise. */
+export const isPassing = ({ status, code }: Pick<Fault, 'status' | 'code'>): boolean =>
+  PASSING.has(status) && !LASTING.has(code);

@@ -4,12 +4,10 @@ import type { PaymentRequired, PaymentRequirements } from '@x402/core/types';
 import { ExactEvmScheme } from '@x402/evm/exact/client';
 import { appendPaymentIdentifierToExtensions } from '@x402/extensions/payment-identifier';
 import type { Told } from './api.ts';
-import { checkChallenge, type Expected } from './check-challenge.ts';
 import { SpeechgateError, UntrustedError } from './errors.ts';
 import type { Wallet } from './payment-way.ts';
 import { read } from './reading.ts';
 import type { TrustedMetadata } from './trusted-metadata.ts';
-import type { Metadata } from './verify-metadata.ts';
 
 /** The challenge of a 402 that answers a request without payment. @throws ServiceError when it is answered otherwise */
 export async function readChallenge(
@@ -34,29 +32,6 @@ function decodeChallenge(header: string): PaymentRequired {
   }
 }
 
-/** A challenge of which everything was checked. */
-export interface CheckedChallenge {
-  readonly challenge: PaymentRequired;
-  readonly offer: PaymentRequirements;
-}
-
-/**
- * Holds a challenge against the signed metadata, and against the metadata as it is now where the kept one does not fit:
- * the payee may have been rotated since.
- */
-export async function trustChallenge(
-  challenge: PaymentRequired,
-  metadata: TrustedMetadata,
-  expect: (metadata: Metadata) => Expected,
-): Promise<CheckedChallenge> {
-  try {
-    return { challenge, offer: checkChallenge(challenge, expect(await metadata.read())) };
-  } catch (error) {
-    if (!(error instanceof UntrustedError)) throw error;
-    return { challenge, offer: checkChallenge(challenge, expect(await metadata.refresh())) };
-  }
-}
-
 /** A payment that was signed. */
 export interface SignedPayment {
   /** Of `payment-signature`. */
@@ -65,10 +40,15 @@ export interface SignedPayment {
   readonly validBefore: number;
 }
 
-/** Signs a checked challenge by the official client. @param identifier 16 to 128 characters of A-Z a-z 0-9 _ - */
+/**
+ * Signs a challenge by the official client.
+ * @param offer its entry, which was checked
+ * @param identifier 16 to 128 characters of A-Z a-z 0-9 _ -
+ */
 export async function signPayment(
   wallet: Wallet,
-  { challenge, offer }: CheckedChallenge,
+  challenge: PaymentRequired,
+  offer: PaymentRequirements,
   identifier: string,
 ): Promise<SignedPayment> {
   const client = new x402Client()

@@ -174,6 +174,11 @@ export class Speechgate {
     return required(this.#service.metadata).read();
   }
 
+  /** The keys that are trusted by now, rotations included: what to give as `trust` the next time. */
+  get trustedKeys(): readonly PinnedKey[] {
+    return required(this.#service.metadata).keys;
+  }
+
   #way(): PaymentWay {
     const { pay } = this.#options;
     if (pay) return pay;

@@ -23,10 +23,20 @@ export class TrustedMetadata {
   constructor(api: Api, origin: string, pins: readonly PinnedKey[]) {
     this.#api = api;
     this.#origin = origin;
-    this.#keys = pins.map((pin) => ({
-      ...pin,
+    this.#keys = pins.map(({ keyId, publicKeyJwk, validUntil }) => ({
+      keyId,
+      publicKeyJwk,
       validFrom: Number.NEGATIVE_INFINITY,
-      validUntil: Number.POSITIVE_INFINITY,
+      validUntil: validUntil === undefined ? Number.POSITIVE_INFINITY : timeOf(validUntil),
+    }));
+  }
+
+  /** The keys that are trusted by now: rotations were followed. To be pinned the next time. */
+  get keys(): readonly PinnedKey[] {
+    return this.#keys.map(({ keyId, publicKeyJwk, validUntil }) => ({
+      keyId,
+      publicKeyJwk,
+      ...(validUntil !== Number.POSITIVE_INFINITY && { validUntil: new Date(validUntil).toISOString() }),
     }));
   }
 
@@ -34,6 +44,20 @@ export class TrustedMetadata {
   async read(): Promise<Metadata> {
     const kept = this.#kept;
     return kept && Date.now() < timeOf(kept.validity.validUntil) ? kept : this.refresh();
+  }
+
+  /**
+   * What a check makes of the metadata. Where it does not hold under what is kept, it is tried under what the service shows
+   * now: payee or prices may have changed since.
+   * @throws UntrustedError when it holds under neither
+   */
+  async holds<T>(check: (metadata: Metadata) => T): Promise<T> {
+    try {
+      return check(await this.read());
+    } catch (error) {
+      if (!(error instanceof UntrustedError)) throw error;
+      return check(await this.refresh());
+    }
   }
 
   /** The metadata as the service shows it now. Callers at the same time share one reading. */

@@ -8,10 +8,13 @@ import { UntrustedError } from './errors.ts';
 export interface PinnedKey {
   readonly keyId: string;
   readonly publicKeyJwk: { readonly kty: string; readonly crv: string; readonly x: string; readonly y: string };
+  /** RFC 3339; without end when it is left out. */
+  readonly validUntil?: string;
 }
 
-/** A key that is trusted, and until when, in Unix milliseconds. */
-export interface TrustedKey extends PinnedKey {
+/** A key that is trusted. */
+export interface TrustedKey extends Omit<PinnedKey, 'validUntil'> {
+  /** Unix milliseconds. */
   readonly validFrom: number;
   readonly validUntil: number;
 }
@@ -60,7 +63,7 @@ export async function verifyMetadata(
   return metadata;
 }
 
-async function isSigned(payload: object, value: string, { publicKeyJwk }: PinnedKey): Promise<boolean> {
+async function isSigned(payload: object, value: string, { publicKeyJwk }: TrustedKey): Promise<boolean> {
   const { kty, crv, x, y } = publicKeyJwk;
   const algorithm = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' };
   try {
@@ -112,7 +115,7 @@ function checkSigner({ trust, validity }: Metadata, key: TrustedKey): void {
   }
 }
 
-export const isSameKey = (one: PinnedKey, other: PinnedKey): boolean =>
+export const isSameKey = (one: Pick<PinnedKey, 'publicKeyJwk'>, other: Pick<PinnedKey, 'publicKeyJwk'>): boolean =>
   (['kty', 'crv', 'x', 'y'] as const).every((name) => one.publicKeyJwk[name] === other.publicKeyJwk[name]);
 
 /** Unix milliseconds. @throws UntrustedError when it is no time */
