@@ -8,7 +8,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { sql } from 'kysely';
-import { type Test, test } from 'tap';
+import { type Test, t, test } from 'tap';
 import { privateKeyToAccount } from 'viem/accounts';
 import type { SignedServiceMetadata, TtsModelsResponse } from '../../src/contract/types.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
@@ -35,12 +35,16 @@ import {
 } from './commands.ts';
 
 const DOCUMENTED_PORT = 8080;
-const INSTALL_MS = 300_000;
 const READY = /Ctrl-C stops the sandbox/;
 const LISTENS = /listens on/;
-const SUITE = 'npm ci && npm test';
-const SANDBOX = 'npm ci && npm run sandbox';
+/** What `.ci/run` does in a fresh clone, before it comes to these tests and after them. */
+const INSTALL = 'npm ci';
+const SUITE = `${INSTALL} && npm test`;
+const SANDBOX = 'npm run sandbox';
 const START = 'npm run migrate\nnpm start';
+
+// Each has a copy of its own, and all but README's first one a port of its own.
+t.jobs = 2;
 
 /** README's addresses name the port that a sandbox takes when it is free. */
 async function portIsTaken(): Promise<string | false> {
@@ -57,13 +61,13 @@ const readSandbox = async (folder: string): Promise<SandboxFile> =>
 test('README: what it tells to type works as it stands, and shows what it says', {
   skip: await portIsTaken(),
 }, async (t) => {
-  const folder = await copyProject(t);
+  const folder = await installedCopy(t);
   const blocks = await blocksOf('README.md');
   const commands = blocks.filter(({ language }) => language === 'sh').map(({ code }) => code);
-  assert.deepEqual(commands.slice(0, 1), [SANDBOX]);
+  assert.deepEqual(commands.slice(0, 1), [`${INSTALL} && ${SANDBOX}`]);
   let shown = '';
   const sandbox = shell(t, folder, SANDBOX);
-  await sandbox.printed(READY, INSTALL_MS);
+  await sandbox.printed(READY);
   const printed = printedCommands(sandbox.output());
   shown += sandbox.output();
   assert.ok(printed.length >= 11, sandbox.output());
@@ -76,7 +80,7 @@ test('README: what it tells to type works as it stands, and shows what it says',
     });
   }
   for (const [at, { language, code }] of blocks.entries()) {
-    if (code === SANDBOX || code === SUITE || code === START) continue;
+    if (code === commands[0] || code === SUITE || code === START) continue;
     await t.test(`${language}: ${code.split('\n')[0]}`, async (t) => {
       if (language === 'sh') shown += await run(t, folder, code);
       else if (language === 'text') assert.match(shown, shownAs(code));

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Test, test } from 'tap';
+import { type Test, t, test } from 'tap';
 import { openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { creditTopUp } from '../../src/top-up/credit-top-up.ts';
@@ -17,6 +17,8 @@ import { until } from '../support/until.ts';
 const FUNDS = 5_000_000n;
 const PRICE = 198n;
 const KEY = 'the same request';
+
+t.jobs = 2;
 
 /** Real processes on one database, one store and one provider. */
 async function start(t: Test) {

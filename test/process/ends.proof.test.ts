@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { test } from 'tap';
+import { t, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { askForFlowingAudio } from '../support/flowing-audio.ts';
 import { send } from '../support/gateway.ts';
@@ -10,6 +10,9 @@ import { Drip, silentMp3 } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
 
 const ANSWERED = 'speechgate_http_request_duration_seconds_count{operation="getHealth",status="200",end="answered"}';
+
+// They mostly wait: for a lease, and between two lives of a process.
+t.jobs = 2;
 
 test('kill -9 of one process: the others go on, another one takes its place, and no count goes back', async (t) => {
   const several = await startSeveral(t);

@@ -24,12 +24,13 @@ let template: Promise<string> | undefined;
  * A database of the test's own with the current schema, a copy of a template that is migrated once per server. It is
  * dropped after the test, while the next one runs. The server is that of TEST_DATABASE_URL, or an embedded one that is
  * started for this process.
+ * @param filled another such database to copy, which nothing is connected to
  */
-export async function testDatabase(t: Test): Promise<{ url: string }> {
+export async function testDatabase(t: Test, filled?: { readonly url: string }): Promise<{ url: string }> {
   admin ??= adminUrl();
   const server = await admin;
   template ??= migratedTemplate(server);
-  const source = await template;
+  const source = filled ? new URL(filled.url).pathname.slice(1) : await template;
   const name = `speechgate_test_${randomUUID().replaceAll('-', '')}`;
   await withClient(server, (client) => client.query(`create database ${name} template ${source} strategy file_copy`));
   t.teardown(() => {
