@@ -114,17 +114,7 @@ test('the image is built as the Containerfile says, and the service runs in it a
 
   const start: Start = (command, env) => {
     const [uid = '', gid = ''] = config.User.split(':');
-    // Node's options of the test runner name files that the image has not.
-    const inImage = [
-      'env',
-      '--unset=NODE_OPTIONS',
-      'unshare',
-      '--fork',
-      '--pid',
-      '--mount-proc',
-      `--root=${root}`,
-      `--wd=${config.WorkingDir}`,
-    ];
+    const inImage = ['unshare', '--fork', '--pid', '--mount-proc', `--root=${root}`, `--wd=${config.WorkingDir}`];
     const ofImage = Object.fromEntries(config.Env.map((line) => line.split(/=(.*)/s).slice(0, 2)));
     return signalled(
       startCommand(t, [...inImage, `--setuid=${uid}`, `--setgid=${gid}`, ...command], { env: { ...ofImage, ...env } }),
