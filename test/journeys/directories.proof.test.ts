@@ -1,0 +1,139 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { type Test, test } from 'tap';
+import { freePort } from '../../src/sandbox/free-port.ts';
+import { startChild } from '../support/child.ts';
+import { sandboxFolder } from '../support/sandbox-folder.ts';
+
+const packages = createRequire(import.meta.url);
+const MPPX = join(dirname(packages.resolve('mppx')), 'bin.js');
+const AGENTCASH = join(dirname(packages.resolve('@agentcash/discovery')), '../bin/discovery.js');
+
+/** What a directory's tool finds at an address: where, how grave, and what. */
+type Finding = readonly [where: string, severity: string, what: string];
+
+/**
+ * What `mppx validate` finds, and why it stays. Each follows from the specification:
+ * - the public surface is exactly the specification's, which has no /llms.txt;
+ * - PAYMENT-REQUIRED is declared on the 402 of POST /tts, where no USDC can be paid;
+ * - x402 endpoints speak x402 and not the Payment scheme, which mppx says of each and skips.
+ */
+const BY_MPPX: readonly Finding[] = [
+  ['', 'suggested', 'llms.txt found and nonempty'],
+  ['POST /tts', 'warn', 'x402 payment challenge'],
+  ...['POST /x402/tts', 'GET /x402/tts', 'POST /x402/deposit'].map(
+    (where): Finding => [where, 'skip', 'Not an MPP endpoint'],
+  ),
+];
+/** Likewise @agentcash/discovery: the public surface has no icon. */
+const BY_AGENTCASH: readonly Finding[] = [['', 'warn', 'FAVICON_MISSING']];
+
+/** By default GET /x402/tts without a text is 400 (R59), also for a directory that does not look into the contract. */
+const BARE_GET: Finding = ['GET /x402/tts', 'fail', 'Returns 402 without credentials'];
+
+/** Runs a tool with nothing of this machine's settings; tells what it has printed, also where it ends with an error. */
+function run(t: Test, program: string, ...args: string[]): Promise<string> {
+  const { PATH = '' } = process.env;
+  const env = { PATH, HOME: t.testdirName, NO_UPDATE_NOTIFIER: '1' };
+  return new Promise((resolve) => {
+    execFile(process.execPath, [program, ...args], { env, maxBuffer: 2 ** 24 }, (_error, out) => resolve(out));
+  });
+}
+
+interface Check {
+  readonly label: string;
+  readonly severity: string;
+}
+
+interface Endpoint {
+  readonly method: string;
+  readonly path: string;
+  readonly challenge: readonly Check[];
+  readonly errorHandling: readonly Check[];
+  readonly payment: readonly Check[];
+}
+
+/** What `mppx validate` finds; a query is given to operations that are asked without a body. */
+async function mppx(t: Test, url: string, query: string[] = []): Promise<{ found: Finding[]; passed: number }> {
+  const asked = query.flatMap((parameter) => ['--query', parameter]);
+  const report = JSON.parse(await run(t, MPPX, 'validate', url, '--output-json', ...asked));
+  const found = (where: string, checks: readonly Check[]) =>
+    checks
+      .filter(({ severity }) => severity !== 'pass')
+      .map(({ label, severity }): Finding => [where, severity, label]);
+  const { discovery, endpoints, summary } = report;
+  const ofEndpoints = endpoints.flatMap(({ method, path, challenge, errorHandling, payment }: Endpoint) =>
+    found(`${method} ${path}`, [...challenge, ...errorHandling, ...payment]),
+  );
+  return { found: [...found('', discovery.checks), ...ofEndpoints], passed: summary.passed };
+}
+
+interface Warning {
+  readonly code: string;
+  readonly severity: string;
+  readonly path?: string;
+}
+
+interface Resource {
+  readonly method: string;
+  readonly path: string;
+  readonly authHint: string;
+  readonly priceHint: string;
+}
+
+/** What `discovery` of @agentcash/discovery finds at an origin, and the operations that it lists as paid. */
+async function agentcash(t: Test, url: string): Promise<{ found: Finding[]; paid: string[] }> {
+  const { warnings, resources } = JSON.parse(await run(t, AGENTCASH, 'discover', url, '--json'));
+  return {
+    found: warnings.map(({ code, severity, path = '' }: Warning): Finding => [path, severity, code]),
+    paid: resources
+      .filter(({ authHint }: Resource) => authHint.endsWith('paid'))
+      .map(({ method, path, priceHint }: Resource) => `${method} ${path}: ${priceHint}`),
+  };
+}
+
+const sorted = (findings: readonly Finding[]) => findings.map((finding) => finding.join(' | ')).sort();
+
+/** The address of a sandbox of its own. */
+async function startSandbox(t: Test, env: Record<string, string>): Promise<string> {
+  const port = await freePort(undefined);
+  const sandbox = startChild(t, 'src/sandbox/main.ts', {
+    DATA_DIR: await sandboxFolder(t),
+    PORT: String(port),
+    ...env,
+  });
+  await sandbox.printed(/Ctrl-C stops the sandbox/);
+  t.teardown(() => sandbox.stop());
+  return `http://127.0.0.1:${port}`;
+}
+
+test('directories find nothing to complain of but what follows from the specification', async (t) => {
+  const [listed, byDefault] = await Promise.all([startSandbox(t, { X402_PROBE_ANSWER: '402' }), startSandbox(t, {})]);
+
+  await t.test('with X402_PROBE_ANSWER=402', async () => {
+    const [byMppx, byAgentcash] = await Promise.all([mppx(t, listed), agentcash(t, listed)]);
+    assert.deepEqual(sorted(byMppx.found), sorted(BY_MPPX));
+    assert.equal(byMppx.passed, 18);
+    assert.deepEqual(byAgentcash.found, BY_AGENTCASH);
+    assert.deepEqual(byAgentcash.paid.sort(), [
+      'GET /x402/tts: 0.000018-0.054000 USD',
+      'POST /tts: 0.000018-0.147456 USD',
+      'POST /x402/deposit: 0.100000-100.000000 USD',
+      'POST /x402/tts: 0.000018-0.147456 USD',
+    ]);
+  });
+
+  await t.test('without it, but for one fault: a GET without a text is 400', async () => {
+    const [bare, asked, byAgentcash] = await Promise.all([
+      mppx(t, byDefault),
+      mppx(t, byDefault, ['text=Hello world']),
+      agentcash(t, byDefault),
+    ]);
+    const elsewhere = BY_MPPX.filter(([where]) => where !== BARE_GET[0]);
+    assert.deepEqual(sorted(bare.found), sorted([...elsewhere, BARE_GET]));
+    assert.deepEqual(sorted(asked.found), sorted(BY_MPPX));
+    assert.deepEqual(byAgentcash.found, BY_AGENTCASH);
+  });
+});
