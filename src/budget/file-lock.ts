@@ -9,8 +9,8 @@ const PAUSE_MS = [1, 4] as const;
 
 /** Another process keeps the budget's file locked: it is stopped, or its disk hangs. Nothing was reserved or changed. */
 export class BudgetBusyError extends Error {
-  constructor(path: string) {
-    super(`${path} has been locked by another process for ${PATIENCE_MS / 1000} s. Let that go on, or end it.`);
+  constructor(path: string, patienceMs: number) {
+    super(`${path} has been locked by another process for ${patienceMs / 1000} s. Let that go on, or end it.`);
     this.name = 'BudgetBusyError';
   }
 }
@@ -34,11 +34,11 @@ export class FileLock {
     return new FileLock(path, await openOwnFile(path));
   }
 
-  /** @throws BudgetBusyError after half a minute */
-  async acquire(): Promise<void> {
-    const giveUpAt = performance.now() + PATIENCE_MS;
+  /** @throws BudgetBusyError */
+  async acquire(patienceMs: number = PATIENCE_MS): Promise<void> {
+    const giveUpAt = performance.now() + patienceMs;
     while (!tryLock(this.#file.fd)) {
-      if (performance.now() > giveUpAt) throw new BudgetBusyError(this.#path);
+      if (performance.now() > giveUpAt) throw new BudgetBusyError(this.#path, patienceMs);
       await pause();
     }
   }

@@ -47,3 +47,9 @@ export const serviceThatCharged = (charges: Readonly<Record<string, bigint>>) =>
     return chargedMicroUsd === undefined ? null : { chargedMicroUsd, speech: null };
   },
 });
+
+/** What each purchase of the spending process reserves. */
+export const MAX_MICRO_USD = 100n;
+
+/** What the service charges for a purchase of the spending process. */
+export const chargeOf = (identifier: string): bigint => BigInt(`0x${identifier}`) % (MAX_MICRO_USD + 1n);

@@ -33,12 +33,16 @@ test('a file cut off at any byte says what its whole lines say, and goes on from
   for (let length = 0; length <= whole.length; length++) {
     for (const tail of ['', '\0\n']) {
       // What is cut within the form's line can only have been cut: zeros there are another file.
-      if (tail && length <= whole.indexOf('\n')) continue;
+      if (tail && (length % 4 > 0 || length <= whole.indexOf('\n'))) continue;
       await writeFile(path, Buffer.concat([whole.subarray(0, length), Buffer.from(tail)]));
       const file = new BudgetFile(path);
       const book = await file.read();
       const expected = [...states].filter(([end]) => end <= length).at(-1)?.[1] ?? NOTHING;
       assert.deepEqual(stateOf(book), expected, `cut at ${length} of ${whole.length}`);
+      if (tail || length % 5 > 0) {
+        await file.forget();
+        continue;
+      }
       const more = { kind: 'spent', day: '2026-11-23', chargedMicroUsd: 5n } as const;
       book.apply(more);
       await file.append([more]);

@@ -1,0 +1,144 @@
+import assert from 'node:assert/strict';
+import { spawn, spawnSync } from 'node:child_process';
+import { dirname } from 'node:path';
+import { buffer } from 'node:stream/consumers';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { type Test, test } from 'tap';
+import { BudgetBusyError, FileLock } from '../../src/budget/file-lock.ts';
+import { until } from '../support/until.ts';
+import { budgetPath, chargeOf, MAX_MICRO_USD, openBudget, prepaid, serviceThatCharged } from './support.ts';
+
+const SPENDER = fileURLToPath(new URL('spender.ts', import.meta.url));
+const KILLS = Number(process.env.BUDGET_KILLS ?? 25);
+const PROCESSES = 3;
+
+test('however often the processes are killed, they spend what the limit says at most, and the file knows all of it', async (t) => {
+  const path = await budgetPath(t);
+  const limit = BigInt(KILLS) * 40n * MAX_MICRO_USD;
+  const sent: string[] = [];
+  let kills = 0;
+  const spendAndDie = async () => {
+    while (kills < KILLS) {
+      kills++;
+      const child = startSpender(t, 'spend', path, String(limit));
+      await child.said(/^spends$/m);
+      await sleep(Math.random() * 150);
+      child.process.kill('SIGKILL');
+      await child.ended;
+      sent.push(...sentBy(child.output()));
+    }
+  };
+  await Promise.all(Array.from({ length: PROCESSES }, spendAndDie));
+  const budget = await openBudget(t, path, { totalMicroUsd: limit });
+  const before = await budget.read();
+  assert.ok(before.spentMicroUsd + before.reservedMicroUsd <= limit);
+  const lost = await budget.lost();
+  assert.ok(lost.length > 0, 'some were killed within a purchase');
+  const unsent = lost.filter(({ pending }) => pending && !sent.includes(pending.identifier));
+  const charges = Object.fromEntries(sent.map((identifier) => [identifier, chargeOf(identifier)]));
+  for (const { pending } of unsent) Object.assign(charges, { [pending?.identifier ?? '']: 0n });
+  await budget.concludeLost(serviceThatCharged(charges));
+
+  const last = startSpender(t, 'spend', path, String(limit));
+  await last.said(/^has spent$/m, 120_000);
+  await last.ended;
+  sent.push(...sentBy(last.output()));
+  const { spentMicroUsd, reservedMicroUsd, leftMicroUsd } = await budget.read();
+  assert.deepEqual(
+    [spentMicroUsd, reservedMicroUsd],
+    [sent.reduce((sum, identifier) => sum + chargeOf(identifier), 0n), 0n],
+  );
+  assert.ok(leftMicroUsd !== null && leftMicroUsd < MAX_MICRO_USD && spentMicroUsd <= limit);
+  t.comment(`${KILLS} kills, ${sent.length} purchases, ${lost.length} lost, ${unsent.length} of them unsent`);
+});
+
+test('several processes at once spend no more than there is', async (t) => {
+  const path = await budgetPath(t);
+  const limit = 600n * MAX_MICRO_USD;
+  const children = Array.from({ length: PROCESSES }, () => startSpender(t, 'spend', path, String(limit)));
+  await Promise.all(children.map((child) => child.said(/^has spent$/m)));
+  const sent = children.map((child) => sentBy(child.output()));
+  const { spentMicroUsd, reservedMicroUsd } = await (await openBudget(t, path)).read();
+  assert.equal(
+    spentMicroUsd,
+    sent.flat().reduce((sum, identifier) => sum + chargeOf(identifier), 0n),
+  );
+  assert.ok(reservedMicroUsd === 0n && spentMicroUsd <= limit && spentMicroUsd > limit - MAX_MICRO_USD);
+  for (const { length } of sent) assert.ok(length > 0, 'each had its turn');
+});
+
+test('what a stopped process has reserved is not lost, what a killed one has is', async (t) => {
+  const path = await budgetPath(t);
+  const budget = await openBudget(t, path, { totalMicroUsd: 20n });
+  const child = startSpender(t, 'reserve', path);
+  await child.said(/^reserved$/m);
+  child.process.kill('SIGSTOP');
+  assert.deepEqual(await budget.lost(), []);
+  child.process.kill('SIGKILL');
+  await child.ended;
+  await until(async () => (await budget.lost()).length === 2);
+  await budget.concludeLost(serviceThatCharged({ recorded: 6n }));
+  assert.equal((await budget.read()).leftMicroUsd, 14n);
+});
+
+for (const end of ['goes on', 'is killed'] as const) {
+  test(`who waits for a lock that a stopped process holds has it as soon as that ${end}`, async (t) => {
+    const path = await budgetPath(t);
+    const budget = await openBudget(t, path);
+    const child = startSpender(t, 'holdLock', path);
+    await child.said(/^holds$/m);
+    child.process.kill('SIGSTOP');
+    let isReserved = false;
+    const reservation = budget.reserve(prepaid(1n)).finally(() => {
+      isReserved = true;
+    });
+    const lock = await FileLock.open(`${path}.lock`);
+    t.teardown(() => lock.close());
+    await assert.rejects(lock.acquire(200), BudgetBusyError);
+    assert.ok(!isReserved, 'it waits, and the process does everything else');
+    child.process.stdin?.write('release\n');
+    child.process.kill(end === 'goes on' ? 'SIGCONT' : 'SIGKILL');
+    await (await reservation).settle(1n);
+    assert.equal((await budget.read()).spentMicroUsd, 1n);
+  });
+}
+
+test('on a full disk nothing is reserved, and nothing of what was is forgotten', async (t) => {
+  const path = await budgetPath(t);
+  const folder = dirname(path);
+  const mount = 'mount -t tmpfs -o size=128k,mode=700 tmpfs "$0"';
+  if (spawnSync('unshare', ['-rm', 'sh', '-c', mount, folder]).status !== 0) {
+    return t.plan(0, 'it takes a mount in a user namespace, which this machine does not allow');
+  }
+  const command = `${mount} && exec "$1" --import tsx "$2" fillDisk "$3"`;
+  const child = spawn('unshare', ['-rm', 'sh', '-c', command, folder, process.execPath, SPENDER, path], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  assert.deepEqual(JSON.parse((await buffer(child.stdout)).toString()), {
+    code: 'ENOSPC',
+    isKept: true,
+    isFreed: true,
+  });
+});
+
+function startSpender(t: Test, ...args: string[]) {
+  const child = spawn(process.execPath, ['--import', 'tsx', SPENDER, ...args], { stdio: ['pipe', 'pipe', 'inherit'] });
+  let output = '';
+  child.stdout.on('data', (chunk) => {
+    output += chunk;
+  });
+  const ended = new Promise<void>((resolve) => child.once('close', () => resolve()));
+  t.teardown(async () => {
+    child.kill('SIGKILL');
+    await ended;
+  });
+  return {
+    process: child,
+    ended,
+    output: () => output,
+    said: (pattern: RegExp, patienceMs?: number) => until(() => pattern.test(output), patienceMs),
+  };
+}
+
+const sentBy = (output: string): string[] => [...output.matchAll(/^sent (\w+)$/gm)].map(([, id]) => id as string);
