@@ -61,6 +61,8 @@ export class FileBudget implements Budget {
   readonly #shared: SharedBook;
   readonly #limits: BudgetLimits;
   readonly #now: () => number;
+  /** What is known of purchases, and could not be written yet: micro-USD by the reservation. */
+  readonly #unwritten = new Map<string, bigint>();
 
   constructor(shared: SharedBook, limits: BudgetLimits, now: () => number) {
     this.#shared = shared;
@@ -72,6 +74,7 @@ export class FileBudget implements Budget {
   async reserve(purchase: { readonly flow: Flow; readonly maxMicroUsd: bigint }): Promise<Reservation> {
     const { flow, maxMicroUsd } = purchase;
     assertAmount(maxMicroUsd);
+    await this.#settleUnwritten();
     const id = randomUUID();
     await this.#shared.change((book) => {
       const day = this.#today();
@@ -83,6 +86,7 @@ export class FileBudget implements Budget {
   }
 
   async read(): Promise<BudgetState> {
+    await this.#settleUnwritten();
     return this.#shared.change((book) => {
       const day = this.#today();
       const lefts = this.#caps(book, day).map(({ leftMicroUsd }) => leftMicroUsd);
@@ -160,13 +164,29 @@ export class FileBudget implements Budget {
     });
   }
 
-  /** Whoever knows first how it ended says it; all others know the same. */
+  /**
+   * Whoever knows first how it ended says it; all others know the same. Where the disk does not take that, it counts in
+   * full until it does: what was bought is had all the same.
+   */
   async #settle(id: string, chargedMicroUsd: bigint): Promise<void> {
     assertAmount(chargedMicroUsd);
-    await this.#shared.change((book) => ({
-      entries: book.find(id) ? [{ kind: 'settled', id, chargedMicroUsd }] : [],
-      result: undefined,
-    }));
+    this.#unwritten.set(id, chargedMicroUsd);
+    await this.#settleUnwritten().catch(() => {});
+  }
+
+  async #settleUnwritten(): Promise<void> {
+    const ids = [...this.#unwritten.keys()];
+    if (ids.length === 0) return;
+    await this.#shared.change((book) => {
+      const entries = ids.flatMap((id) => {
+        const chargedMicroUsd = this.#unwritten.get(id);
+        return chargedMicroUsd !== undefined && book.find(id)
+          ? [{ kind: 'settled' as const, id, chargedMicroUsd }]
+          : [];
+      });
+      return { entries, result: undefined };
+    });
+    for (const id of ids) this.#unwritten.delete(id);
   }
 
   #assertWithin(book: Book, day: string, wantedMicroUsd: bigint): void {

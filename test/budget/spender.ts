@@ -7,6 +7,7 @@ import { rmSync, writeFileSync, writeSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { openFileBudget } from '../../src/budget/file-budget.ts';
 import { FileLock } from '../../src/budget/file-lock.ts';
+import type { Reservation } from '../../src/client/budget.ts';
 import { OverCapError } from '../../src/client/errors.ts';
 import { chargeOf, MAX_MICRO_USD, pendingOf, prepaid } from './support.ts';
 
@@ -59,22 +60,24 @@ async function fillDisk(): Promise<void> {
   writeFileSync(ballast, Buffer.alloc(64 * 1024));
   const budget = await openFileBudget(path, {});
   let failure: { code?: string } | undefined;
-  let count = 0;
+  const reserved: Reservation[] = [];
   while (!failure) {
     await budget.reserve(prepaid(1n)).then(
-      () => count++,
-      (error) => (failure = error),
+      (reservation) => void reserved.push(reservation),
+      (error) => {
+        failure = error;
+      },
     );
   }
   const full = await budget.read();
+  await reserved[0]?.settle(1n);
   rmSync(ballast);
-  await (await budget.reserve(prepaid(1n))).settle(1n);
   const freed = await budget.read();
   say(
     JSON.stringify({
       code: failure.code,
-      isKept: full.reservedMicroUsd === BigInt(count),
-      isFreed: freed.spentMicroUsd === 1n && freed.reservedMicroUsd === BigInt(count),
+      isKept: full.reservedMicroUsd === BigInt(reserved.length),
+      isFreed: freed.spentMicroUsd === 1n && freed.reservedMicroUsd === BigInt(reserved.length),
     }),
   );
 }
