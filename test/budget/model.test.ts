@@ -33,10 +33,10 @@ class Model {
     return counted.reduce((sum, { charged, max }) => sum + (charged ?? max), 0n);
   }
 
-  /** The limit that is in the way of this amount. */
+  /** The limit that is in the way of this amount; none is of nothing. */
   refusal(opener: number, max: bigint): string | undefined {
     const { perCallMicroUsd, perDayMicroUsd, totalMicroUsd } = this.limits[opener] ?? {};
-    const isOver = (limit: bigint | undefined, used: bigint) => limit !== undefined && used + max > limit;
+    const isOver = (limit: bigint | undefined, used: bigint) => limit !== undefined && max > 0n && used + max > limit;
     if (isOver(perCallMicroUsd, 0n)) return 'call';
     if (isOver(perDayMicroUsd, this.used(this.today()))) return 'day';
     return isOver(totalMicroUsd, this.used()) ? 'total' : undefined;

@@ -77,7 +77,7 @@ async function fillDisk(): Promise<void> {
     JSON.stringify({
       code: failure.code,
       isKept: full.reservedMicroUsd === BigInt(reserved.length),
-      isFreed: freed.spentMicroUsd === 1n && freed.reservedMicroUsd === BigInt(reserved.length),
+      isFreed: freed.spentMicroUsd === 1n && freed.reservedMicroUsd === BigInt(reserved.length - 1),
     }),
   );
 }
