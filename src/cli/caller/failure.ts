@@ -1,4 +1,5 @@
 import {
+  AudioLostError,
   InvalidRequestError,
   OutcomeUnknownError,
   OverCapError,
@@ -54,6 +55,7 @@ export function failureOf(error: unknown): Failure {
   if (error instanceof UsageError) return { code: 'USAGE', exit: EXIT.usage, message };
   if (error instanceof OverCapError) return overCap(error);
   if (error instanceof OutcomeUnknownError) return unknownOutcome(error);
+  if (error instanceof AudioLostError) return audioLost(error);
   if (error instanceof UntrustedError) {
     const { reason } = error;
     return { code: 'UNTRUSTED', exit: EXIT.failed, message: `${message} Nothing was signed.`, reason };
@@ -75,6 +77,11 @@ function unknownOutcome({ pending }: OutcomeUnknownError): Failure {
   const resume = `speechgate resume ${identifier}`;
   const message = `Whether ${identifier} was charged is not known yet. Don't pay again; ask with: ${resume}`;
   return { code: 'OUTCOME_UNKNOWN', exit: EXIT.unknownOutcome, message, identifier, resume };
+}
+
+function audioLost({ message, chargedMicroUsd, maxMicroUsd }: AudioLostError): Failure {
+  const exit = chargedMicroUsd === null ? EXIT.unknownOutcome : EXIT.failed;
+  return { code: 'AUDIO_LOST', exit, message, chargedMicroUsd, maxMicroUsd };
 }
 
 function refused(error: ServiceError): Failure {

@@ -2,7 +2,8 @@ import { join } from 'node:path';
 import { privateKeyToAccount } from 'viem/accounts';
 import { type FileBudget, openFileBudget } from '../../budget/file-budget.ts';
 import { cardCredits, directX402, prepaid, Speechgate } from '../../client/index.ts';
-import type { Flow } from '../../client/pending-purchase.ts';
+import type { Flow, PendingPurchase } from '../../client/pending-purchase.ts';
+import { watched } from './kept-purchases.ts';
 import { readSettings, type Settings } from './settings.ts';
 
 export const BUDGET_FILE = 'budget.jsonl';
@@ -17,25 +18,31 @@ export interface Caller {
   readonly settings: Settings;
 }
 
+/** What a command says beside the settings. */
+export interface CallerOptions {
+  readonly pay?: Flow | undefined;
+  /** Of one purchase, beside the settings' caps. */
+  readonly maxMicroUsd?: bigint | undefined;
+  /** Is told what is about to leave; it leaves when this resolves. */
+  readonly onPending?: (pending: PendingPurchase) => Promise<void>;
+}
+
 /**
  * The client for the caller's settings, under the caller's budget. Without an account or a wallet the client can do what
  * is free.
- * @param options.maxMicroUsd of one purchase, beside the settings' caps
  * @throws UsageError which says what to set, or mend
  */
-export async function openCaller(
-  options: { readonly pay?: Flow; readonly maxMicroUsd?: bigint } = {},
-): Promise<Caller> {
-  const settings = await readSettings(process.env, options.pay);
+export async function openCaller({ pay, maxMicroUsd, onPending }: CallerOptions = {}): Promise<Caller> {
+  const settings = await readSettings(process.env, pay);
   const { baseUrl, flow, trust, folder, caps } = settings;
   const budget = await openFileBudget(join(folder, BUDGET_FILE), caps);
-  const pay = wayToPay(settings);
+  const way = wayToPay(settings);
   const client = new Speechgate({
     baseUrl,
-    trust,
-    budget,
-    ...(pay && { pay }),
-    ...(options.maxMicroUsd !== undefined && { maxPerRequestMicroUsd: options.maxMicroUsd }),
+    budget: onPending ? watched(budget, onPending) : budget,
+    ...(trust.length > 0 && { trust }),
+    ...(way && { pay: way }),
+    ...(maxMicroUsd !== undefined && { maxPerRequestMicroUsd: maxMicroUsd }),
   });
   return { client, budget, baseUrl, flow, settings };
 }

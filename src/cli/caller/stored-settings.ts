@@ -24,15 +24,18 @@ export interface StoredConfig {
   /** The bearer id of the credit account. */
   readonly accounts?: ByService<string>;
   /** Purchases of credit that nobody has seen the end of. */
-  readonly topUps?: ByService<StoredTopUp>;
+  readonly topUps?: ByService<StoredTopUp | undefined>;
 }
 
 /** A purchase of credit that was opened. */
 export interface StoredTopUp {
-  readonly sessionId: string;
+  /** Null where the address of the checkout does not tell it. */
+  readonly sessionId: string | null;
   /** Where it is paid. */
   readonly checkoutUrl: string;
   readonly amountCents: number;
+  /** Unix milliseconds. */
+  readonly openedAt: number;
 }
 
 export interface StoredWallet {
@@ -45,8 +48,10 @@ type Services<T> = Promise<ByService<T> | undefined>;
 export const readConfig = async (folder: string): Promise<StoredConfig> =>
   ((await readSettingsFile(folder, CONFIG_FILE)) ?? {}) as StoredConfig;
 
-/** Changes what the change has; a member that is undefined there goes away. */
-export async function changeConfig(folder: string, change: (config: StoredConfig) => object): Promise<void> {
+/** Members to change; one that is undefined goes away. */
+export type ConfigChange = { readonly [Name in keyof StoredConfig]?: StoredConfig[Name] | undefined };
+
+export async function changeConfig(folder: string, change: (config: StoredConfig) => ConfigChange): Promise<void> {
   const config = await readConfig(folder);
   await writeSettingsFile(folder, CONFIG_FILE, { ...config, ...change(config) });
 }

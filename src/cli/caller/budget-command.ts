@@ -1,0 +1,28 @@
+import { formatUsd } from '../../lib/money.ts';
+import { COMMON_OPTIONS, runCommand } from './command.ts';
+import { openCaller } from './open-caller.ts';
+
+/** `speechgate budget` */
+await runCommand({
+  usage: `speechgate budget
+What say, deposit, bridge and mcp have spent on this machine, what is reserved for purchases whose end is not known yet,
+and what the caps leave. The caps are set by speechgate connect --max-per-call, --max-per-day and --max-total.
+`,
+  example: 'speechgate budget',
+  options: COMMON_OPTIONS,
+  maxWords: 0,
+  run: async (_values, _words, output) => {
+    const { budget, settings } = await openCaller();
+    const state = await budget.read();
+    const { spentTodayMicroUsd, spentMicroUsd, reservedMicroUsd, leftMicroUsd } = state;
+    const { perCallMicroUsd, perDayMicroUsd, totalMicroUsd } = settings.caps;
+    const usd = (amount: bigint | null | undefined) => (amount == null ? 'no limit' : `${formatUsd(amount)} USD`);
+    output.done({ ...state, caps: { perCallMicroUsd, perDayMicroUsd, totalMicroUsd } }, [
+      `spent today     ${usd(spentTodayMicroUsd)} of ${usd(perDayMicroUsd)}`,
+      `spent in total  ${usd(spentMicroUsd)} of ${usd(totalMicroUsd)}`,
+      `reserved        ${usd(reservedMicroUsd)}`,
+      `left            ${usd(leftMicroUsd)}`,
+      `per call        ${usd(perCallMicroUsd)}`,
+    ]);
+  },
+});

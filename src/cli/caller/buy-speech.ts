@@ -1,0 +1,82 @@
+import { resolve } from 'node:path';
+import { OutcomeUnknownError, SpeechgateError } from '../../client/errors.ts';
+import type { Flow, PendingPurchase } from '../../client/pending-purchase.ts';
+import type { Receipt, SpeechOrder } from '../../client/speech.ts';
+import { openAudioFile } from './audio-file.ts';
+import { assertCanPay, paid } from './can-pay.ts';
+import { EXIT } from './exit-codes.ts';
+import { CommandError } from './failure.ts';
+import { interruption } from './interrupt.ts';
+import { isRepeatable, KeptPurchases } from './kept-purchases.ts';
+import { openCaller } from './open-caller.ts';
+import { withProgress } from './progress.ts';
+
+export interface SpeechPurchase {
+  readonly order: SpeechOrder;
+  /** Where the audio goes. */
+  readonly path: string;
+  /** Whether a file of that path means something once this command has ended. */
+  readonly isLasting: boolean;
+  readonly pay: Flow | undefined;
+  readonly maxMicroUsd: bigint | undefined;
+  readonly durable: boolean;
+  readonly isJson: boolean;
+}
+
+/** What was bought. */
+export interface BoughtSpeech {
+  readonly bytes: number;
+  readonly contentType: string;
+  readonly receipt: Receipt;
+}
+
+/**
+ * Buys speech into a file. What has left is kept until its end is known and the audio is there.
+ * @throws OutcomeUnknownError of a purchase that is kept
+ */
+export async function buySpeech(purchase: SpeechPurchase): Promise<BoughtSpeech> {
+  const { order, path, isLasting, pay, maxMicroUsd, durable, isJson } = purchase;
+  let left: PendingPurchase | undefined;
+  const drop = async () => {
+    if (left) await kept.drop(left.identifier);
+  };
+  const caller = await openCaller({
+    pay,
+    maxMicroUsd,
+    onPending: async (pending) => {
+      await drop();
+      left = isRepeatable(pending) ? pending : undefined;
+      if (left) await kept.keep({ pending, out: isLasting ? resolve(path) : null });
+    },
+  });
+  const kept = new KeptPurchases(caller.settings.folder);
+  assertCanPay(caller);
+  const file = await openAudioFile(path);
+  const signal = interruption();
+  try {
+    const speaking = paid(caller, caller.client.speak(order, { signal, durable }));
+    const { audio, contentType, receipt } = await withProgress('Speaking', isJson, speaking);
+    const bytes = await file.write(audio);
+    await drop();
+    return { bytes, contentType, receipt };
+  } catch (error) {
+    if (error instanceof OutcomeUnknownError) throw error;
+    if (error instanceof SpeechgateError || error instanceof CommandError) {
+      await drop();
+      throw error;
+    }
+    if (left) throw signal.aborted ? new OutcomeUnknownError(left, { cause: error }) : notWritten(left, error);
+    throw signal.aborted ? nothingBought() : error;
+  } finally {
+    await file.close();
+  }
+}
+
+const notWritten = ({ identifier }: PendingPurchase, error: unknown): CommandError => {
+  const resume = `speechgate resume ${identifier} --out FILE`;
+  const message = `The audio could not be written: ${(error as Error).message}. It was paid; ask for it again with: ${resume}`;
+  return new CommandError({ code: 'NOT_WRITTEN', exit: EXIT.failed, message, identifier, resume });
+};
+
+const nothingBought = (): CommandError =>
+  new CommandError({ code: 'INTERRUPTED', exit: EXIT.interrupted, message: 'Interrupted. Nothing was bought.' });

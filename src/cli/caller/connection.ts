@@ -1,0 +1,105 @@
+import type { Hex } from 'viem';
+import { generatePrivateKey } from 'viem/accounts';
+import { type PinnedKey, Speechgate } from '../../client/index.ts';
+import { isUuid } from '../../lib/uuid.ts';
+import { UsageError } from '../usage-error.ts';
+import { keyOfFingerprint } from './fingerprint.ts';
+import { readPinnedKeys } from './pinned-keys.ts';
+import { readSecret } from './read-secret.ts';
+import {
+  type ConfigChange,
+  changeConfig,
+  readTrust,
+  readWallet,
+  storeAccount,
+  storeTrust,
+  storeWallet,
+} from './stored-settings.ts';
+import { readWalletKey } from './wallet-key.ts';
+
+/** What is to be set for a service; what is undefined stays as it is. */
+export interface Connection {
+  readonly baseUrl: string;
+  readonly account: string | undefined;
+  readonly walletKey: Hex | undefined;
+  readonly trust: readonly PinnedKey[] | undefined;
+  /** Members of config.json; one that is undefined goes away. */
+  readonly config: ConfigChange;
+}
+
+/** What a command line gives, none of it a secret itself. */
+export interface GivenConnection {
+  readonly wallet?: string | undefined;
+  readonly account?: string | undefined;
+  readonly trust?: string | undefined;
+  readonly fingerprint?: string | undefined;
+}
+
+/**
+ * Reads the secrets and keys that the options lead to.
+ * @throws UsageError
+ */
+export async function readConnection(
+  folder: string,
+  baseUrl: string,
+  { wallet, account, trust, fingerprint }: GivenConnection,
+): Promise<Omit<Connection, 'config'>> {
+  if (wallet === '-' && account === '-')
+    throw new UsageError('--wallet - and --account - both want standard input. Name a file.');
+  if (trust !== undefined && fingerprint !== undefined) throw new UsageError('Say --trust or --fingerprint, not both.');
+  if (wallet === 'create' && (await readWallet(folder, baseUrl))) {
+    throw new UsageError('--wallet create: this service has a wallet already; speechgate connect shows it.');
+  }
+  return {
+    baseUrl,
+    walletKey: wallet === undefined ? undefined : await readKey(wallet),
+    account: account === undefined ? undefined : await readAccount(account),
+    trust:
+      trust !== undefined
+        ? await readPinnedKeys(trust, '--trust')
+        : fingerprint !== undefined
+          ? [await keyOfFingerprint(await shownKeys(baseUrl), fingerprint)]
+          : undefined,
+  };
+}
+
+/**
+ * Asks the service, under the keys that are or would be trusted, so that nothing is kept that can't work.
+ * @throws SpeechgateError
+ */
+export async function tryConnection(folder: string, { baseUrl, trust }: Connection): Promise<void> {
+  const pinned = trust ?? (await readTrust(folder, baseUrl));
+  const client = new Speechgate({ baseUrl, trust: pinned });
+  await client.models();
+  if (pinned.length > 0) await client.metadata();
+}
+
+export async function keepConnection(folder: string, connection: Connection): Promise<void> {
+  const { baseUrl, account, walletKey, trust, config } = connection;
+  await changeConfig(folder, () => ({ url: baseUrl, ...config }));
+  if (account !== undefined) await storeAccount(folder, baseUrl, account);
+  if (walletKey !== undefined) await storeWallet(folder, baseUrl, walletKey);
+  if (trust !== undefined && trust.length > 0) await storeTrust(folder, baseUrl, trust);
+}
+
+const readKey = async (place: string): Promise<Hex> =>
+  place === 'create' ? generatePrivateKey() : readWalletKey(await readSecret(place, '--wallet'), '--wallet');
+
+async function readAccount(place: string): Promise<string> {
+  const account = await readSecret(place, '--account');
+  if (isUuid(account)) return account;
+  throw new UsageError('--account takes a file with the id of a credit account, which is a UUID.');
+}
+
+/** As the service shows them: nothing vouches for them yet. */
+async function shownKeys(baseUrl: string): Promise<readonly PinnedKey[]> {
+  const url = `${baseUrl}/.well-known/x402-service-metadata`;
+  const shown = (await fetch(url, { redirect: 'error', signal: AbortSignal.timeout(15_000) })
+    .then((answer) => answer.json())
+    .catch(() => undefined)) as { payload?: { trust?: { keys?: unknown } } } | undefined;
+  const keys = shown?.payload?.trust?.keys;
+  if (!Array.isArray(keys) || keys.length === 0) {
+    throw new UsageError(`--fingerprint: ${url} shows no keys, so there is nothing to compare it with.`);
+  }
+  return readPinnedKeys(JSON.stringify(keys), '--fingerprint');
+}

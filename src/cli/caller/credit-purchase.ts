@@ -1,0 +1,73 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { UnreachableError } from '../../client/errors.ts';
+import { OWN_AMOUNT } from '../../top-up/amount.ts';
+import { EXIT } from './exit-codes.ts';
+import { CommandError } from './failure.ts';
+import type { StoredTopUp } from './stored-settings.ts';
+
+const DEADLINE_MS = 15_000;
+const POLL_MS = 2_000;
+/** As the card processor names its sessions, in the address of their page. */
+const SESSION = /\b(cs_[A-Za-z0-9_]{8,250})/;
+const ACCOUNT = /<code>([0-9a-f-]{36})<\/code>/;
+
+/**
+ * Opens a purchase of credit, as the service's page does, for an account or a new one.
+ * @throws CommandError when the service sells none
+ * @throws UnreachableError
+ */
+export async function openCreditPurchase(
+  baseUrl: string,
+  { amountCents, account = '' }: { readonly amountCents: number; readonly account: string | undefined },
+): Promise<StoredTopUp> {
+  const form = { amount: OWN_AMOUNT, ownAmount: (amountCents / 100).toFixed(2), accountId: account };
+  const answer = await ask(`${baseUrl}/top-up`, { method: 'POST', body: new URLSearchParams(form) });
+  const checkoutUrl = answer.headers.get('location');
+  if (answer.status === 303 && checkoutUrl !== null) {
+    return { sessionId: SESSION.exec(checkoutUrl)?.[1] ?? null, checkoutUrl, amountCents, openedAt: Date.now() };
+  }
+  const { error } = (await answer.json().catch(() => ({}))) as { error?: { code?: string; message?: string } };
+  const { status, headers } = answer;
+  throw new CommandError({
+    code: error?.code ?? 'UNKNOWN',
+    exit: status === 400 ? EXIT.usage : EXIT.failed,
+    message: `No credit can be bought: ${error?.message ?? `the service answered with status ${status}.`}`,
+    ...{ status, traceId: headers.get('x-trace-id') },
+  });
+}
+
+/**
+ * The account that the purchase has credited; undefined while it is not paid, or can't be looked at. By asking, it is
+ * credited.
+ */
+export async function creditedAccount(baseUrl: string, sessionId: string): Promise<string | undefined> {
+  try {
+    const answer = await ask(`${baseUrl}/top-up/complete?session_id=${sessionId}`, {});
+    return answer.status === 200 ? ACCOUNT.exec(await answer.text())?.[1] : undefined;
+  } catch (error) {
+    if (error instanceof UnreachableError) return undefined;
+    throw error;
+  }
+}
+
+/** Waits until the purchase is credited; undefined when it was not in the time, in milliseconds. */
+export async function waitForCredit(
+  baseUrl: string,
+  sessionId: string,
+  patienceMs: number,
+): Promise<string | undefined> {
+  const end = Date.now() + patienceMs;
+  for (;;) {
+    const account = await creditedAccount(baseUrl, sessionId);
+    if (account !== undefined || Date.now() + POLL_MS > end) return account;
+    await pause(POLL_MS);
+  }
+}
+
+async function ask(url: string, request: RequestInit): Promise<Response> {
+  const headers = { accept: 'application/json, text/html;q=0.9' };
+  const signal = AbortSignal.timeout(DEADLINE_MS);
+  return fetch(url, { ...request, headers, redirect: 'manual', signal }).catch((cause) => {
+    throw new UnreachableError('The service could not be reached.', { cause });
+  });
+}

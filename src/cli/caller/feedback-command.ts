@@ -1,0 +1,34 @@
+import { privateKeyToAccount } from 'viem/accounts';
+import { UsageError } from '../usage-error.ts';
+import { assertWallet } from './can-pay.ts';
+import { COMMON_OPTIONS, runCommand } from './command.ts';
+import { openCaller } from './open-caller.ts';
+import { withProgress } from './progress.ts';
+import { readText } from './speech-options.ts';
+
+const CATEGORIES = ['integration_blocker', 'bug', 'pricing', 'feature_request', 'other'] as const;
+
+/** `speechgate feedback send MESSAGE` */
+await runCommand({
+  usage: `speechgate feedback send MESSAGE|-
+Tells the operator of the service something. The wallet signs it, which costs nothing and allows no payment.
+
+  MESSAGE          at most 4000 characters; - reads it from standard input
+  --category NAME  ${CATEGORIES.slice(0, 3).join(', ')},
+                   ${CATEGORIES.slice(3).join(' or ')}; otherwise other
+  --trace ID       the trace id of the request that it is about`,
+  example: 'speechgate feedback send "The 402 names no amount." --category bug',
+  options: { ...COMMON_OPTIONS, category: { type: 'string', default: 'other' }, trace: { type: 'string' } },
+  maxWords: 1,
+  run: async (values, [word], output) => {
+    const category = CATEGORIES.find((each) => each === values.category);
+    if (!category) throw new UsageError(`--category takes ${CATEGORIES.join(', ')}; it is ${values.category}.`);
+    const message = await readText(word, 'MESSAGE');
+    const { client, settings } = await openCaller();
+    const wallet = privateKeyToAccount(assertWallet(settings));
+    const details = { agent: 'speechgate', ...(values.trace !== undefined && { traceId: values.trace }) };
+    const sending = client.feedback(wallet, { message, category, details });
+    const sent = await withProgress('Sending', output.isJson, sending);
+    output.done(sent, [`Sent at ${sent.receivedAt}, as ${sent.feedbackId}.`]);
+  },
+});

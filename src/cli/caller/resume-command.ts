@@ -1,0 +1,73 @@
+import { join } from 'node:path';
+import { type FileBudget, openFileBudget } from '../../budget/file-budget.ts';
+import { UsageError } from '../usage-error.ts';
+import { COMMON_OPTIONS, runCommand } from './command.ts';
+import { EXIT } from './exit-codes.ts';
+import { isRepeatable, type KeptPurchase, KeptPurchases } from './kept-purchases.ts';
+import { BUDGET_FILE } from './open-caller.ts';
+import { withProgress } from './progress.ts';
+import { clientOf, type Resumed, resumePurchase } from './resume-purchase.ts';
+import { settingsFolder } from './settings-folder.ts';
+
+const EXITS = { bought: EXIT.done, not_charged: EXIT.failed, lost: EXIT.failed, unknown: EXIT.unknownOutcome };
+
+/** `speechgate resume [ID]` */
+await runCommand({
+  usage: `speechgate resume [ID] [--out FILE]
+Asks how a purchase ended whose answer was lost, by its identical request: it is never paid twice. Speech that was paid
+for is written to its file. Without ID it asks for all that are kept.
+For operators: speechgate resume FLOW --reason TEXT opens a paused flow again.
+
+  ID               as the command has told that ended with 5
+  --out FILE       where the audio goes; otherwise where it was to go at first
+  --list           only lists what is kept`,
+  example: 'speechgate resume',
+  options: { ...COMMON_OPTIONS, out: { type: 'string', short: 'o' }, list: { type: 'boolean', default: false } },
+  maxWords: 1,
+  run: async ({ out, list }, [identifier], output) => {
+    const folder = settingsFolder(process.env);
+    const budget = await openFileBudget(join(folder, BUDGET_FILE), {});
+    const purchases = identifier === undefined ? await all(folder, budget) : [await one(folder, budget, identifier)];
+    if (out !== undefined && purchases.length > 1) {
+      throw new UsageError('--out names one file, and there are several purchases. Name the ID of one.');
+    }
+    if (list) {
+      const lines = purchases.map(({ pending }) => `${pending.identifier}  ${pending.kind}, ${pending.baseUrl}`);
+      return output.done({ purchases: purchases.map(listed) }, lines);
+    }
+    const resumed: Resumed[] = [];
+    for (const kept of purchases) {
+      const asking = resumePurchase(kept, { folder, budget, out });
+      resumed.push(await withProgress(`Asking about ${kept.pending.identifier}`, output.isJson, asking));
+    }
+    if (identifier === undefined) {
+      await budget.concludeLost({ conclude: async (pending) => (await clientOf(folder, pending)).conclude(pending) });
+    }
+    const documents = resumed.map(({ line, ...document }) => document);
+    const lines = resumed.length > 0 ? resumed.map(({ line }) => line) : ['No purchase waits for its end.'];
+    output.done({ purchases: documents }, lines);
+    process.exitCode = Math.max(EXIT.done, ...resumed.map(({ outcome }) => EXITS[outcome]));
+  },
+});
+
+/** Those of commands that ended before they knew, and of other processes that were killed. */
+async function all(folder: string, budget: FileBudget): Promise<readonly KeptPurchase[]> {
+  const kept = await new KeptPurchases(folder).list();
+  const known = new Set(kept.map(({ pending }) => pending.identifier));
+  const lost = (await budget.lost()).flatMap(({ pending }) =>
+    pending && isRepeatable(pending) && !known.has(pending.identifier) ? [{ pending, out: null }] : [],
+  );
+  return [...kept, ...lost];
+}
+
+async function one(folder: string, budget: FileBudget, identifier: string): Promise<KeptPurchase> {
+  const kept = await new KeptPurchases(folder).find(identifier);
+  if (kept) return kept;
+  const found = await budget.find(identifier);
+  if (found) return { pending: found.pending, out: null };
+  throw new UsageError(`No purchase ${identifier} is kept here. speechgate resume --list shows those that are.`);
+}
+
+const listed = ({ pending: { identifier, flow, kind, baseUrl, maxMicroUsd }, out }: KeptPurchase) => ({
+  ...{ identifier, flow, kind, baseUrl, maxMicroUsd: Number(maxMicroUsd), out },
+});
