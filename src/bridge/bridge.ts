@@ -15,8 +15,8 @@ import { toApiError } from './to-api-error.ts';
 
 /** Milliseconds in which a request has to be here. */
 const REQUEST_MS = 30_000;
-/** Milliseconds between two looks for what processes that have died left in the budget. */
-const LOST_EVERY_MS = 60_000;
+/** Milliseconds between two looks for what purchases came to whose end was unknown. */
+const CONCLUDE_EVERY_MS = 60_000;
 const SPEECH = '/v1/audio/speech';
 const MODEL = '/v1/models/';
 
@@ -98,12 +98,18 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
     server.once('error', reject);
     server.listen(options.port, host, resolve);
   });
-  const lost = watchLost(client, budget);
+  // What the service can't tell now, it tells the next time.
+  const conclude = async () => {
+    await budget?.concludeLost(client).catch(() => {});
+    await parts.purchases.conclude().catch(() => {});
+  };
+  running.add(conclude());
+  const concluding = setInterval(() => void running.add(conclude()), CONCLUDE_EVERY_MS).unref();
   const { port } = server.address() as AddressInfo;
   return {
     url: `http://${host}:${port}/v1`,
     async close(patienceMs) {
-      clearInterval(lost);
+      clearInterval(concluding);
       const closed = new Promise((resolve) => server.close(resolve));
       server.closeIdleConnections();
       await within(patienceMs, running.idle());
@@ -111,15 +117,6 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
       await closed;
     },
   };
-}
-
-/** Settles what processes that have died left in the budget, now and from time to time. */
-function watchLost(client: Speechgate, budget: SharedBudget | undefined): NodeJS.Timeout | undefined {
-  if (!budget) return undefined;
-  // What the service can't tell now, it tells the next time.
-  const conclude = () => void budget.concludeLost(client).catch(() => {});
-  conclude();
-  return setInterval(conclude, LOST_EVERY_MS).unref();
 }
 
 function decoded(text: string): string {

@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { AudioLostError } from '../client/index.ts';
 import type { Flow } from '../client/pending-purchase.ts';
 import { type ApiError, invalid } from './api-error.ts';
 import type { AudioFormat } from './audio/formats.ts';
@@ -16,8 +17,9 @@ export interface Call {
   readonly asked?: { readonly format: AudioFormat; readonly characters: number; readonly voice: string | undefined };
   /** The ids of the catalog that were spoken with. */
   readonly spokenWith?: { readonly model: string; readonly voice: string };
-  /** `refused`: the program got an error, and nothing was charged. `broken`: the audio broke off. */
+  /** `refused`: nothing was bought. `broken`: it was, and the program has no whole audio. */
   readonly end: Delivery | 'refused' | 'broken';
+  /** The most that it may have been, where the answer was lost. */
   readonly chargedMicroUsd: bigint;
   readonly error?: ApiError;
 }
@@ -50,7 +52,7 @@ export async function answerSpeech(
       voice,
       ...(asked.speed !== undefined && { speed: asked.speed }),
     });
-    call.chargedMicroUsd = speech.receipt.isReplay ? 0n : speech.receipt.chargedMicroUsd;
+    call.chargedMicroUsd = speech.receipt.chargedMicroUsd;
     call.end = 'broken';
     const headers = {
       ...priceHeaders(speech.receipt, await parts.left()),
@@ -59,6 +61,7 @@ export async function answerSpeech(
     };
     call.end = await deliver(speech, asked, headers, response);
   } catch (error) {
+    if (error instanceof AudioLostError) call.chargedMicroUsd = error.chargedMicroUsd ?? error.maxMicroUsd;
     call.error = toApiError(error, parts.flow);
     refuse(response, call.error);
   }

@@ -1,4 +1,5 @@
 import {
+  AudioLostError,
   InvalidRequestError,
   OutcomeUnknownError,
   OverCapError,
@@ -48,6 +49,9 @@ export function toApiError(error: unknown, flow: Flow): ApiError {
     );
   }
   if (error instanceof InvalidRequestError) return refused(error);
+  if (error instanceof AudioLostError) {
+    return new ApiError({ status: 502, type: 'server_error', code: 'audio_lost' }, error.message, NO_RETRY);
+  }
   const { message } = error as Error;
   return new ApiError({ status: 500, type: 'server_error', code: 'bridge_failed' }, message, NO_RETRY);
 }

@@ -5,7 +5,7 @@ export const tone = (hertz: number, rate: number, seconds: number, loudness = 0.
   Float32Array.from({ length: rate * seconds }, (_, at) => loudness * Math.sin((2 * Math.PI * hertz * at) / rate));
 
 /** Likewise as MP3 of one channel. @param rate one that MP3 has, such as 16,000 or 44,100 */
-export async function toneMp3(hertz: number, rate: number, seconds: number): Promise<Uint8Array> {
+export async function toneMp3(hertz: number, rate: 16_000 | 24_000 | 44_100, seconds: number): Promise<Uint8Array> {
   const encoder = await createMp3Encoder();
   encoder.configure({ channels: 1, sampleRate: rate, outputSampleRate: rate, bitrate: rate < 32_000 ? 64 : 128 });
   return Buffer.concat([encoder.encode([tone(hertz, rate, seconds)]).slice(), encoder.finalize().slice()]);
