@@ -21,6 +21,8 @@ export interface Call {
   readonly end: Delivery | 'refused' | 'broken';
   /** The most that it may have been, where the answer was lost. */
   readonly chargedMicroUsd: bigint;
+  /** What the budget still allows; null without one, and where nothing was bought. */
+  readonly leftMicroUsd: bigint | null;
   readonly error?: ApiError;
 }
 
@@ -39,7 +41,11 @@ export async function answerSpeech(
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<Call> {
-  const call: { -readonly [Key in keyof Call]: Call[Key] } = { end: 'refused', chargedMicroUsd: 0n };
+  const call: { -readonly [Key in keyof Call]: Call[Key] } = {
+    end: 'refused',
+    chargedMicroUsd: 0n,
+    leftMicroUsd: null,
+  };
   try {
     const asked = readSpeechRequest(await readJson(request));
     call.asked = { format: asked.format, characters: asked.input.trim().length, voice: asked.voice };
@@ -54,8 +60,9 @@ export async function answerSpeech(
     });
     call.chargedMicroUsd = speech.receipt.chargedMicroUsd;
     call.end = 'broken';
+    call.leftMicroUsd = await parts.left();
     const headers = {
-      ...priceHeaders(speech.receipt, await parts.left()),
+      ...priceHeaders(speech.receipt, call.leftMicroUsd),
       'x-speechgate-model': model.id,
       'x-speechgate-voice': voice,
     };

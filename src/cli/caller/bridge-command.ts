@@ -1,0 +1,123 @@
+import { readFile } from 'node:fs/promises';
+import { type Bridge, type BridgeOptions, startBridge } from '../../bridge/bridge.ts';
+import { CallLines } from '../../bridge/call-lines.ts';
+import { formatUsd } from '../../lib/money.ts';
+import { UsageError } from '../usage-error.ts';
+import { assertCanPay } from './can-pay.ts';
+import { COMMON_OPTIONS, runCommand } from './command.ts';
+import { flowWord, readFlow } from './flow-word.ts';
+import { interruption } from './interrupt.ts';
+import { type Caller, openCaller } from './open-caller.ts';
+import type { Output } from './output.ts';
+import type { Caps } from './settings.ts';
+import { readUsd } from './usd.ts';
+
+/** Milliseconds in which what runs may end once the bridge is told to stop. */
+const PATIENCE_MS = 20_000;
+const TOKEN = 'SPEECHGATE_BRIDGE_TOKEN';
+
+const OPTIONS = {
+  ...COMMON_OPTIONS,
+  port: { type: 'string', default: '8787' },
+  pay: { type: 'string' },
+  model: { type: 'string' },
+  voice: { type: 'string' },
+  durable: { type: 'boolean', default: false },
+  'max-per-call': { type: 'string' },
+  'max-per-day': { type: 'string' },
+  'max-total': { type: 'string' },
+  'token-file': { type: 'string' },
+} as const;
+
+/** `speechgate bridge` */
+await runCommand({
+  usage: `speechgate bridge
+Speaks OpenAI's speech API to the programs of this machine, and pays for what they ask, until it is stopped (Ctrl-C).
+Each request is a line on standard error, with its price and the total; with --json, a JSON document on standard output.
+  --port PORT          where it listens, on 127.0.0.1; 8787 otherwise, and 0 takes any that is free
+  --pay FLOW           card, x402 or prepaid; otherwise as set by speechgate connect
+  --model MODEL        what speaks where a program names a model that the service has not
+  --voice VOICE        likewise a voice; otherwise OpenAI's names stand for voices of the model, always the same
+  --durable            with card credits: as jobs, whose audio can be fetched again when an answer is lost
+  --max-per-call USD   what a request may cost at most; these three go before speechgate connect's
+  --max-per-day USD    what may be spent a day (UTC), by all commands together
+  --max-total USD      what may be spent at all
+  --token-file FILE    programs have to give what is in it as their API key; or set ${TOKEN}`,
+  example: 'speechgate bridge --max-per-day 0.50',
+  options: OPTIONS,
+  maxWords: 0,
+  run: async (values, _words, output) => {
+    const port = readPort(values.port);
+    const token = await readToken(values['token-file'], process.env[TOKEN]);
+    const caller = await openCaller({
+      pay: values.pay === undefined ? undefined : readFlow(values.pay, '--pay'),
+      caps: capsOf({
+        perCallMicroUsd: ['--max-per-call', values['max-per-call']],
+        perDayMicroUsd: ['--max-per-day', values['max-per-day']],
+        totalMicroUsd: ['--max-total', values['max-total']],
+      }),
+    });
+    assertCanPay(caller);
+    const stop = interruption();
+    const lines = new CallLines();
+    const bridge = await listen({
+      ...{ client: caller.client, budget: caller.budget, flow: caller.flow, port, token, isDurable: values.durable },
+      fallbacks: { model: values.model, voice: values.voice },
+      onCall: (call) => {
+        const line = lines.line(call, new Date().toTimeString().slice(0, 8));
+        output.note(line);
+        if (output.isJson) output.done({ ...call, totalMicroUsd: lines.totalMicroUsd }, []);
+      },
+    });
+    await announce(bridge, caller, token !== undefined, output);
+    await new Promise<void>((resolve) => stop.addEventListener('abort', () => resolve(), { once: true }));
+    output.note('Stopping, once what is being spoken has ended.');
+    await bridge.close(PATIENCE_MS);
+    output.note(`Spent $${formatUsd(lines.totalMicroUsd)}.`);
+  },
+});
+
+async function listen(options: BridgeOptions): Promise<Bridge> {
+  try {
+    return await startBridge(options);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
+    throw new UsageError(`--port ${options.port} is taken. Name another one, or 0 for any that is free.`);
+  }
+}
+
+async function announce({ url }: Bridge, caller: Caller, hasToken: boolean, output: Output): Promise<void> {
+  const { flow, baseUrl, budget } = caller;
+  const { leftMicroUsd } = await budget.read();
+  const key = hasToken ? 'the token' : 'anything';
+  output.done({ url, flow: flowWord(flow), service: baseUrl, leftMicroUsd }, [
+    `OPENAI_BASE_URL=${url}`,
+    `OPENAI_API_KEY=${key}`,
+  ]);
+  output.note(`Paid by ${flowWord(flow)} at ${baseUrl}.`);
+  output.note(
+    leftMicroUsd === null
+      ? 'There is no cap: the programs of this machine can spend all there is. Set --max-per-day.'
+      : `$${formatUsd(leftMicroUsd)} are left of the budget.`,
+  );
+}
+
+/** @throws UsageError */
+function readPort(text: string): number {
+  const port = Number(text);
+  if (/^\d{1,5}$/.test(text) && port < 65_536) return port;
+  throw new UsageError(`--port takes a number from 0 to 65535; it is ${text}.`);
+}
+
+/** @throws UsageError */
+async function readToken(path: string | undefined, said: string | undefined): Promise<string | undefined> {
+  if (path === undefined) return said?.trim() || undefined;
+  const token = (await readFile(path, 'utf8').catch(() => '')).trim();
+  if (token !== '') return token;
+  throw new UsageError(`--token-file names ${path}, which can't be read or is empty.`);
+}
+
+function capsOf(given: Readonly<Record<keyof Caps, readonly [name: string, text: string | undefined]>>): Caps {
+  const said = Object.entries(given).flatMap(([cap, [name, text]]) => (text ? [[cap, readUsd(text, name)]] : []));
+  return Object.fromEntries(said);
+}

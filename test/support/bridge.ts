@@ -1,0 +1,62 @@
+import type { Test } from 'tap';
+import { type Bridge, type BridgeOptions, startBridge } from '../../src/bridge/bridge.ts';
+import type { Call } from '../../src/bridge/speech-call.ts';
+import { cardCredits, Speechgate, type SpeechgateOptions } from '../../src/client/index.ts';
+import { freePort } from '../../src/sandbox/free-port.ts';
+import { type Gateway, startGateway } from './gateway.ts';
+import { type StubUpstream, startStubUpstream } from './stub-upstream.ts';
+
+/** What the text "Hello world" costs in the built-in catalog: 11 characters at 18 micro-USD. */
+export const HELLO = 'Hello world';
+export const HELLO_MICRO_USD = 198n;
+
+export interface BridgeUnderTest {
+  readonly bridge: Bridge;
+  /** Without the /v1. */
+  readonly origin: string;
+  readonly gateway: Gateway;
+  readonly upstream: StubUpstream;
+  /** Of the account that pays. */
+  balance(): Promise<bigint>;
+  /** What became of the requests for speech so far. */
+  readonly calls: readonly Call[];
+}
+
+interface Given {
+  readonly cents?: number;
+  readonly bridge?: Partial<BridgeOptions>;
+  readonly client?: Partial<SpeechgateOptions>;
+  /** Where the client finds the gateway, such as through a proxy. */
+  readonly through?: (gateway: string) => Promise<string>;
+}
+
+/** A bridge that pays a gateway by card, which asks an upstream that is the test's. */
+export async function openBridge(t: Test, given: Given = {}): Promise<BridgeUnderTest> {
+  const upstream = await startStubUpstream();
+  t.teardown(() => upstream.close());
+  const port = await freePort();
+  const own = `http://127.0.0.1:${port}`;
+  const baseUrl = (await given.through?.(own)) ?? own;
+  const env = { SPEECH_BASE_URL: upstream.url, PORT: String(port), BASE_URL: baseUrl };
+  const gateway = await startGateway(t, env, { worker: true });
+  const account = await gateway.fund(given.cents ?? 100);
+  const client = new Speechgate({ baseUrl, pay: cardCredits(account), patienceMs: 300, ...given.client });
+  const calls: Call[] = [];
+  const bridge = await startBridge({
+    client,
+    budget: undefined,
+    flow: 'card',
+    port: 0,
+    onCall: (call) => calls.push(call),
+    ...given.bridge,
+  });
+  t.teardown(() => bridge.close(1_000));
+  return {
+    bridge,
+    origin: new URL(bridge.url).origin,
+    gateway,
+    upstream,
+    balance: () => gateway.balance(account),
+    calls,
+  };
+}
