@@ -77,5 +77,5 @@ function checkDomain({ extra }: PaymentRequirements, name: string): void {
   }
 }
 
-const isSameAddress = (one: unknown, other: string): boolean =>
-  typeof one === 'string' && one.toLowerCase() === other.toLowerCase();
+const isSameAddress = (one: unknown, other: unknown): boolean =>
+  typeof one === 'string' && typeof other === 'string' && one.toLowerCase() === other.toLowerCase();

@@ -100,7 +100,7 @@ function checkTime({ validity }: Metadata, now: number): void {
     throw new UntrustedError('expired', 'The metadata has expired. Is the clock right?');
   }
   if (validUntil - issuedAt > MOST_VALIDITY_MS) {
-    throw new UntrustedError('expired', 'The metadata claims to be valid for more than a day.');
+    throw new UntrustedError('too_long', 'The metadata claims to be valid for more than a day.');
   }
 }
 

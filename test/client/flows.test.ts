@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'tap';
 import { cardCredits, directX402, prepaid, Speechgate } from '../../src/client/index.ts';
 import { testChain, wallet } from '../support/chain.ts';
-import { mineSteadily } from '../support/deposit.ts';
 import { pinsOf, startCardGateway, startPaidGateway } from '../support/client.ts';
+import { mineSteadily } from '../support/deposit.ts';
 import { silentMp3 } from '../support/silent-audio.ts';
 import { PRICE, timesPaid } from '../support/x402.ts';
 

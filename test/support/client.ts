@@ -14,7 +14,7 @@ export function pinsOf({ config }: Gateway): readonly PinnedKey[] {
 }
 
 /** The settings of a gateway whose BASE_URL is where it listens, as callers who verify metadata need it. */
-async function listening(): Promise<Record<string, string>> {
+export async function listening(): Promise<Record<string, string>> {
   const port = await freePort(undefined);
   return { PORT: String(port), BASE_URL: `http://127.0.0.1:${port}` };
 }

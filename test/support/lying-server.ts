@@ -1,0 +1,106 @@
+import { sign } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { PaymentRequired } from '@x402/core/types';
+import type { Test } from 'tap';
+import type { SignedServiceMetadata } from '../../src/contract/types.ts';
+import { canonicalize } from '../../src/lib/canonical-json.ts';
+import type { SigningKey } from '../../src/x402/signing-keys.ts';
+
+export interface Truth {
+  readonly status: number;
+  readonly headers: Headers;
+  // biome-ignore lint/suspicious/noExplicitAny: lies are told of whatever was answered.
+  json: any;
+}
+
+/** Changes an answer in its place. */
+export type Lie = (truth: Truth, path: string) => void;
+
+export interface LyingServer {
+  readonly url: string;
+  /** Where what it asks is answered truly. */
+  target: string;
+  /** How the next answers are changed; undefined: not at all. */
+  lie: Lie | undefined;
+  /** Paths of the requests, in their order. */
+  readonly asked: string[];
+}
+
+/** Stands between a client and a service, and changes the JSON of its answers. */
+export async function startLyingServer(t: Test): Promise<LyingServer> {
+  const server = createServer(async (request, response) => {
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk);
+    const path = request.url as string;
+    lying.asked.push(path);
+    const { host, connection, ...headers } = request.headers as Record<string, string>;
+    const body = chunks.length > 0 ? { body: Buffer.concat(chunks) } : {};
+    const told = await fetch(lying.target + path, { method: request.method as string, headers, ...body });
+    const bytes = Buffer.from(await told.arrayBuffer());
+    const isJson = told.headers.get('content-type')?.startsWith('application/json');
+    const truth: Truth = {
+      status: told.status,
+      headers: new Headers(told.headers),
+      json: isJson && JSON.parse(`${bytes}`),
+    };
+    lying.lie?.(truth, path);
+    const answer = isJson ? Buffer.from(JSON.stringify(truth.json)) : bytes;
+    for (const name of ['transfer-encoding', 'connection', 'keep-alive']) truth.headers.delete(name);
+    truth.headers.set('content-length', String(answer.length));
+    response.writeHead(truth.status, Object.fromEntries(truth.headers)).end(answer);
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const lying: LyingServer = { url, target: url, lie: undefined, asked: [] };
+  return lying;
+}
+
+export type Payload = SignedServiceMetadata['payload'];
+
+/** Changes the metadata; what comes of it is signed again when a key is given. */
+export const ofMetadata =
+  (change: (document: SignedServiceMetadata) => object, key?: SigningKey): Lie =>
+  (truth, path) => {
+    if (path !== '/.well-known/x402-service-metadata') return;
+    const document = change(truth.json) as SignedServiceMetadata;
+    truth.json = key ? { ...document, signature: signatureOf(document.payload, key) } : document;
+  };
+
+/** The value with another one at a path, such as `accepts.0.payTo`. */
+export function changed<T extends object>(value: T, path: string, to: unknown): T {
+  const names = path.split('.');
+  const last = names.pop() as string;
+  // biome-ignore lint/suspicious/noExplicitAny: the path leads anywhere.
+  const place = names.reduce((within: any, name) => within[name], value);
+  if (to === undefined) delete place[last];
+  else place[last] = to;
+  return value;
+}
+
+/** The signature of a payload as the service makes it. */
+export const signatureOf = (payload: object, key: SigningKey) => ({
+  algorithm: 'ES256',
+  keyId: key.keyId,
+  encoding: 'base64url-ieee-p1363',
+  value: sign('sha256', Buffer.from(canonicalize(payload)), {
+    key: key.privateKey,
+    dsaEncoding: 'ieee-p1363',
+  }).toString('base64url'),
+});
+
+/** Changes the challenge of a 402, in its header and in its body. */
+export const ofChallenge =
+  (change: (challenge: PaymentRequired) => object): Lie =>
+  (truth) => {
+    const header = truth.headers.get('payment-required');
+    if (truth.status !== 402 || header === null) return;
+    const challenge = change(JSON.parse(`${Buffer.from(header, 'base64')}`));
+    truth.headers.set('payment-required', Buffer.from(JSON.stringify(challenge)).toString('base64'));
+    truth.json.error.details = challenge;
+  };
