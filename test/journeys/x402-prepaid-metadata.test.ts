@@ -7,6 +7,7 @@ import type { SignedServiceMetadata } from '../../src/contract/types.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import { PREPAID_TYPES } from '../../src/x402/prepaid-types.ts';
 import { testChain, wallet } from '../support/chain.ts';
+import { mineSteadily } from '../support/deposit.ts';
 import { startGateway } from '../support/gateway.ts';
 import { isSignedBy } from '../support/metadata.ts';
 import { officialClient, startX402Gateway } from '../support/x402.ts';
@@ -111,8 +112,7 @@ test('a client that knows the signed metadata only deposits, is served and reads
     BASE_URL: origin,
     SERVICE_NAME: 'unheard-of',
   });
-  const mining = setInterval(() => void chain.client.mine({ blocks: 1 }), 50);
-  t.teardown(() => clearInterval(mining));
+  mineSteadily(t, chain);
   const pinned = gateway.config.signingKeys?.find(({ status }) => status === 'current');
   const publicKey = { kty: 'EC', crv: 'P-256', ...pinned?.publicJwk };
   const client = await MetadataClient.of(await wallet(chain.client, 100_000n), origin, publicKey);

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { testChain, wallet } from '../support/chain.ts';
+import { mineSteadily } from '../support/deposit.ts';
 import type { Call } from '../support/gateway.ts';
 import { domainOf, withCredential } from '../support/prepaid.ts';
 import { until } from '../support/until.ts';
@@ -13,8 +14,7 @@ const { chain, skip } = await testChain();
 async function start(t: Parameters<typeof startX402Gateway>[0]) {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 1_000_000n);
-  const mining = setInterval(() => void chain.client.mine({ blocks: 1 }), 50);
-  t.teardown(() => clearInterval(mining));
+  mineSteadily(t, chain);
   const deposit: Call = { method: 'POST', json: { amountMicroUsd: 100_000 } };
   const { reply, paid } = await payFor(gateway, payer, deposit, '/x402/deposit');
   assert.equal(reply.status, 200, reply.text);

@@ -10,6 +10,7 @@ import { openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { fund } from '../../src/sandbox/chain/fund.ts';
 import { testDatabase } from '../support/database.ts';
+import { mineSteadily } from '../support/deposit.ts';
 import { testFacilitator } from '../support/facilitator.ts';
 import { BASE_URL } from '../support/gateway.ts';
 import { startGatewayProcess } from '../support/gateway-process.ts';
@@ -160,8 +161,7 @@ async function start(t: Test) {
       return { account, sign, model, nextNonce: `first-${index}`, isSerial: index < SERIAL_WALLETS, turn };
     }),
   );
-  const mining = setInterval(() => void chain.client.mine({ blocks: 1 }), MINE_EVERY_MS);
-  t.teardown(() => clearInterval(mining));
+  mineSteadily(t, chain, MINE_EVERY_MS);
 
   const clients = new Clients(wallets, processes);
 

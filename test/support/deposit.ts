@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { PaymentPayload } from '@x402/core/types';
 import { sql } from 'kysely';
 import type { Test } from 'tap';
@@ -26,10 +27,22 @@ export const DEPOSIT_PATH = '/x402/deposit';
 export const DEPOSIT = 100_000;
 
 /** Blocks come all the time, as on a public chain, until the test ends, or what is returned is called. */
-export function mineSteadily(t: Test, { client }: TestChain): () => void {
-  const mining = setInterval(() => void client.mine({ blocks: 1 }), 50);
-  t.teardown(() => clearInterval(mining));
-  return () => clearInterval(mining);
+export function mineSteadily(t: Test, { client }: TestChain, everyMs = 50): () => void {
+  let goesOn = true;
+  const mining = (async () => {
+    while (goesOn) {
+      await client.mine({ blocks: 1 });
+      await sleep(everyMs);
+    }
+  })();
+  const stop = () => {
+    goesOn = false;
+  };
+  t.teardown(() => {
+    stop();
+    return mining;
+  });
+  return stop;
 }
 
 /** The request to deposit so many micro-USD, without payment. */
