@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -71,6 +71,13 @@ test('this file was loaded by tsx, and by no plugin of tap, also in the first ru
     loaders.filter((loader) => /@tapjs\/(typescript|mock)/.test(loader)),
     [],
   );
+});
+
+test('what a test starts loads nothing of tap', async () => {
+  const started = execFileSync(process.execPath, ['-p', 'process.env.NODE_OPTIONS'], { env: {}, encoding: 'utf8' });
+  assert.equal(started, 'undefined\n');
+  const child = spawn(process.execPath, ['-p', 'process.env.NODE_OPTIONS'], { env: {} });
+  assert.equal(await text(child.stdout), 'undefined\n');
 });
 
 test('tests are counted, not assertions, parents or files; each failure is shown in full, with what its file printed', async (t) => {

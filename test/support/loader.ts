@@ -9,4 +9,4 @@ register('./loader-hooks.ts', import.meta.url);
  * @see https://github.com/cfware/process-on-spawn
  */
 const tapOnSpawn = (globalThis as Record<symbol, unknown>)[Symbol.for('process-on-spawn@*:singletonId')];
-(tapOnSpawn as { unwrap(): void }).unwrap();
+(tapOnSpawn as { unwrap(): void } | undefined)?.unwrap();
