@@ -2385,6 +2385,111 @@ export const getX402Speech402 = (() => {
       }
 return json + JSON_STR_END_OBJECT
       }
+      // "#/properties/resource"
+      function anonymous2 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_url_9 = obj["url"]
+      if (value_url_9 !== undefined) {
+        json += "{\"url\":"
+        json += asText(value_url_9)
+      } else {
+        throw new Error('"url" is required!')
+      }
+    for (const key of Object.keys(obj)) {
+      if (
+        key === "url" ||
+        obj[key] === undefined ||
+        typeof obj[key] === 'function' ||
+        typeof obj[key] === 'symbol'
+      ) continue
+      const value = obj[key]
+        json += JSON_STR_COMMA
+        json += asString(key) + JSON_STR_COLONS + JSON.stringify(value)
+    }
+return json + JSON_STR_END_OBJECT
+      }
+      // "#/properties/accepts/items"
+      function anonymous4 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_scheme_12 = obj["scheme"]
+      if (value_scheme_12 !== undefined) {
+        json += "{\"scheme\":"
+        json += asText(value_scheme_12)
+      } else {
+        throw new Error('"scheme" is required!')
+      }
+      const value_network_13 = obj["network"]
+      if (value_network_13 !== undefined) {
+        json += ",\"network\":"
+        json += asText(value_network_13)
+      } else {
+        throw new Error('"network" is required!')
+      }
+      const value_amount_14 = obj["amount"]
+      if (value_amount_14 !== undefined) {
+        json += ",\"amount\":"
+        json += asText(value_amount_14)
+      } else {
+        throw new Error('"amount" is required!')
+      }
+      const value_asset_15 = obj["asset"]
+      if (value_asset_15 !== undefined) {
+        json += ",\"asset\":"
+        json += asText(value_asset_15)
+      } else {
+        throw new Error('"asset" is required!')
+      }
+      const value_payTo_16 = obj["payTo"]
+      if (value_payTo_16 !== undefined) {
+        json += ",\"payTo\":"
+        json += asText(value_payTo_16)
+      } else {
+        throw new Error('"payTo" is required!')
+      }
+      const value_maxTimeoutSeconds_17 = obj["maxTimeoutSeconds"]
+      if (value_maxTimeoutSeconds_17 !== undefined) {
+        json += ",\"maxTimeoutSeconds\":"
+        json += asNumber(value_maxTimeoutSeconds_17)
+      } else {
+        throw new Error('"maxTimeoutSeconds" is required!')
+      }
+      const value_extra_18 = obj["extra"]
+      if (value_extra_18 !== undefined) {
+        json += ",\"extra\":"
+        json += JSON.stringify(value_extra_18)
+      } else {
+        throw new Error('"extra" is required!')
+      }
+return json + JSON_STR_END_OBJECT
+      }
+    function anonymous3 (obj) {
+      // "#/properties/accepts"
+      let json = ''
+    if (obj === null) return JSON_STR_EMPTY_ARRAY
+    if (!Array.isArray(obj)) {
+      throw new TypeError("The value of '#/properties/accepts' does not match schema definition.")
+    }
+    const arrayLength = obj.length
+    json += JSON_STR_BEGIN_ARRAY
+      if (arrayLength > 0) {
+        const value = obj[0]
+        json += anonymous4(value)
+        for (let i = 1; i < arrayLength; i++) {
+          json += JSON_STR_COMMA
+          const value = obj[i]
+          json += anonymous4(value)
+        }
+      }
+      return json + JSON_STR_END_ARRAY
+    }
       // "#"
       function anonymous0 (input) {
         const obj = (input && typeof input.toJSON === 'function')
@@ -2407,17 +2512,17 @@ return json + JSON_STR_END_OBJECT
       const value_resource_7 = obj["resource"]
       if (value_resource_7 !== undefined) {
         json += ",\"resource\":"
-        json += JSON.stringify(value_resource_7)
+        json += anonymous2(value_resource_7)
       }
-      const value_accepts_8 = obj["accepts"]
-      if (value_accepts_8 !== undefined) {
+      const value_accepts_10 = obj["accepts"]
+      if (value_accepts_10 !== undefined) {
         json += ",\"accepts\":"
-        json += JSON.stringify(value_accepts_8)
+        json += anonymous3(value_accepts_10)
       }
-      const value_extensions_9 = obj["extensions"]
-      if (value_extensions_9 !== undefined) {
+      const value_extensions_19 = obj["extensions"]
+      if (value_extensions_19 !== undefined) {
         json += ",\"extensions\":"
-        json += JSON.stringify(value_extensions_9)
+        json += JSON.stringify(value_extensions_19)
       }
 return json + JSON_STR_END_OBJECT
       }

@@ -877,8 +877,34 @@ export interface components {
             };
             /** @enum {integer} */
             x402Version?: 2;
-            resource?: JsonObject;
-            accepts?: JsonObject[];
+            /** @description What is paid for. */
+            resource?: {
+                /**
+                 * Format: uri
+                 * @example https://speech.example/x402/tts
+                 */
+                url: string;
+            } & {
+                [key: string]: unknown;
+            };
+            /** @description What is accepted as payment; a payment names one entry, unmodified. */
+            accepts?: {
+                /** @enum {string} */
+                scheme: "exact";
+                /** @example eip155:8453 */
+                network: string;
+                /**
+                 * @description In atomic units of the asset
+                 * @example 198
+                 */
+                amount: string;
+                asset: components["schemas"]["EvmAddress"];
+                payTo: components["schemas"]["EvmAddress"];
+                /** @example 120 */
+                maxTimeoutSeconds: number;
+                extra: JsonObject;
+            }[];
+            /** @description By name. The payment-identifier is required; bazaar shows how the operation is called. */
             extensions?: JsonObject;
         };
         InvalidDepositError: components["schemas"]["StructuredError"] & {
