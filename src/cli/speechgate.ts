@@ -28,6 +28,7 @@ const callers: Readonly<Record<string, Command>> = {
     about: 'asks how a purchase ended, and fetches its audio',
     run: () => import('./caller/resume-command.ts'),
   },
+  mcp: { about: 'gives an agent a voice with a budget, over MCP', run: () => import('./caller/mcp-command.ts') },
   'verify-metadata': {
     about: 'holds what the service says of itself against its pinned key',
     run: () => import('./caller/verify-metadata-command.ts'),

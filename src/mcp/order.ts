@@ -1,0 +1,22 @@
+import * as z from 'zod';
+import type { SpeechOrder } from '../client/index.ts';
+
+/** How a text is spoken, as a tool's arguments. */
+export const ORDER_ARGUMENTS = {
+  voice: z.string().optional().describe("A voice's id from list_voices; the model's default voice when left out."),
+  model: z.string().optional().describe("A model's id from list_voices; the default model when left out."),
+  speed: z.number().min(0.5).max(2).optional().describe('0.5 (half as fast) to 2 (twice as fast); 1 when left out.'),
+};
+
+interface OrderArguments {
+  readonly voice?: string | undefined;
+  readonly model?: string | undefined;
+  readonly speed?: number | undefined;
+}
+
+export const orderOf = (text: string, { voice, model, speed }: OrderArguments): SpeechOrder => ({
+  text,
+  ...(voice !== undefined && { voice }),
+  ...(model !== undefined && { model }),
+  ...(speed !== undefined && { speed }),
+});

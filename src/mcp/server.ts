@@ -1,0 +1,33 @@
+import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
+import type { FileBudget } from '../budget/file-budget.ts';
+import type { Flow, Speechgate } from '../client/index.ts';
+import { addBalance } from './balance-tool.ts';
+import { addListVoices } from './list-voices-tool.ts';
+import { addQuote } from './quote-tool.ts';
+import { addSpeak } from './speak-tool.ts';
+import type { SpeechFolder } from './speech-folder.ts';
+
+/** What the tools work with. */
+export interface McpParts {
+  /** Spends under the budget. */
+  readonly client: Speechgate;
+  readonly budget: FileBudget;
+  /** How the client pays. */
+  readonly flow: Flow;
+  /** Where speech is written to, and nowhere else. */
+  readonly folder: SpeechFolder;
+}
+
+const INSTRUCTIONS =
+  'Text to speech, paid per request from a budget that your user has set. list_voices and quote are free. speak buys ' +
+  'and writes a file; when it tells that an outcome is unknown, resume that purchase instead of asking again.';
+
+/** A voice with a budget, for agents: it speaks over whatever transport it is connected to. */
+export function createMcpServer(parts: McpParts): McpServer {
+  const server = new McpServer({ name: 'speechgate', version: '1' }, { instructions: INSTRUCTIONS });
+  addListVoices(server, parts);
+  addQuote(server, parts);
+  addSpeak(server, parts);
+  addBalance(server, parts);
+  return server;
+}

@@ -1,0 +1,67 @@
+import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js';
+import {
+  AudioLostError,
+  InvalidRequestError,
+  OutcomeUnknownError,
+  OverCapError,
+  PaymentRequiredError,
+  RateLimitedError,
+  ServiceError,
+  SpeechgateError,
+} from '../client/index.ts';
+import { formatUsd } from '../lib/money.ts';
+
+/** A call that can't be done as it was asked; the message tells the agent what to do. */
+export class ToolError extends Error {}
+
+const SCOPES = { call: 'for one call', client: 'for this server', day: 'for a day (UTC)', total: 'in total' };
+
+/** The result of a call that failed: what happened to the money, and what to do. Throws what nobody has foreseen. */
+export function failed(error: unknown): CallToolResult {
+  return { content: [{ type: 'text', text: messageOf(error) }], isError: true };
+}
+
+function messageOf(error: unknown): string {
+  if (error instanceof ToolError) return error.message;
+  if (error instanceof OverCapError) return overCap(error);
+  if (error instanceof OutcomeUnknownError) {
+    const { identifier } = error.pending;
+    return (
+      `It is not known yet whether ${identifier} was charged; its price stays reserved in the budget. Don't ask for the ` +
+      `same text again. Call speak with {"resume": "${identifier}"} instead, now or later: it is never paid twice.`
+    );
+  }
+  if (error instanceof AudioLostError)
+    return `${error.message} Its price counts as spent. Asking again is a new purchase.`;
+  if (error instanceof PaymentRequiredError) return noMoney(error);
+  if (error instanceof RateLimitedError) return `${error.message} Nothing was charged. ${again(error)}`;
+  if (error instanceof InvalidRequestError) {
+    const field = error.details?.field;
+    const about = typeof field === 'string' ? ` (${field})` : '';
+    return `${error.message}${about} Nothing was charged. Change the arguments; list_voices tells the models and voices.`;
+  }
+  if (error instanceof ServiceError) {
+    return `${error.message} Nothing was charged. ${again(error)} (${error.code}, trace id ${error.traceId})`;
+  }
+  if (error instanceof SpeechgateError) return error.message;
+  throw error;
+}
+
+function overCap({ scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd }: OverCapError): string {
+  const [wanted, left, limit] = [wantedMicroUsd, leftMicroUsd, limitMicroUsd].map(formatUsd);
+  return (
+    `Over the budget: this may cost ${wanted} USD, and ${left} USD are left of the ${limit} USD ${SCOPES[scope]}. ` +
+    'Nothing was signed or charged. Shorten the text, or ask your user to raise the budget.'
+  );
+}
+
+function noMoney({ message, topUpUrl, missingMicroUsd }: PaymentRequiredError): string {
+  const missing = missingMicroUsd === null ? '' : ` ${formatUsd(missingMicroUsd)} USD are missing.`;
+  const way = topUpUrl
+    ? `Ask your user to buy credit at ${topUpUrl}`
+    : 'Ask your user to run: speechgate deposit 1 (or to put USDC into the wallet where each call is paid by itself)';
+  return `No money: ${message}${missing} Nothing was charged. ${way}`;
+}
+
+const again = ({ retryAfterSeconds }: ServiceError): string =>
+  retryAfterSeconds === null ? 'Try again later.' : `Try again in ${retryAfterSeconds} s.`;
