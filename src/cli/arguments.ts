@@ -17,8 +17,12 @@ export function parseCommandLine<const T extends ParseArgsConfig>(config: T) {
   }
 }
 
-/** Reads an operators' command's arguments; what it does not take ends the process with how it is used. */
+/** Reads an operators' command's arguments; what it does not take ends the process with how it is used, and so does --help. */
 export function readArguments<const T extends ParseArgsConfig>(config: T, usage: string) {
+  if ((config.args ?? process.argv.slice(2)).includes('--help')) {
+    console.log(usage);
+    process.exit();
+  }
   try {
     return parseCommandLine(config);
   } catch (error) {

@@ -1,4 +1,3 @@
-import { parseArgs } from 'node:util';
 import { auditPayments, hasPayments, PAYMENT_RULES } from '../audit/chain-payments.ts';
 import type { OutsideAudit } from '../audit/outside.ts';
 import { auditClawbacks, CLAWBACK_RULES } from '../audit/processor-clawbacks.ts';
@@ -11,7 +10,7 @@ import { newestSealable, parseSeal, type Seal, sealUpTo } from '../ledger/seal.t
 import type { Config } from '../settings/config.ts';
 import { Processor } from '../top-up/processor.ts';
 import { openPayments } from '../x402/open-payments.ts';
-import { endWith } from './arguments.ts';
+import { endWith, readArguments } from './arguments.ts';
 import { commandSettings } from './command-settings.ts';
 import { look } from './look.ts';
 import { readWholeConfig } from './whole-config.ts';
@@ -19,13 +18,22 @@ import { readWholeConfig } from './whole-config.ts';
 const EXIT_BROKEN = 1;
 /** Nothing is broken as far as could be asked. */
 const EXIT_UNANSWERED = 2;
-const { values } = parseArgs({
-  options: {
-    external: { type: 'boolean', default: false },
-    seal: { type: 'boolean', default: false },
-    'verify-seal': { type: 'string', multiple: true, default: [] },
+const USAGE = `speechgate audit
+Checks the books, a line for each rule. Ends with 1 when one is broken, with 2 when not all could be asked.
+  --external       holds them against processor and chain too
+  --seal           prints a seal of all transfers, to be kept elsewhere
+  --verify-seal S  whether the transfers are those that were sealed; may be repeated`;
+
+const { values } = readArguments(
+  {
+    options: {
+      external: { type: 'boolean', default: false },
+      seal: { type: 'boolean', default: false },
+      'verify-seal': { type: 'string', multiple: true, default: [] },
+    },
   },
-});
+  USAGE,
+);
 
 const seals = values['verify-seal'].map(readSeal);
 const settings = await commandSettings();

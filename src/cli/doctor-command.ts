@@ -3,12 +3,11 @@
  * JSON array. It changes nothing but an object of the audio store, which it deletes again, and has each model speak a
  * word. Exits with 0 when there is no fault, 1 when there is one, 78 when the settings can't be read.
  */
-import { parseArgs } from 'node:util';
 import { allChecks } from '../doctor/all-checks.ts';
 import { type Checked, runChecks } from '../doctor/run-checks.ts';
 import { within } from '../lib/within.ts';
 import { readConfig } from '../settings/config.ts';
-import { EXIT_USAGE } from './arguments.ts';
+import { EXIT_USAGE, readArguments } from './arguments.ts';
 import { commandSettings } from './command-settings.ts';
 import { printable, printableJson } from './printable.ts';
 import { tableLine } from './table-line.ts';
@@ -17,9 +16,24 @@ const EXIT_FAULT = 1;
 const CLOSE_MS = 3_000;
 const COLUMNS = [7, 34];
 const WORDS = { ok: 'ok', warning: 'warning', fault: 'FAULT', skipped: 'skipped' } as const;
-const USAGE = 'npm run doctor -- [--json] [--no-speak] [--mail] [--skip CHECK]…';
+const USAGE = `speechgate doctor
+Holds the whole configuration against its live parts, a line for each check. Ends with 1 when there is a fault.
+  --json           as one JSON array
+  --no-speak       has no model speak a word
+  --mail           sends a mail
+  --skip CHECK     leaves a check out; may be repeated`;
 
-const values = readArguments();
+const { values } = readArguments(
+  {
+    options: {
+      json: { type: 'boolean', default: false },
+      'no-speak': { type: 'boolean', default: false },
+      mail: { type: 'boolean', default: false },
+      skip: { type: 'string', multiple: true, default: [] },
+    },
+  },
+  USAGE,
+);
 const settings = await commandSettings();
 const read = readConfig(settings);
 if (read.outcome === 'faulty') {
@@ -48,22 +62,6 @@ if (values.json) console.log(printableJson(told));
 await within(CLOSE_MS, close());
 // A part that hangs has its connection still.
 process.exit(told.some(({ state }) => state === 'fault') ? EXIT_FAULT : 0);
-
-function readArguments() {
-  try {
-    return parseArgs({
-      options: {
-        json: { type: 'boolean', default: false },
-        'no-speak': { type: 'boolean', default: false },
-        mail: { type: 'boolean', default: false },
-        skip: { type: 'string', multiple: true, default: [] },
-      },
-    }).values;
-  } catch (error) {
-    console.error(`${(error as Error).message}\n${USAGE}`);
-    process.exit(EXIT_USAGE);
-  }
-}
 
 function tell(all: readonly Checked[]): void {
   if (values.json) console.log(printableJson(all));

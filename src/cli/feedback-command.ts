@@ -1,12 +1,16 @@
-import { parseArgs } from 'node:util';
 import { type FeedbackRecord, listFeedback } from '../feedback/list.ts';
+import { readArguments } from './arguments.ts';
 import { commandSettings } from './command-settings.ts';
 import { look } from './look.ts';
 import { printable, printableJson } from './printable.ts';
 import { tableLine } from './table-line.ts';
 
+const USAGE = `speechgate feedback
+The feedback that was stored, a line for each. Callers send some by speechgate feedback send.
+  --json           all of every record, as one JSON array`;
+
 /** `npm run feedback` prints a line for each piece of feedback; with `--json` all of every record, as one JSON array. */
-const { values } = parseArgs({ options: { json: { type: 'boolean', default: false } } });
+const { values } = readArguments({ options: { json: { type: 'boolean', default: false } } }, USAGE);
 
 const MESSAGE_WIDTH = 60;
 const COLUMNS = [24, 36, 19, 42, 24];

@@ -4,7 +4,6 @@
  * read; restart them after a rotation.
  */
 import { readFile } from 'node:fs/promises';
-import { parseArgs } from 'node:util';
 import { replaceOwnFile } from '../lib/private-files.ts';
 import {
   fingerprint,
@@ -14,12 +13,18 @@ import {
   rotateKeys,
   SigningKeysError,
 } from '../x402/signing-keys.ts';
+import { readArguments } from './arguments.ts';
 
 const HOW_TO_COMPARE = `
 Give a fingerprint, or a public key, to callers by another way than this service. A caller takes publicKeyJwk of the entry of
 payload.trust.keys with that id in GET /.well-known/x402-service-metadata, computes its SHA-256 thumbprint (RFC 7638), and
 trusts it when that is the fingerprint.`;
 
+const USAGE = `speechgate keys [--show]
+Makes or rotates the keys of SIGNING_KEYS_FILE.
+  --show           only prints them`;
+
+const { values } = readArguments({ options: { show: { type: 'boolean', default: false } } }, USAGE);
 const file = process.env.SIGNING_KEYS_FILE?.trim();
 if (!file) {
   console.error('SIGNING_KEYS_FILE is not set. Set it to the path of the key file to make or rotate.');
@@ -27,7 +32,6 @@ if (!file) {
 }
 
 try {
-  const { values } = parseArgs({ options: { show: { type: 'boolean', default: false } } });
   const now = new Date();
   const text = await readFile(file, 'utf8').catch((error) => {
     if (error.code === 'ENOENT') return undefined;

@@ -1,6 +1,6 @@
-import { parseArgs } from 'node:util';
 import { readMoment } from '../lib/moment.ts';
 import type { PaymentPurpose } from '../x402/payment.ts';
+import { parseCommandLine } from './arguments.ts';
 
 /** A transaction of the chain, or one transfer of it, that the operator has decided on. */
 export interface Decision {
@@ -21,7 +21,7 @@ export interface SinceOptions {
   readonly json: boolean;
 }
 
-const USAGE = `npm run reconcile takes nothing, or after --
+const USAGE = `speechgate reconcile takes nothing, or
   --since TIME            the moment that the database was restored to, such as 2026-11-23T04:00:00Z
   --book                  with --since: book the transfers that by their amount can be one thing only
   --deposit TX[:LOG]      with --since: book this transfer as a deposit of its payer; may be repeated
@@ -61,7 +61,7 @@ export function readReconcileOptions(args: readonly string[]): { since?: SinceOp
 }
 
 const parse = (args: readonly string[]) =>
-  parseArgs({
+  parseCommandLine({
     args: [...args],
     options: {
       since: { type: 'string' },

@@ -1,4 +1,3 @@
-import { parseArgs } from 'node:util';
 import type { Database } from '../db/database.ts';
 import { readMoment } from '../lib/moment.ts';
 import { formatUsd } from '../lib/money.ts';
@@ -13,7 +12,7 @@ import { Processor } from '../top-up/processor.ts';
 import { ProcessorError } from '../top-up/processor-call.ts';
 import { openPayments } from '../x402/open-payments.ts';
 import { RpcError } from '../x402/rpc.ts';
-import { endWith } from './arguments.ts';
+import { endWith, readArguments } from './arguments.ts';
 import { commandSettings } from './command-settings.ts';
 import { look } from './look.ts';
 import { printable, printableJson } from './printable.ts';
@@ -27,16 +26,27 @@ import { readWholeConfig } from './whole-config.ts';
  */
 const EXIT_DIFFERS = 1;
 const EXIT_UNANSWERED = 2;
-const { values } = parseArgs({
-  options: {
-    from: { type: 'string' },
-    to: { type: 'string' },
-    by: { type: 'string', default: 'day' },
-    csv: { type: 'boolean', default: false },
-    json: { type: 'boolean', default: false },
-    'no-outside': { type: 'boolean', default: false },
+const USAGE = `speechgate report --from DAY [--to DAY]
+What was sold and earned, what is owed, and how processor and chain agree.
+  --from DAY       such as 2026-11-01, UTC; or a moment such as 2026-11-01T12:00Z
+  --to DAY         included; otherwise until now
+  --by GROUP       ${GROUPS.join(', ')}; otherwise day
+  --csv, --json    the sales as CSV, or all as JSON
+  --no-outside     asks neither processor nor chain`;
+
+const { values } = readArguments(
+  {
+    options: {
+      from: { type: 'string' },
+      to: { type: 'string' },
+      by: { type: 'string', default: 'day' },
+      csv: { type: 'boolean', default: false },
+      json: { type: 'boolean', default: false },
+      'no-outside': { type: 'boolean', default: false },
+    },
   },
-});
+  USAGE,
+);
 
 type Outside = Comparison | { readonly unanswered: string };
 

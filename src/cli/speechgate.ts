@@ -33,6 +33,10 @@ const callers: Readonly<Record<string, Command>> = {
     about: 'holds what the service says of itself against its pinned key',
     run: () => import('./caller/verify-metadata-command.ts'),
   },
+  bridge: {
+    about: "a local server for programs that speak OpenAI's speech API",
+    run: () => import('./caller/bridge-command.ts'),
+  },
   'feedback send': { about: 'sends feedback that the wallet signs', run: () => import('./caller/feedback-command.ts') },
 };
 

@@ -1,7 +1,6 @@
-import { parseArgs } from 'node:util';
 import { findTrace, type TraceEntry } from '../audit/trace.ts';
 import { isUuid } from '../lib/uuid.ts';
-import { endWith } from './arguments.ts';
+import { endWith, readArguments } from './arguments.ts';
 import { commandSettings } from './command-settings.ts';
 import { look } from './look.ts';
 import { printable, printableJson } from './printable.ts';
@@ -11,10 +10,14 @@ import { tableLine } from './table-line.ts';
  * `npm run trace -- ID` prints what the books know of the request with this x-trace-id, a line for each entry; with
  * `--json` as one JSON array. Exits with 1 when they know nothing.
  */
-const { values, positionals } = parseArgs({
-  allowPositionals: true,
-  options: { json: { type: 'boolean', default: false } },
-});
+const USAGE = `speechgate trace ID
+What the books know of the request with this x-trace-id, a line for each entry.
+  --json           as one JSON array`;
+
+const { values, positionals } = readArguments(
+  { allowPositionals: true, options: { json: { type: 'boolean', default: false } } },
+  USAGE,
+);
 
 const COLUMNS = [24, 10, 36, 9, 12, 42];
 

@@ -61,6 +61,6 @@ test('npm run keys -- --show prints the same and rotates nothing', async (t) => 
   assert.equal(await readFile(file, 'utf8'), before);
 
   const misspelt = await run('--shwo');
-  assert.equal(misspelt.code, 1);
+  assert.equal(misspelt.code, 78);
   assert.equal(await readFile(file, 'utf8'), before);
 });

@@ -4,13 +4,12 @@ import { CallLines } from '../../bridge/call-lines.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { UsageError } from '../usage-error.ts';
 import { assertCanPay } from './can-pay.ts';
+import { readCaps } from './caps.ts';
 import { COMMON_OPTIONS, runCommand } from './command.ts';
 import { flowWord, readFlow } from './flow-word.ts';
 import { interruption } from './interrupt.ts';
 import { type Caller, openCaller } from './open-caller.ts';
 import type { Output } from './output.ts';
-import type { Caps } from './settings.ts';
-import { readUsd } from './usd.ts';
 
 /** Milliseconds in which what runs may end once the bridge is told to stop. */
 const PATIENCE_MS = 20_000;
@@ -51,7 +50,7 @@ Each request is a line on standard error, with its price and the total; with --j
     const token = await readToken(values['token-file'], process.env[TOKEN]);
     const caller = await openCaller({
       pay: values.pay === undefined ? undefined : readFlow(values.pay, '--pay'),
-      caps: capsOf({
+      caps: readCaps({
         perCallMicroUsd: ['--max-per-call', values['max-per-call']],
         perDayMicroUsd: ['--max-per-day', values['max-per-day']],
         totalMicroUsd: ['--max-total', values['max-total']],
@@ -115,9 +114,4 @@ async function readToken(path: string | undefined, said: string | undefined): Pr
   const token = (await readFile(path, 'utf8').catch(() => '')).trim();
   if (token !== '') return token;
   throw new UsageError(`--token-file names ${path}, which can't be read or is empty.`);
-}
-
-function capsOf(given: Readonly<Record<keyof Caps, readonly [name: string, text: string | undefined]>>): Caps {
-  const said = Object.entries(given).flatMap(([cap, [name, text]]) => (text ? [[cap, readUsd(text, name)]] : []));
-  return Object.fromEntries(said);
 }

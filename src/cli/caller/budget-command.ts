@@ -16,13 +16,15 @@ and what the caps leave. The caps are set by speechgate connect --max-per-call, 
     const state = await budget.read();
     const { spentTodayMicroUsd, spentMicroUsd, reservedMicroUsd, leftMicroUsd } = state;
     const { perCallMicroUsd, perDayMicroUsd, totalMicroUsd } = settings.caps;
-    const usd = (amount: bigint | null | undefined) => (amount == null ? 'no limit' : `${formatUsd(amount)} USD`);
-    output.done({ ...state, caps: { perCallMicroUsd, perDayMicroUsd, totalMicroUsd } }, [
-      `spent today     ${usd(spentTodayMicroUsd)} of ${usd(perDayMicroUsd)}`,
-      `spent in total  ${usd(spentMicroUsd)} of ${usd(totalMicroUsd)}`,
-      `reserved        ${usd(reservedMicroUsd)}`,
-      `left            ${usd(leftMicroUsd)}`,
-      `per call        ${usd(perCallMicroUsd)}`,
+    const usd = (amount: bigint) => `${formatUsd(amount)} USD`;
+    const of = (cap: bigint | undefined) => (cap === undefined ? '' : ` of ${usd(cap)}`);
+    const caps = { perCallMicroUsd, perDayMicroUsd, totalMicroUsd };
+    output.done({ ...state, caps }, [
+      `spent today     ${usd(spentTodayMicroUsd)}${of(perDayMicroUsd)}`,
+      `spent in total  ${usd(spentMicroUsd)}${of(totalMicroUsd)}`,
+      `reserved        ${usd(reservedMicroUsd)}${reservedMicroUsd > 0n ? ' (speechgate resume asks how it ended)' : ''}`,
+      `left            ${leftMicroUsd === null ? 'no limit' : usd(leftMicroUsd)}`,
+      `per call        ${perCallMicroUsd === undefined ? 'no limit' : `at most ${usd(perCallMicroUsd)}`}`,
     ]);
   },
 });

@@ -51,7 +51,10 @@ export async function paid<T>({ flow, settings, client }: Caller, purchase: Prom
     if (!(error instanceof PaymentRequiredError)) throw error;
     const { code, status, details, traceId, missingMicroUsd } = error;
     const missing = missingMicroUsd === null ? '' : ` ${formatUsd(missingMicroUsd)} USD are missing.`;
-    const topUpUrl = flow === 'card' ? (error.topUpUrl ?? client.topUpLink(settings.account === undefined ? {} : { account: settings.account })) : null;
+    const topUpUrl =
+      flow === 'card'
+        ? (error.topUpUrl ?? client.topUpLink(settings.account === undefined ? {} : { account: settings.account }))
+        : null;
     const wayOut = {
       card: `Buy credit with: speechgate top-up (or ${topUpUrl})`,
       prepaid: 'Deposit USDC of the wallet with: speechgate deposit 1.00',

@@ -31,8 +31,7 @@ export async function runCommand<const T extends Options>(command: Command<T>): 
   const args = process.argv.slice(2);
   const output = new Output(saysJson(args));
   try {
-    const parsed = parseCommandLine({ args, options: command.options as Options, allowPositionals: true });
-    const { values, positionals } = parsed;
+    const { values, positionals } = parse(args, command.options);
     if (values.help) return console.log(helpOf(command));
     const surplus = positionals[command.maxWords];
     if (surplus !== undefined) throw new UsageError(`${surplus} is one word too many. Put a text into quotes.`);
@@ -41,6 +40,14 @@ export async function runCommand<const T extends Options>(command: Command<T>): 
     const failure = failureOf(error);
     output.failed(failure);
     process.exitCode = failure.exit;
+  }
+}
+
+function parse(args: string[], options: Options) {
+  try {
+    return parseCommandLine({ args, options, allowPositionals: true });
+  } catch (error) {
+    throw error instanceof UsageError ? new UsageError(`${error.message} --help lists what is taken.`) : error;
   }
 }
 

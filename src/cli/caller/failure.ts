@@ -43,7 +43,7 @@ const OPTIONS: Readonly<Record<string, string>> = {
   message: 'The message',
   category: '--category',
 };
-const CAPS = { call: 'one purchase', client: 'this command', day: 'today', total: 'all purchases' };
+const CAPS = { client: 'this command', day: 'today', total: 'all purchases' };
 
 /**
  * What is told of an error, and the exit code.
@@ -68,8 +68,12 @@ export function failureOf(error: unknown): Failure {
 
 function overCap({ scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd }: OverCapError): Failure {
   const [wanted, left, limit] = [wantedMicroUsd, leftMicroUsd, limitMicroUsd].map(formatUsd);
-  const message = `This may cost ${wanted} USD; of the ${limit} for ${CAPS[scope]} ${left} are left. Nothing was signed.`;
-  return { code: 'OVER_CAP', exit: EXIT.overCap, message, scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd };
+  const message =
+    scope === 'call'
+      ? `This may cost ${wanted} USD, and a purchase may cost ${limit} (--max, or speechgate connect --max-per-call).`
+      : `This may cost ${wanted} USD; ${left} are left of the ${limit} for ${CAPS[scope]} (speechgate budget shows it).`;
+  const amounts = { limitMicroUsd, leftMicroUsd, wantedMicroUsd };
+  return { code: 'OVER_CAP', exit: EXIT.overCap, message: `${message} Nothing was signed.`, scope, ...amounts };
 }
 
 function unknownOutcome({ pending }: OutcomeUnknownError): Failure {

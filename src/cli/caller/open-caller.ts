@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { privateKeyToAccount } from 'viem/accounts';
-import { type FileBudget, openFileBudget } from '../../budget/file-budget.ts';
+import { type BudgetLimits, type FileBudget, openFileBudget } from '../../budget/file-budget.ts';
 import { cardCredits, directX402, prepaid, Speechgate } from '../../client/index.ts';
 import type { Flow, PendingPurchase } from '../../client/pending-purchase.ts';
 import { watched } from './kept-purchases.ts';
@@ -23,6 +23,8 @@ export interface CallerOptions {
   readonly pay?: Flow | undefined;
   /** Of one purchase, beside the settings' caps. */
   readonly maxMicroUsd?: bigint | undefined;
+  /** They go before the settings'. */
+  readonly caps?: BudgetLimits;
   /** Is told what is about to leave; it leaves when this resolves. */
   readonly onPending?: (pending: PendingPurchase) => Promise<void>;
 }
@@ -32,10 +34,11 @@ export interface CallerOptions {
  * is free.
  * @throws UsageError which says what to set, or mend
  */
-export async function openCaller({ pay, maxMicroUsd, onPending }: CallerOptions = {}): Promise<Caller> {
-  const settings = await readSettings(process.env, pay);
-  const { baseUrl, flow, trust, folder, caps } = settings;
-  const budget = await openFileBudget(join(folder, BUDGET_FILE), caps);
+export async function openCaller(options: CallerOptions = {}): Promise<Caller> {
+  const { maxMicroUsd, onPending } = options;
+  const settings = await readSettings(process.env, options.pay);
+  const { baseUrl, flow, trust, folder } = settings;
+  const budget = await openFileBudget(join(folder, BUDGET_FILE), { ...settings.caps, ...options.caps });
   const way = wayToPay(settings);
   const client = new Speechgate({
     baseUrl,

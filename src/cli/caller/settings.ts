@@ -4,11 +4,11 @@ import type { PinnedKey } from '../../client/index.ts';
 import type { Flow } from '../../client/pending-purchase.ts';
 import { UsageError } from '../usage-error.ts';
 import { readBaseUrl } from './base-url.ts';
+import { readCaps } from './caps.ts';
 import { readFlow } from './flow-word.ts';
 import { readPinnedKeys } from './pinned-keys.ts';
 import { settingsFolder } from './settings-folder.ts';
 import { readConfig, readTrust, readWallet, WALLET_FILE } from './stored-settings.ts';
-import { readUsd } from './usd.ts';
 import { readWalletKey } from './wallet-key.ts';
 
 /** All that a caller has set, of the service that is used now. */
@@ -46,7 +46,7 @@ export async function readSettings(env: NodeJS.ProcessEnv, pay?: Flow): Promise<
     account: said('SPEECHGATE_ACCOUNT') ?? config.accounts?.[baseUrl],
     walletKey: walletKey ? readWalletKey(walletKey, 'SPEECHGATE_WALLET_KEY') : await storedKey(folder, baseUrl),
     trust: trust ? await readPinnedKeys(trust, 'SPEECHGATE_TRUST') : await readTrust(folder, baseUrl),
-    caps: capsOf({
+    caps: readCaps({
       perCallMicroUsd: ['SPEECHGATE_MAX_PER_CALL', said('SPEECHGATE_MAX_PER_CALL') ?? config.maxPerCall],
       perDayMicroUsd: ['SPEECHGATE_MAX_PER_DAY', said('SPEECHGATE_MAX_PER_DAY') ?? config.maxPerDay],
       totalMicroUsd: ['SPEECHGATE_MAX_TOTAL', said('SPEECHGATE_MAX_TOTAL') ?? config.maxTotal],
@@ -57,11 +57,4 @@ export async function readSettings(env: NodeJS.ProcessEnv, pay?: Flow): Promise<
 async function storedKey(folder: string, baseUrl: string): Promise<Hex | undefined> {
   const wallet = await readWallet(folder, baseUrl);
   return wallet && readWalletKey(wallet.privateKey, `privateKey in ${WALLET_FILE}`);
-}
-
-function capsOf(
-  given: Readonly<Record<keyof BudgetLimits, readonly [name: string, text: string | undefined]>>,
-): BudgetLimits {
-  const read = Object.entries(given).flatMap(([cap, [name, text]]) => (text ? [[cap, readUsd(text, name)]] : []));
-  return Object.fromEntries(read);
 }
