@@ -67,13 +67,13 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
   async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     try {
       admit(request, token);
-      const { pathname, searchParams } = new URL(request.url ?? '', 'http://bridge');
-      if (request.method === 'POST' && pathname === SPEECH) {
+      const [path = '', query] = (request.url ?? '').split('?', 2);
+      if (request.method === 'POST' && path === SPEECH) {
         options.onCall?.(await answerSpeech(parts, request, response));
         return;
       }
-      const list = request.method === 'GET' ? await read(pathname, searchParams) : undefined;
-      if (!list) throw notFound(request.method, pathname);
+      const list = request.method === 'GET' ? await read(path, new URLSearchParams(query)) : undefined;
+      if (!list) throw notFound(request.method, path);
       response.writeHead(200, { 'content-type': 'application/json', 'cache-control': 'no-store' });
       response.end(JSON.stringify(list));
     } catch (error) {

@@ -226,6 +226,28 @@ test('a program that leaves has paid, and is told on the terminal', async (t) =>
   assert.equal(await balance(), 1_000_000n - HELLO_MICRO_USD);
 });
 
+test('audio that breaks off is no whole answer', async (t) => {
+  const { bridge, upstream, calls } = await open(t);
+  for (const response_format of ['mp3', 'pcm'] as const) {
+    const drip = new Drip();
+    upstream.mode = drip.mode;
+    const asked = sdk({ bridge }, { maxRetries: 0 }).audio.speech.create({ ...ORDER, response_format });
+    await drip.opened;
+    await drip.write(silentMp3(4_800));
+    const response = await asked;
+    drip.reset();
+    await assert.rejects(response.arrayBuffer(), response_format);
+  }
+  await until(() => calls.length === 2);
+  assert.deepEqual(
+    calls.map(({ end, chargedMicroUsd, error }) => [end, chargedMicroUsd, error?.code]),
+    [
+      ['broken', HELLO_MICRO_USD, 'audio_lost'],
+      ['broken', HELLO_MICRO_USD, 'audio_lost'],
+    ],
+  );
+});
+
 test('stopping waits for what is being spoken', async (t) => {
   const { openai, bridge, upstream } = await open(t);
   const drip = new Drip();

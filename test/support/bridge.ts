@@ -34,7 +34,7 @@ interface Given {
 export async function openBridge(t: Test, given: Given = {}): Promise<BridgeUnderTest> {
   const upstream = await startStubUpstream();
   t.teardown(() => upstream.close());
-  const port = await freePort();
+  const port = await freePort(undefined);
   const own = `http://127.0.0.1:${port}`;
   const baseUrl = (await given.through?.(own)) ?? own;
   const env = { SPEECH_BASE_URL: upstream.url, PORT: String(port), BASE_URL: baseUrl };
