@@ -28,11 +28,11 @@ test('the recorded requests of programs', { skip: withoutProbe }, async (t) => {
   }
 
   await t.test('Open WebUI reads id and name of each voice, and the id of each model', async () => {
-    const { voices } = await (await fetch(`${origin}/v1/audio/voices`)).json();
+    const { voices } = (await (await fetch(`${origin}/v1/audio/voices`)).json()) as { voices: object[] };
     assert.deepEqual(voices[0], { id: 'provider-a_alloy', name: 'Alloy', voice: 'alloy' });
-    const { models } = await (await fetch(`${origin}/v1/audio/models`)).json();
+    const { models } = (await (await fetch(`${origin}/v1/audio/models`)).json()) as { models: { id: string }[] };
     assert.deepEqual(
-      models.map(({ id }: { id: string }) => id),
+      models.map(({ id }) => id),
       ['provider-a/tts-1', 'provider-a/tts-1-hd'],
     );
   });

@@ -11,7 +11,7 @@ import {
 } from '../../src/client/index.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import { pinsOf } from '../support/client.ts';
-import { type Cut, CUTS, nameOf, startCuttingProxy } from '../support/cutting-proxy.ts';
+import { CUTS, type Cut, nameOf, startCuttingProxy } from '../support/cutting-proxy.ts';
 import { mineSteadily } from '../support/deposit.ts';
 import { mp3, silentMp3 } from '../support/stub-upstream.ts';
 import { PRICE, startX402Gateway, timesPaid } from '../support/x402.ts';
@@ -23,8 +23,7 @@ const AUDIO = new Uint8Array(silentMp3(1000));
 const proxy = await startCuttingProxy(t);
 const gateway = skip ? undefined : await startX402Gateway(t, chain, { BASE_URL: proxy.url }, { worker: true });
 if (gateway) proxy.target = gateway.url;
-const open = (pay: PaymentWay) =>
-  new Speechgate({ baseUrl: proxy.url, pay, trust: gateway ? pinsOf(gateway) : [] });
+const open = (pay: PaymentWay) => new Speechgate({ baseUrl: proxy.url, pay, trust: gateway ? pinsOf(gateway) : [] });
 
 /** Buys with the connection cut at a point, while the provider waits for that where it is cut at work. */
 async function buyCut(marker: string, cut: Cut, buy: () => Promise<Speech>): Promise<Speech> {
@@ -81,7 +80,9 @@ test('card, durable: cut anywhere, it is charged once and the audio comes', { sk
   }
 });
 
-test('card, streamed: cut anywhere, it is charged once at most, and what is not whole is an error', { skip }, async (t) => {
+test('card, streamed: cut anywhere, it is charged once at most, and what is not whole is an error', {
+  skip,
+}, async (t) => {
   const account = (await gateway?.fund(500)) as string;
   const client = open(cardCredits(account));
   for (const cut of CUTS) {

@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { type Bridge, type BridgeOptions, startBridge } from '../../bridge/bridge.ts';
 import { CallLines } from '../../bridge/call-lines.ts';
+import type { BudgetLimits } from '../../budget/file-budget.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { UsageError } from '../usage-error.ts';
 import { assertCanPay } from './can-pay.ts';
