@@ -22,10 +22,6 @@ const callers: Readonly<Record<string, Command>> = {
     about: 'puts USDC of the wallet onto its prepaid balance',
     run: () => import('./caller/deposit-command.ts'),
   },
-  bridge: {
-    about: "speaks OpenAI's speech API to programs, and pays",
-    run: () => import('./caller/bridge-command.ts'),
-  },
   balance: { about: 'what the account or the wallet has', run: () => import('./caller/balance-command.ts') },
   budget: { about: 'what was spent, and what the caps leave', run: () => import('./caller/budget-command.ts') },
   resume: {

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { type Bridge, type BridgeOptions, startBridge } from '../../bridge/bridge.ts';
 import { CallLines } from '../../bridge/call-lines.ts';
-import type { BudgetLimits } from '../../budget/file-budget.ts';
+import type { Call } from '../../bridge/speech-call.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { UsageError } from '../usage-error.ts';
 import { assertCanPay } from './can-pay.ts';
@@ -66,7 +66,7 @@ Each request is a line on standard error, with its price and the total; with --j
       onCall: (call) => {
         const line = lines.line(call, new Date().toTimeString().slice(0, 8));
         output.note(line);
-        if (output.isJson) output.done({ ...call, totalMicroUsd: lines.totalMicroUsd }, []);
+        if (output.isJson) output.done(documentOf(call, lines.totalMicroUsd), []);
       },
     });
     await announce(bridge, caller, token !== undefined, output);
@@ -75,6 +75,12 @@ Each request is a line on standard error, with its price and the total; with --j
     await bridge.close(PATIENCE_MS);
     output.note(`Spent $${formatUsd(lines.totalMicroUsd)}.`);
   },
+});
+
+const documentOf = ({ error, ...call }: Call, totalMicroUsd: bigint): object => ({
+  ...call,
+  ...(error && { error: { status: error.status, code: error.code, message: error.message } }),
+  totalMicroUsd,
 });
 
 async function listen(options: BridgeOptions): Promise<Bridge> {

@@ -1,0 +1,86 @@
+/** `speechgate bridge` as a process, with the budget in its file. */
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import OpenAI, { AuthenticationError, RateLimitError } from 'openai';
+import { type Test, test } from 'tap';
+import { startCommand } from '../support/child.ts';
+import { startGateway } from '../support/gateway.ts';
+import { speechgate } from '../support/speechgate.ts';
+import { startStubUpstream } from '../support/stub-upstream.ts';
+
+const ORDER = { model: 'tts-1', voice: 'alloy', input: 'Hello world' } as const;
+
+async function scene(t: Test) {
+  const upstream = await startStubUpstream();
+  t.teardown(() => upstream.close());
+  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url });
+  const account = await gateway.fund(100);
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-bridge-'));
+  t.teardown(() => rm(folder, { recursive: true }));
+  const env = { SPEECHGATE_CONFIG_DIR: folder, SPEECHGATE_URL: gateway.url, SPEECHGATE_ACCOUNT: account };
+  const start = async (...args: string[]) => {
+    const child = startCommand(t, [process.execPath, 'bin/speechgate.js', 'bridge', '--port', '0', ...args], { env });
+    const [, url] = await child.printed(/(?:OPENAI_BASE_URL=|"url":\s*")([^\s"]+)/, 60_000);
+    return { child, openai: new OpenAI({ baseURL: url as string, apiKey: 'sesame' }) };
+  };
+  return { gateway, account, folder, env, start };
+}
+
+test('pays under its budget, which outlives it, tells each price and the total, and ends when told to', async (t) => {
+  const { gateway, account, start } = await scene(t);
+  const { child, openai } = await start('--max-total', '0.0005');
+  const response = await openai.audio.speech.create(ORDER);
+  assert.equal(response.headers.get('x-speechgate-budget-left-micro-usd'), '302');
+  assert.ok((await response.arrayBuffer()).byteLength > 0);
+  await openai.audio.speech.create({ ...ORDER, voice: 'marin' });
+  await child.printed(
+    /\$0\.000198 {2}11 characters as mp3 {2}provider-a\/tts-1 provider-a_alloy {2}total \$0\.000198 {2}left \$0\.000302/,
+  );
+  await child.printed(/for marin {2}total \$0\.000396 {2}left \$0\.000104/);
+  await assert.rejects(openai.audio.speech.create(ORDER), RateLimitError);
+  await child.printed(/refused {2}over_cap: .*total \$0\.000396/);
+  assert.doesNotMatch(child.output(), /Hello/);
+  assert.equal(await child.stop(), 0);
+  assert.match(child.output(), /Spent \$0\.000396/);
+
+  const again = await start('--max-total', '0.0005');
+  await assert.rejects(again.openai.audio.speech.create(ORDER), RateLimitError);
+  assert.equal(await again.child.stop('SIGINT'), 0);
+  assert.equal(await gateway.balance(account), 1_000_000n - 396n);
+});
+
+test('a token from a file is the API key, and is never shown', async (t) => {
+  const { folder, start } = await scene(t);
+  const path = join(folder, 'token');
+  await writeFile(path, 'open-sesame\n');
+  const { child, openai } = await start('--token-file', path, '--json');
+  await assert.rejects(openai.models.list(), AuthenticationError);
+  const known = new OpenAI({ baseURL: openai.baseURL, apiKey: 'open-sesame' });
+  assert.ok((await (await known.audio.speech.create(ORDER)).arrayBuffer()).byteLength > 0);
+  await child.printed(/"chargedMicroUsd":\s*198/);
+  assert.doesNotMatch(child.output(), /open-sesame|Hello/);
+});
+
+test('what is said wrongly is one line, and exit code 2; nothing to pay with is 3', async (t) => {
+  const { env, start } = await scene(t);
+  const { openai } = await start();
+  const { port } = new URL(openai.baseURL);
+  for (const [args, message] of [
+    [['--port', port], /^--port \d+ is taken\./],
+    [['--port', '70000'], /^--port takes/],
+    [['--max-per-day', 'much'], /^--max-per-day takes US dollars/],
+    [['--token-file', '/nowhere'], /^--token-file names/],
+    [['--pay', 'gold'], /^--pay takes/],
+  ] as const) {
+    const { code, err } = await speechgate(env, 'bridge', ...args);
+    assert.equal(code, 2, err);
+    assert.match(err, message);
+    assert.equal(err.trim().split('\n').length, 1, err);
+  }
+  const { SPEECHGATE_ACCOUNT: _, ...penniless } = env;
+  const { code, err } = await speechgate(penniless, 'bridge');
+  assert.equal(code, 3);
+  assert.match(err, /speechgate top-up/);
+});
