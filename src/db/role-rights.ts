@@ -24,8 +24,9 @@ interface TableRights {
 
 /** Compares the rights of the role that is connected, table by table. It tries nothing out. */
 export async function readRoleRights<T>(db: Kysely<T>): Promise<RoleRights> {
-  const { rows: roles } = await sql<{ role: string; superuser: boolean; queue: boolean }>`
+  const { rows: roles } = await sql<{ role: string; superuser: boolean; queue: boolean; ids: boolean }>`
     select rolname as role, rolsuper as superuser,
+           coalesce(has_sequence_privilege(to_regclass('transfer_id_seq'), 'usage'), false) as ids,
            coalesce(has_schema_privilege(to_regnamespace('graphile_worker'), 'usage'), false) as queue
     from pg_roles where rolname = current_user`.execute(db);
   const { rows: tables } = await sql<TableRights>`
@@ -33,10 +34,14 @@ export async function readRoleRights<T>(db: Kysely<T>): Promise<RoleRights> {
            has_table_privilege(oid, 'insert') as insert, has_any_column_privilege(oid, 'update') as update,
            has_table_privilege(oid, 'delete') as delete, has_table_privilege(oid, 'truncate') as truncate
     from pg_class where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') order by relname`.execute(db);
-  const { role = '', superuser = false, queue = false } = roles[0] ?? {};
+  const { role = '', superuser = false, queue = false, ids = false } = roles[0] ?? {};
   return {
     role,
-    missing: [...tables.flatMap(missingOf), ...(queue ? [] : ['use the schema graphile_worker'])],
+    missing: [
+      ...tables.flatMap(missingOf),
+      ...(ids ? [] : ['use the sequence transfer_id_seq']),
+      ...(queue ? [] : ['use the schema graphile_worker']),
+    ],
     mayDropGuards: superuser || tables.some(({ owns }) => owns),
     excess: tables.flatMap((rights) => [
       ...(rights.delete && isKept(rights.table) ? [`delete from ${rights.table}`] : []),

@@ -25,7 +25,7 @@ export const prepaidLimits = {
 
 /** What the prepaid flow is, and how its requests are signed, with vectors to check a signer against. */
 export const prepaidPayment = ({ serviceName, baseUrl }: GuideOptions) => ({
-  endpoints: endpointsOf('createDeposit', 'getPrepaidAccount', 'createX402Speech', 'getX402Speech'),
+  endpoints: endpointsOf('createDeposit', 'getPrepaidAccount', 'createX402Speech', 'getX402Speech', 'getPrepaidAudio'),
   identity:
     "The payer's EVM address. It is public: what permits to spend is the signature of each request. The address must " +
     'have a key of its own (EOA); signatures of smart accounts (EIP-1271) are refused, at the deposit already.',
@@ -102,8 +102,12 @@ export const prepaidSteps = [
     'much of what was spoken for the wallet failed lately, it is one at a time (429) until some succeed.',
   '402 PAYMENT_REQUIRED, with priceMicroUsd and balanceMicroUsd in the details: by reason, deposit (never_deposited, ' +
     'insufficient_funds) or sign a higher maxAmountMicroUsd (over_max_amount). The nonce was not spent.',
-  '409 PREPAID_NONCE_REPLAYED: a request with this nonce was debited before, and this one was not. When you have no ' +
-    'answer to the first one, read the balance: it may have been charged. A new nonce is a new request, charged anew.',
+  'No answer? Repeat the identical request, all five headers, URL and body, also after its expiry: it is never charged ' +
+    'twice. A new nonce is a new request, charged anew.',
+  '409 PREPAID_NONCE_REPLAYED with details.state: what became of that identical request. pending: repeat it in a second. ' +
+    'charged: it cost chargedMicroUsd; when its answer did not arrive, details.audio is a link to the audio, good for 10 ' +
+    'minutes. restored: nothing is charged; sign again with a new nonce. Without details.state, another request has spent ' +
+    'the nonce: choose a new one.',
   '502 and 503 with x-x402-charged 0: the synthesis failed and the debit was restored, but the nonce stays spent. Sign ' +
     'again with a new one.',
 ];

@@ -46,6 +46,7 @@ test('npm run reconcile runs every reconciler once and tells what each did', asy
       'debts              0 done',
       'lost_jobs          0 done',
       'expired_audio      0 done',
+      'lost_answers       0 done',
       'top_ups            1 done',
       'checkout_sweep     skipped: another process is at it',
       'clawback_sweep     0 done',

@@ -8,7 +8,9 @@ import { testCheckout } from '../support/checkout.ts';
 import { assertContract, operationAt, operationIds } from '../support/contract.ts';
 import { DEPOSIT, mineSteadily } from '../support/deposit.ts';
 import { untilJob } from '../support/jobs.ts';
-import { domainOf, withCredential } from '../support/prepaid.ts';
+import { loseAnswer } from '../support/lost-answer.ts';
+import { domainOf, HELLO, TTS, withCredential } from '../support/prepaid.ts';
+import { until } from '../support/until.ts';
 import { viemWallet } from '../support/wallet.ts';
 import { decodeHeader, encodePayment, sign, startX402Gateway } from '../support/x402.ts';
 
@@ -172,6 +174,23 @@ test('a client that is typed by the contract reaches each operation, its success
         async () => {
           const header = await prepaid(`/x402/tts?${new URLSearchParams({ text })}`);
           return api.GET('/x402/tts', { params: { query: { text }, header }, ...ask });
+        },
+      ],
+    ],
+    getPrepaidAudio: [
+      [404, () => api.GET('/x402/tts/audio/{audioId}', { params: { path: { audioId: UNKNOWN } } })],
+      [
+        200,
+        async () => {
+          const call = await withCredential(payer, domain, TTS, HELLO);
+          await loseAnswer(gateway.url, TTS, call);
+          let link: unknown;
+          await until(async () => {
+            link = (await gateway.call(TTS, call)).json.error.details.audio;
+            return link !== undefined;
+          });
+          const audioId = String(link).split('/').at(-1) ?? '';
+          return api.GET('/x402/tts/audio/{audioId}', { params: { path: { audioId } }, ...ask });
         },
       ],
     ],

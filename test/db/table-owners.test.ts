@@ -12,6 +12,7 @@ const OWNERS: Readonly<Record<string, string>> = {
   audit_result: 'src/ledger/',
   gateway_process: 'src/ledger/',
   instance: 'src/ledger/',
+  lost_answer: 'src/ledger/',
   prepaid_nonce: 'src/ledger/',
   reversal: 'src/ledger/',
   transfer: 'src/ledger/',

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { sql } from 'kysely';
@@ -20,7 +21,7 @@ import {
   withHeaders,
 } from '../support/prepaid.ts';
 import { connectRaw, requestBytes } from '../support/raw-http.ts';
-import { body, Drip, mp3, openAiError, silentMp3 } from '../support/stub-upstream.ts';
+import { body, Drip, openAiError, silentMp3 } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
 
 const PRICE = 198;
@@ -263,6 +264,38 @@ test('R60: another process of the deployment, and a later one, offer the audio t
   await assertOffered(beside, call, silentMp3(1000));
   const later = await startPrepaidGateway(t, env, { databaseUrl: gateway.databaseUrl });
   await assertOffered(later, call, silentMp3(1000));
+});
+
+test('R60: a quote that has expired, and a pause, keep nobody from what was charged', async (t) => {
+  const { gateway, sign } = await start(t, { QUOTE_TTL_SECONDS: '1' });
+  const text = 'Hello world';
+  const asked = { textLength: text.length, textSha256: createHash('sha256').update(text).digest('hex') };
+  const quote = await gateway.call(`${TTS}/quote`, { method: 'POST', json: asked });
+  const call = await sign(TTS, { method: 'POST', json: { quoteToken: quote.json.quoteToken, text } });
+  await loseAnswer(gateway.url, TTS, call);
+  await until(() => Date.now() > Date.parse(quote.json.expiresAt));
+  await assertOffered(gateway, call, silentMp3(1000));
+  const unspent = await sign(TTS, { method: 'POST', json: { quoteToken: quote.json.quoteToken, text } });
+  assert.equal((await gateway.call(TTS, unspent)).json.error.code, 'QUOTE_EXPIRED');
+  await sql`insert into paused_flow (flow, operator, reason) values ('prepaid', 'me', 'test')`.execute(gateway.db);
+  await gateway.app.pauses.read();
+  assert.equal((await gateway.call(TTS, await sign(TTS, HELLO))).status, 503);
+  assert.ok(detailsOf(await concluded(gateway, call)).audio);
+});
+
+test('R55: a store that fails leaves the request charged, and tells operators', async (t) => {
+  const audioStore = await mkdtemp(join(tmpdir(), 'speechgate-lost-'));
+  t.teardown(() => rm(audioStore, { recursive: true, force: true }));
+  await writeFile(join(audioStore, 'file'), '');
+  const env = { AUDIO_STORE: `file:${join(audioStore, 'file')}`, LOG_LEVEL: 'error' };
+  const { gateway, sign, balance } = await start(t, env);
+  const call = await sign(TTS, HELLO);
+  await loseAnswer(gateway.url, TTS, call);
+  assert.deepEqual(detailsOf(await concluded(gateway, call)), CHARGED);
+  assert.equal(await balance(), FUNDS - BigInt(PRICE));
+  await until(() => gateway.log.some(({ msg }) => /did not arrive can not be kept/.test(msg)));
+  assert.match(await gateway.app.metrics.scrape(), /^speechgate_lost_answers_total\{outcome="not_kept"\} 1$/m);
+  assert.deepEqual(await audit(gateway.db), []);
 });
 
 test('R60: links open the audio that they were signed for, and nothing else', async (t) => {

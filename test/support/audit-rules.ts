@@ -19,6 +19,7 @@ export const REVERSAL =
   'a reversal gives back one posted charge or spend of a request, whole, once, and with its reason';
 export const PAYER = 'a deposit is credited to the account of its payer';
 export const NONCE = 'a nonce is spent if and only if a wallet was debited for it';
+export const LOST = 'the audio of an answer is kept for a spend that was captured';
 export const CHAIN = 'a transfer on the chain pays for one payment at most';
 export const GUARDS = 'the triggers and constraints that guard the books are in place';
 export const LEASE = 'a payment under way is within its lease';

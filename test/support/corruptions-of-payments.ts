@@ -3,6 +3,7 @@ import { contra } from '../../src/ledger/contra.ts';
 import {
   CARD_TOTAL,
   GUARDS,
+  LOST,
   NONCE,
   other,
   PAYER,
@@ -43,6 +44,22 @@ export const CORRUPTIONS_OF_PAYMENTS: Corruption[] = [
     'a nonce that is spent in another wallet',
     () => [sql`update prepaid_nonce set account_id = ${other} where nonce = 'posted'`],
     [NONCE],
+  ],
+  [
+    "a nonce that names another request's debit",
+    () => [
+      sql`
+      update prepaid_nonce set hold_id = (select id from transfer where ${spend('voided')}) where nonce = 'posted'`,
+    ],
+    [NONCE],
+  ],
+  [
+    'audio that is kept for a hold that was voided',
+    () => [
+      sql`
+      insert into lost_answer (hold_id, size_bytes) select id, 1 from transfer where ${spend('voided')}`,
+    ],
+    [LOST],
   ],
   [
     'two debits for one nonce',

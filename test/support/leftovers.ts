@@ -96,6 +96,12 @@ export const LEFTOVERS: Readonly<Record<string, Leftover>> = {
       update job set audio_deleted = false
       where id in (select id from job where audio_deleted and audio_expires_at < now() limit ${LEFT})`),
   },
+  lost_answers: {
+    writes: ['Delete lost_answer'],
+    leave: run(sql`
+      insert into lost_answer (hold_id, size_bytes, stored_at, expires_at)
+      select id, 1, now(), now() - interval '1 minute' from transfer where kind = 'spend' and state = 'posted' limit ${LEFT}`),
+  },
   top_ups: {
     writes: ['Update top_up'],
     leave: run(

@@ -9,6 +9,7 @@ const SMALL: Readonly<Record<string, string>> = {
   reconciler: 'a row for each reconciler',
   worker: 'a row for each process that runs jobs',
   gateway_process: 'a row for each process',
+  lost_answer: 'a row for each answer that was lost within ten minutes',
   x402_payee: 'a row for each payee',
   schema_migration: 'a row for each migration',
   schema_migration_lock: 'one row',

@@ -103,13 +103,20 @@ export const balanceInvariants: readonly Invariant[] = [
                      or exists (select from job where job.hold_id = charge.id))`,
   },
   {
+    rule: 'the audio of an answer is kept for a spend that was captured',
+    breaches: sql`
+      select lost.id, hold_id, transfer.kind, transfer.state
+      from lost_answer lost left join transfer on transfer.id = hold_id
+      where transfer.kind is distinct from 'spend' or transfer.state is distinct from 'posted'`,
+  },
+  {
     rule: 'a nonce is spent if and only if a wallet was debited for it',
     breaches: sql`
       select coalesce(spend.debit_account_id, nonce.account_id) as account, nonce.spent_at, spend.id as spend
       from (select * from transfer where kind = 'spend') spend
       full join prepaid_nonce nonce
         on nonce.account_id = spend.debit_account_id and nonce.nonce = spend.reference
-          and nonce.spent_at = spend.created_at
+          and nonce.spent_at = spend.created_at and coalesce(nonce.hold_id, spend.id) = spend.id
       where spend.id is null
          or nonce.nonce is null and spend.created_at > now() - make_interval(hours => ${NONCE_RETENTION_HOURS}::int)`,
   },
