@@ -1,10 +1,7 @@
 import type { Database } from '../db/database.ts';
 import { fragment, statement } from '../db/statement.ts';
 
-/** For how long the audio of an answer is kept that did not arrive; the table has it as its default. */
-export const LOST_ANSWER_SECONDS = 600;
-
-/** Audio that was charged and did not reach its caller. */
+/** Audio that was charged and did not reach its caller; kept for 10 minutes, the default of the table. */
 export interface LostAnswer {
   /** UUID. */
   readonly id: string;

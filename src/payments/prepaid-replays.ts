@@ -17,7 +17,7 @@ export interface PrepaidReplaysParts {
   readonly lostAnswers: LostAnswers;
 }
 
-/** What those are told whose nonces are spent: of what became of it, only who repeats the identical request. */
+/** What those are told whose nonces are spent: what became of it, only who repeats the identical request (R60). */
 export class PrepaidReplays {
   readonly #parts: PrepaidReplaysParts;
   readonly #refused = new RefusedReplays();

@@ -18,7 +18,7 @@ export class RefusedReplays {
     this.#max = max;
   }
 
-  /** @param until Unix milliseconds */
+  /** @param until Unix milliseconds by the process's clock (R34) */
   add(digest: Buffer, refusal: ReplayRefused, until: number): void {
     const key = digest.toString('base64');
     this.#known.delete(key);

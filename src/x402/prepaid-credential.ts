@@ -55,7 +55,7 @@ export interface RawRequest {
 }
 
 /** What is signed of a request: the exact body of a POST, the canonical query of a GET (R49). */
-export const signedBytes = ({ method, url, bytes }: RawRequest): Uint8Array =>
+const signedBytes = ({ method, url, bytes }: RawRequest): Uint8Array =>
   method === 'POST' ? bytes : Buffer.from(canonicalQuery(url));
 
 export const signedRequestOf = (request: RawRequest): SignedRequest => ({
@@ -95,7 +95,7 @@ export function requestDigest(credential: PrepaidCredential, request: RawRequest
 }
 
 /** Without the query (R31). */
-export const pathOf = (url: string): string => url.split('?', 1)[0] as string;
+const pathOf = (url: string): string => url.split('?', 1)[0] as string;
 
 /** Tells whether a credential was signed by its account for a request to this service. */
 export class PrepaidVerifier {
