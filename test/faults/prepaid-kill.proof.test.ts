@@ -40,6 +40,7 @@ test('kill -9 at each step of a prepaid request: the balance is right two interv
         const { sign, balance } = await depositor(gateway, FUNDS);
         const env = {
           ...SHORT_LEASES,
+          ...(mode === LONG && { SPEECH_TIMEOUT_MS: '30000' }),
           DATABASE_URL: databaseUrl,
           SPEECH_BASE_URL: gateway.upstream.url,
           X402_PAY_TO: gateway.domain.verifyingContract,
