@@ -7,15 +7,18 @@ export interface Places {
   readonly dataDir: string;
   /** Of the embedded database; undefined when SANDBOX_DATABASE_URL names another one. */
   readonly databaseHome: string | undefined;
+  /** Whether npm's scripts of the project are there, which an installed package has not. */
+  readonly hasScripts: boolean;
 }
 
 /** What the sandbox prints when it is ready: commands that work as they stand. */
 export function instructions(
   { baseUrl, creditAccount, wallet, checkoutUrl }: SandboxFile,
-  { dataDir, databaseHome }: Places,
+  { dataDir, databaseHome, hasScripts }: Places,
   { voice, otherVoice }: Offered,
 ): string {
-  const npmRun = `${dataDir === resolve('./data') ? '' : `DATA_DIR='${dataDir}' `}npm run`;
+  const isDefault = dataDir === resolve('./data');
+  const npmRun = hasScripts ? `${isDefault ? '' : `DATA_DIR='${dataDir}' `}npm run` : undefined;
   return `
 speechgate listens on ${baseUrl}
 
@@ -38,10 +41,11 @@ Buy credit yourself, in a browser, on a checkout that takes no real money:
 Refund it as the card processor's dashboard does, or dispute it as the buyer's bank does:
   ${checkoutUrl}/dashboard
 
-${wallet ? usdcInstructions(baseUrl, wallet.address, npmRun) : ''}See each payment flow once:
-  ${npmRun} demo
+The same by one command, with --pay x402 or --pay prepaid from the demo wallet:
+  npx speechgate connect --sandbox${isDefault ? '' : ` '${dataDir}'`}
+  npx speechgate say 'Hello world' --out hello.mp3
 
-Models, voices and prices:
+${wallet ? usdcInstructions(baseUrl, wallet.address, npmRun) : ''}${npmRun ? demoInstructions(npmRun) : ''}Models, voices and prices:
   curl -fsS ${baseUrl}/tts/models
 
 Feedback that a wallet signs (POST /feedback) is mailed to ${dataDir}/mail. Steps for programs, under agentGuide:
@@ -51,24 +55,33 @@ ${whereDataIs({ dataDir, databaseHome })} Ctrl-C stops the sandbox.
 `;
 }
 
-function whereDataIs({ dataDir, databaseHome }: Places): string {
+function whereDataIs({ dataDir, databaseHome }: Omit<Places, 'hasScripts'>): string {
   if (databaseHome === undefined)
     return `The database is that of SANDBOX_DATABASE_URL; all else is kept in ${dataDir}.`;
   if (databaseHome.startsWith(`${dataDir}${sep}`)) return `Everything is kept in ${dataDir}.`;
   return `The database is kept in ${databaseHome}, all else in ${dataDir}: who deletes one deletes both.`;
 }
 
-const usdcInstructions = (baseUrl: string, address: string, npmRun: string): string => `\
+const usdcInstructions = (baseUrl: string, address: string, npmRun: string | undefined): string => `\
 Pay in USDC on a local chain, once for each request. This is what an x402 client is asked to sign:
   curl -sS -D - '${baseUrl}/x402/tts?text=Hello+world'
 
 Or deposit, and pay each request by a signature. This is what a client is asked to sign for a deposit of 1 USD:
   curl -sS -D - ${baseUrl}/x402/deposit -H 'content-type: application/json' -d '{"amountMicroUsd":1000000}'
 
+${npmRun ? signedInstructions(address, npmRun) : ''}`;
+
+const signedInstructions = (address: string, npmRun: string): string => `\
 Deposit from the demo wallet, speak, read the balance; without "| sh" the signed command is shown and not run:
   ${npmRun} -s prepaid -- POST /x402/deposit '{"amountMicroUsd":1000000}' | sh
   ${npmRun} -s prepaid -- POST /x402/tts '{"text":"Hello world, paid by a signature."}' | sh
   ${npmRun} -s prepaid -- GET '/x402/tts?text=Hello+again' | sh
   ${npmRun} -s prepaid -- GET /x402/accounts/${address} | sh
+
+`;
+
+const demoInstructions = (npmRun: string): string => `\
+See each payment flow once:
+  ${npmRun} demo
 
 `;

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import closeWithGrace from 'close-with-grace';
 import { createApp } from '../app.ts';
 import { openDatabase } from '../db/database.ts';
@@ -124,7 +125,8 @@ const sandbox: SandboxFile = {
 await writeSandboxSettings(dataDir, settings);
 await writeSandboxFile(dataDir, sandbox);
 progress('Ready');
-console.log(instructions(sandbox, { dataDir, databaseHome }, await readOffered(config.baseUrl)));
+const hasScripts = existsSync(new URL('../../src', import.meta.url));
+console.log(instructions(sandbox, { dataDir, databaseHome, hasScripts }, await readOffered(config.baseUrl)));
 
 async function demoAccount(former: string | undefined): Promise<string> {
   const db = openDatabase(config.databaseUrl, { maxConnections: 1 });

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
-import { existsSync } from 'node:fs';
-import { access, cp, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { access, cp, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type Test, test } from 'tap';
+import { brokenImports } from '../support/broken-imports.ts';
 import { startCommand } from '../support/child.ts';
 import { npmRun } from '../support/npm-run.ts';
 import { serves } from './installed-service.ts';
@@ -23,18 +23,6 @@ async function installCompiled(t: Test): Promise<string> {
   const installed = startCommand(t, INSTALL, { cwd: folder });
   assert.equal(await installed.ended(), 0, installed.output());
   return folder;
-}
-
-/** Relative imports of the compiled files that lead nowhere. */
-async function brokenImports(dist: string): Promise<string[]> {
-  const broken: string[] = [];
-  for (const file of (await readdir(dist, { recursive: true })).filter((name) => name.endsWith('.js'))) {
-    const code = await readFile(join(dist, file), 'utf8');
-    for (const [, path = ''] of code.matchAll(/(?:\bfrom |\bimport\(|^import )'(\.{1,2}\/[^']+)'/gm)) {
-      if (!existsSync(join(dist, dirname(file), path))) broken.push(`${file}: ${path}`);
-    }
-  }
-  return broken;
 }
 
 test('the compiled service migrates, speaks, runs jobs and audits without tsx and what else only the sandbox needs', async (t) => {

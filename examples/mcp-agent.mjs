@@ -1,0 +1,14 @@
+import { mkdir, readFile } from 'node:fs/promises';
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+
+const { mcpServers } = JSON.parse(await readFile(new URL('mcp.json', import.meta.url), 'utf8'));
+const { command, args, env } = mcpServers.speechgate;
+await mkdir('speech', { recursive: true });
+const agent = new Client({ name: 'example-agent', version: '1.0.0' });
+await agent.connect(new StdioClientTransport({ command, args, env: { ...process.env, ...env } }));
+const { tools } = await agent.listTools();
+console.log(tools.map(({ name }) => name).join(' '));
+const spoken = await agent.callTool({ name: 'speak', arguments: { text: 'Hello world, bought by an agent.' } });
+console.log(spoken.content[0].text);
+await agent.close();

