@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, open, readFile, rm } from 'node:fs/promises';
 import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { type Test, test } from 'tap';
 import { freePort } from '../../src/sandbox/free-port.ts';
@@ -33,13 +36,19 @@ const BY_AGENTCASH: readonly Finding[] = [['', 'warn', 'FAVICON_MISSING']];
 /** By default GET /x402/tts without a text is 400 (R59), also for a directory that does not look into the contract. */
 const BARE_GET: Finding = ['GET /x402/tts', 'fail', 'Returns 402 without credentials'];
 
-/** Runs a tool with nothing of this machine's settings; tells what it has printed, also where it ends with an error. */
-function run(t: Test, program: string, ...args: string[]): Promise<string> {
-  const { PATH = '' } = process.env;
-  const env = { PATH, HOME: t.testdirName, NO_UPDATE_NOTIFIER: '1' };
-  return new Promise((resolve) => {
-    execFile(process.execPath, [program, ...args], { env, maxBuffer: 2 ** 24 }, (_error, out) => resolve(out));
-  });
+/**
+ * Runs a tool with nothing of this machine's settings; tells what it has printed, also where it ends with an error. It
+ * prints to a file: mppx ends without waiting for a pipe to take the rest.
+ */
+async function run(t: Test, program: string, ...args: string[]): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-directory-'));
+  t.teardown(() => rm(folder, { recursive: true }));
+  const file = await open(join(folder, 'printed'), 'w');
+  const env = { PATH: process.env.PATH, HOME: folder, NO_UPDATE_NOTIFIER: '1' };
+  const tool = spawn(process.execPath, [program, ...args], { env, stdio: ['ignore', file.fd, 'ignore'] });
+  await once(tool, 'exit');
+  await file.close();
+  return readFile(join(folder, 'printed'), 'utf8');
 }
 
 interface Check {
@@ -113,7 +122,8 @@ test('directories find nothing to complain of but what follows from the specific
   const [listed, byDefault] = await Promise.all([startSandbox(t, { X402_PROBE_ANSWER: '402' }), startSandbox(t, {})]);
 
   await t.test('with X402_PROBE_ANSWER=402', async () => {
-    const [byMppx, byAgentcash] = await Promise.all([mppx(t, listed), agentcash(t, listed)]);
+    const byMppx = await mppx(t, listed);
+    const byAgentcash = await agentcash(t, listed);
     assert.deepEqual(sorted(byMppx.found), sorted(BY_MPPX));
     assert.equal(byMppx.passed, 18);
     assert.deepEqual(byAgentcash.found, BY_AGENTCASH);
@@ -126,11 +136,9 @@ test('directories find nothing to complain of but what follows from the specific
   });
 
   await t.test('without it, but for one fault: a GET without a text is 400', async () => {
-    const [bare, asked, byAgentcash] = await Promise.all([
-      mppx(t, byDefault),
-      mppx(t, byDefault, ['text=Hello world']),
-      agentcash(t, byDefault),
-    ]);
+    const bare = await mppx(t, byDefault);
+    const asked = await mppx(t, byDefault, ['text=Hello world']);
+    const byAgentcash = await agentcash(t, byDefault);
     const elsewhere = BY_MPPX.filter(([where]) => where !== BARE_GET[0]);
     assert.deepEqual(sorted(bare.found), sorted([...elsewhere, BARE_GET]));
     assert.deepEqual(sorted(asked.found), sorted(BY_MPPX));
