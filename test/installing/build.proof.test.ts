@@ -36,3 +36,9 @@ test('the compiled service migrates, speaks, runs jobs and audits without tsx an
   assert.match(help.output(), /^ {2}migrate /m);
   await serves(t, ([, ...args], env) => startCommand(t, [process.execPath, ...args], { cwd: folder, env }));
 });
+
+test('from a clone, the command runs the source', async (t) => {
+  const help = startCommand(t, [process.execPath, 'bin/speechgate.js'], {});
+  assert.equal(await help.ended(), 0, help.output());
+  assert.match(help.output(), /^ {2}migrate /m);
+});
