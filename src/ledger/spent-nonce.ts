@@ -60,7 +60,7 @@ export async function findSpend(
     from account join prepaid_nonce spent on spent.account_id = account.id
       join transfer on transfer.id = spent.hold_id
       left join reversal on reversal.transfer_id = transfer.id
-      left join gateway_process on gateway_process.id = process_id
+      left join gateway_process process on process.id = process_id
       left join lost_answer lost on lost.hold_id = transfer.id and ${isOffered}
     where address = ${address} and spent.nonce = ${nonce} and request_digest = ${digest}`.execute(db);
   const row = rows[0];
