@@ -33,7 +33,7 @@ export const lostAnswerKey = (id: string): string => `prepaid/${id}`;
  *
  *     charged -- the caller is gone before the last byte was handed over --> lost
  *     charged -- the last byte was handed over --> handed over
- *     handed over -- the connection ends with an error, or the identical request comes again --> lost
+ *     handed over -- the connection ends with an error --> lost
  *     handed over -- the next request, an end without an error, silence, too many bytes --> arrived, and forgotten
  *     lost -- noted, stored, and marked as stored --> offered for 10 minutes (ledger/lost-answers.ts)
  *
@@ -43,7 +43,7 @@ export class LostAnswers {
   readonly #parts: LostAnswersParts;
   /** Handed over, the oldest first. */
   readonly #handedOver = new Map<bigint, Buffer>();
-  readonly #storing = new Map<bigint, Promise<void>>();
+  readonly #storing = new Set<bigint>();
   readonly #turns: (() => void)[] = [];
   #running = 0;
   #bytes = 0;
@@ -70,18 +70,13 @@ export class LostAnswers {
 
   /** Keeps the audio of an answer that did not arrive, or logs why not. */
   lost(holdId: bigint, audio: Buffer): Promise<void> {
-    const storing = this.#parts.work.add(this.#store(holdId, audio));
-    this.#storing.set(holdId, storing);
-    return storing.finally(() => this.#storing.delete(holdId));
+    this.#storing.add(holdId);
+    return this.#parts.work.add(this.#store(holdId, audio)).finally(() => this.#storing.delete(holdId));
   }
 
-  /**
-   * The identical request has come again: what was handed over for it did not arrive. Resolves when it is kept;
-   * undefined where there is nothing to keep.
-   */
-  askedAgain(holdId: bigint): Promise<void> | undefined {
-    const audio = this.#forget(holdId);
-    return audio ? this.lost(holdId, audio) : this.#storing.get(holdId);
+  /** Whether it is still open if an answer that was charged has arrived: it is followed, or being stored. */
+  isFollowed(holdId: bigint): boolean {
+    return this.#handedOver.has(holdId) || this.#storing.has(holdId);
   }
 
   async #store(holdId: bigint, audio: Buffer): Promise<void> {

@@ -39,14 +39,7 @@ export class PrepaidReplays {
    * @returns undefined when it is not the one that has spent its nonce
    */
   async ofIdentical({ account, nonce }: PrepaidCredential, digest: Buffer): Promise<ReplayRefused | undefined> {
-    const { db, lostAnswers } = this.#parts;
-    const find = () => findSpend(db, account, nonce, digest);
-    let spend = await find();
-    const keeping = spend && lostAnswers.askedAgain(spend.holdId);
-    if (keeping) {
-      await keeping;
-      spend = await find();
-    }
+    const spend = await findSpend(this.#parts.db, account, nonce, digest);
     if (!spend) return undefined;
     const repeated = this.#repeated(spend);
     const until = Date.now() + (this.#isFinal(spend, repeated) ? FINAL_MS : CHANGING_MS);
@@ -86,7 +79,9 @@ export class PrepaidReplays {
     return !audio && (spend.isLongOver || this.#isOpen(spend) === false);
   }
 
+  /** Whether it may still turn out not to have been delivered; undefined where another process knows. */
   #isOpen({ processId, holdId }: Pick<EarlierSpend, 'processId' | 'holdId'>): boolean | undefined {
-    return this.#parts.unfinished.isOpen(processId, holdId);
+    const { unfinished, lostAnswers } = this.#parts;
+    return lostAnswers.isFollowed(holdId) || unfinished.isOpen(processId, holdId);
   }
 }
