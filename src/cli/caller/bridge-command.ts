@@ -77,11 +77,10 @@ Each request is a line on standard error, with its price and the total; with --j
   },
 });
 
-const documentOf = ({ error, ...call }: Call, totalMicroUsd: bigint): object => ({
-  ...call,
-  ...(error && { error: { status: error.status, code: error.code, message: error.message } }),
-  totalMicroUsd,
-});
+function documentOf({ error, ...call }: Call, totalMicroUsd: bigint): object {
+  const told = error && { error: { status: error.status, code: error.code, message: error.message } };
+  return { ...call, ...told, totalMicroUsd };
+}
 
 async function listen(options: BridgeOptions): Promise<Bridge> {
   try {
