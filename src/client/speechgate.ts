@@ -76,7 +76,7 @@ export class Speechgate {
    * @throws OutcomeUnknownError when it may have been charged: `resume` its `pending`
    * @throws AudioLostError when it was or may have been charged, and can't be resumed
    */
-  speak(order: SpeechOrder, options: SpeakOptions = {}): Promise<Speech> {
+  async speak(order: SpeechOrder, options: SpeakOptions = {}): Promise<Speech> {
     const { maxPerRequestMicroUsd, patienceMs = PATIENCE_MS } = this.#options;
     return buySpeech({
       way: this.#way(),
