@@ -1,10 +1,12 @@
+import assert from 'node:assert/strict';
 import type { Test } from 'tap';
 import type { LocalAccount } from 'viem';
-import type { PinnedKey } from '../../src/client/index.ts';
+import { type Budget, type PinnedKey, prepaid, Speechgate, type SpeechgateOptions } from '../../src/client/index.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import { publicKeyJwk } from '../../src/x402/signing-keys.ts';
 import type { TestChain } from './chain.ts';
 import { type Gateway, startGateway } from './gateway.ts';
+import { depositor, type PrepaidGateway } from './prepaid.ts';
 import { type StubUpstream, startStubUpstream } from './stub-upstream.ts';
 import { startX402Gateway, type X402Gateway } from './x402.ts';
 
@@ -62,3 +64,38 @@ export function countingWallet(wallet: LocalAccount): LocalAccount & { readonly 
     },
   };
 }
+
+/** A client that pays from a new wallet's balance, which counts what it signs. */
+export async function prepaidCaller(gateway: PrepaidGateway, options: Partial<SpeechgateOptions> = {}) {
+  const payer = await depositor(gateway, 1_000_000n);
+  const wallet = countingWallet(payer.wallet);
+  const { baseUrl } = gateway.config;
+  const client = new Speechgate({ baseUrl, pay: prepaid(wallet), trust: pinsOf(gateway), ...options });
+  return { client, wallet, balance: payer.balance };
+}
+
+/** A budget that writes down what it is told. */
+export function recordingBudget(fails?: 'reserve' | 'record' | 'settle') {
+  const told: string[] = [];
+  const tell = (what: 'reserve' | 'record' | 'settle', of: string) => {
+    told.push(`${what} ${of}`);
+    if (what === fails) throw new Error(`no ${what}`);
+  };
+  const budget: Budget = {
+    reserve: async ({ flow, maxMicroUsd }) => {
+      tell('reserve', `${flow} ${maxMicroUsd}`);
+      return {
+        record: async ({ kind }) => tell('record', kind),
+        settle: async (charged) => tell('settle', String(charged)),
+      };
+    },
+  };
+  return { budget, told };
+}
+
+/** What a purchase failed with. */
+export const errorOf = (promise: Promise<unknown>) =>
+  promise.then(
+    () => assert.fail('it was bought'),
+    (error) => error,
+  );
