@@ -1,0 +1,41 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Test } from 'tap';
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
+import { listening, pinsOf } from './client.ts';
+import { type Depositor, depositor, type PrepaidGateway, startPrepaidGateway } from './prepaid.ts';
+
+/** Who pays a gateway from a prepaid balance, with a settings folder of their own. */
+export interface PrepaidCaller extends Depositor {
+  readonly gateway: PrepaidGateway;
+  /** What the commands of callers read; the caps are to be added. */
+  readonly env: Readonly<Record<string, string>>;
+  /** Of the budget that these commands share. */
+  readonly budgetPath: string;
+}
+
+/** @param microUsd the balance */
+export async function startPrepaidCaller(
+  t: Test,
+  microUsd: bigint,
+  settings: Record<string, string> = {},
+): Promise<PrepaidCaller> {
+  const gateway = await startPrepaidGateway(t, { ...(await listening()), ...settings });
+  const key = generatePrivateKey();
+  const payer = await depositor(gateway, microUsd, privateKeyToAccount(key));
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-caller-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  return {
+    ...payer,
+    gateway,
+    env: {
+      SPEECHGATE_CONFIG_DIR: folder,
+      SPEECHGATE_URL: gateway.url,
+      SPEECHGATE_PAY: 'prepaid',
+      SPEECHGATE_WALLET_KEY: key,
+      SPEECHGATE_TRUST: JSON.stringify(pinsOf(gateway)),
+    },
+    budgetPath: join(folder, 'budget.jsonl'),
+  };
+}
