@@ -63,8 +63,7 @@ async function startAgent(t: Test, env: Readonly<Record<string, string>>, ...arg
   };
 }
 
-const caller = (t: Test, settings: Record<string, string> = {}): Promise<PrepaidCaller> =>
-  startPrepaidCaller(t, 1_000_000n, settings);
+const caller = (t: Test): Promise<PrepaidCaller> => startPrepaidCaller(t, 1_000_000n);
 
 test('an agent lists voices, asks for a price, buys speech into a file, and reads what is left', async (t) => {
   const { gateway, env, balance } = await caller(t);

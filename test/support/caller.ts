@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import type { Test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { listening, pinsOf } from './client.ts';
+import type { GatewayOptions } from './gateway.ts';
 import { type Depositor, depositor, type PrepaidGateway, startPrepaidGateway } from './prepaid.ts';
 
 /** Who pays a gateway from a prepaid balance, with a settings folder of their own. */
@@ -19,9 +20,9 @@ export interface PrepaidCaller extends Depositor {
 export async function startPrepaidCaller(
   t: Test,
   microUsd: bigint,
-  settings: Record<string, string> = {},
+  options: GatewayOptions = {},
 ): Promise<PrepaidCaller> {
-  const gateway = await startPrepaidGateway(t, { ...(await listening()), ...settings });
+  const gateway = await startPrepaidGateway(t, await listening(), options);
   const key = generatePrivateKey();
   const payer = await depositor(gateway, microUsd, privateKeyToAccount(key));
   const folder = await mkdtemp(join(tmpdir(), 'speechgate-caller-'));
