@@ -1,5 +1,32 @@
-import { type NpmRun, runProgram } from './npm-run.ts';
+import { execFile } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import type { NpmRun } from './npm-run.ts';
 
-/** Runs an operators' command with nothing in its environment but what is given. */
-export const speechgate = (env: Record<string, string>, ...args: string[]): Promise<NpmRun> =>
-  runProgram('src/cli/speechgate.ts', env, ...args);
+const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
+
+/** A run of a command, with all that it has written as it was. */
+export interface CommandRun extends NpmRun {
+  readonly bytes: Buffer;
+}
+
+/** Runs a command with nothing in its environment but what is given, and nobody at a terminal. */
+export const speechgate = (env: Record<string, string>, ...args: string[]): Promise<CommandRun> =>
+  speechgateReading('', env, ...args);
+
+/** Likewise, with this on its standard input. */
+export function speechgateReading(input: string, env: Record<string, string>, ...args: string[]): Promise<CommandRun> {
+  const { PATH = '', HOME = '' } = process.env;
+  return new Promise((resolve) => {
+    const child = execFile(
+      process.execPath,
+      ['bin/speechgate.js', ...args],
+      { cwd: PROJECT, env: { PATH, HOME, ...env }, encoding: 'buffer', maxBuffer: 1 << 26 },
+      (error, bytes, stderr) => {
+        const [out, err] = [bytes.toString(), stderr.toString()];
+        resolve({ code: error ? Number(error.code) : 0, bytes, out, err, output: out + err });
+      },
+    );
+    // What does not read it has ended by then.
+    child.stdin?.on('error', () => undefined).end(input);
+  });
+}

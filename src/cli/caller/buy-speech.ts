@@ -7,7 +7,7 @@ import { assertCanPay, paid } from './can-pay.ts';
 import { EXIT } from './exit-codes.ts';
 import { CommandError } from './failure.ts';
 import { interruption } from './interrupt.ts';
-import { isRepeatable, KeptPurchases } from './kept-purchases.ts';
+import { isRepeatable, KeptPurchases, type Watcher } from './kept-purchases.ts';
 import { openCaller } from './open-caller.ts';
 import { withProgress } from './progress.ts';
 
@@ -36,19 +36,21 @@ export interface BoughtSpeech {
  */
 export async function buySpeech(purchase: SpeechPurchase): Promise<BoughtSpeech> {
   const { order, path, isLasting, pay, maxMicroUsd, durable, isJson } = purchase;
+  /** What has left and may have been charged, if it can be asked for again. */
   let left: PendingPurchase | undefined;
   const drop = async () => {
     if (left) await kept.drop(left.identifier);
+    left = undefined;
   };
-  const caller = await openCaller({
-    pay,
-    maxMicroUsd,
+  const watcher: Watcher = {
     onPending: async (pending) => {
-      await drop();
-      left = isRepeatable(pending) ? pending : undefined;
-      if (left) await kept.keep({ pending, out: isLasting ? resolve(path) : null });
+      if (!isRepeatable(pending)) return;
+      left = pending;
+      await kept.keep({ pending, out: isLasting ? resolve(path) : null });
     },
-  });
+    onNotCharged: drop,
+  };
+  const caller = await openCaller({ pay, maxMicroUsd, watcher });
   const kept = new KeptPurchases(caller.settings.folder);
   assertCanPay(caller);
   const file = await openAudioFile(path);

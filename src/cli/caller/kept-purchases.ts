@@ -45,17 +45,28 @@ export class KeptPurchases {
   }
 }
 
-/** The budget, which tells what is about to leave once that is on the disk. */
-export function watched(budget: Budget, onPending: (pending: PendingPurchase) => Promise<void>): Budget {
+/** Is told of a purchase that is about to leave, and of one that was not charged. Waited for both times. */
+export interface Watcher {
+  onPending(pending: PendingPurchase): Promise<void>;
+  onNotCharged(pending: PendingPurchase): Promise<void>;
+}
+
+/** The budget, with somebody who watches what becomes of its purchases. */
+export function watched(budget: Budget, watcher: Watcher): Budget {
   return {
     reserve: async (purchase) => {
       const reservation = await budget.reserve(purchase);
+      let recorded: PendingPurchase | undefined;
       return {
         record: async (pending) => {
-          await onPending(pending);
           await reservation.record(pending);
+          recorded = pending;
+          await watcher.onPending(pending);
         },
-        settle: (chargedMicroUsd) => reservation.settle(chargedMicroUsd),
+        settle: async (chargedMicroUsd) => {
+          await reservation.settle(chargedMicroUsd);
+          if (recorded && chargedMicroUsd === 0n) await watcher.onNotCharged(recorded);
+        },
       };
     },
   };

@@ -2,8 +2,8 @@ import { join } from 'node:path';
 import { privateKeyToAccount } from 'viem/accounts';
 import { type BudgetLimits, type FileBudget, openFileBudget } from '../../budget/file-budget.ts';
 import { cardCredits, directX402, prepaid, Speechgate } from '../../client/index.ts';
-import type { Flow, PendingPurchase } from '../../client/pending-purchase.ts';
-import { watched } from './kept-purchases.ts';
+import type { Flow } from '../../client/pending-purchase.ts';
+import { type Watcher, watched } from './kept-purchases.ts';
 import { readSettings, type Settings } from './settings.ts';
 
 export const BUDGET_FILE = 'budget.jsonl';
@@ -25,8 +25,7 @@ export interface CallerOptions {
   readonly maxMicroUsd?: bigint | undefined;
   /** They go before the settings'. */
   readonly caps?: BudgetLimits;
-  /** Is told what is about to leave; it leaves when this resolves. */
-  readonly onPending?: (pending: PendingPurchase) => Promise<void>;
+  readonly watcher?: Watcher;
 }
 
 /**
@@ -35,14 +34,14 @@ export interface CallerOptions {
  * @throws UsageError which says what to set, or mend
  */
 export async function openCaller(options: CallerOptions = {}): Promise<Caller> {
-  const { maxMicroUsd, onPending } = options;
+  const { maxMicroUsd, watcher } = options;
   const settings = await readSettings(process.env, options.pay);
   const { baseUrl, flow, trust, folder } = settings;
   const budget = await openFileBudget(join(folder, BUDGET_FILE), { ...settings.caps, ...options.caps });
   const way = wayToPay(settings);
   const client = new Speechgate({
     baseUrl,
-    budget: onPending ? watched(budget, onPending) : budget,
+    budget: watcher ? watched(budget, watcher) : budget,
     ...(trust.length > 0 && { trust }),
     ...(way && { pay: way }),
     ...(maxMicroUsd !== undefined && { maxPerRequestMicroUsd: maxMicroUsd }),

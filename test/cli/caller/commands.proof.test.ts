@@ -1,0 +1,251 @@
+/** The commands of callers, as people and programs call them, on one sandbox. */
+import assert from 'node:assert/strict';
+import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Test, test } from 'tap';
+import { openDatabase } from '../../../src/db/database.ts';
+import { findBinary } from '../../../src/sandbox/chain/anvil.ts';
+import { freePort } from '../../../src/sandbox/free-port.ts';
+import { startChild } from '../../support/child.ts';
+import { testDatabase } from '../../support/database.ts';
+import { sandboxFolder } from '../../support/sandbox-folder.ts';
+import { type CommandRun, speechgate, speechgateReading } from '../../support/speechgate.ts';
+import { until } from '../../support/until.ts';
+
+const HELLO_PRICE = 198;
+const MP3 = /^(ID3|\xff[\xe2-\xff])/;
+const NOBODY = 'http://127.0.0.1:1';
+const OWNER_ONLY = 0o600;
+
+const isMp3 = (bytes: Buffer): boolean => MP3.test(bytes.subarray(0, 3).toString('latin1'));
+
+/** What the command has told as JSON, once it has ended well. */
+function told({ code, out, err }: CommandRun) {
+  assert.equal(code, 0, err);
+  return JSON.parse(out);
+}
+
+/** The error that the command has told as JSON, with the exit code that it names. */
+function failed({ code, out, err }: CommandRun) {
+  assert.equal(out, '');
+  const { error } = JSON.parse(err);
+  assert.equal(error.exit, code);
+  return error;
+}
+
+async function scratch(t: Test): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-caller-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+test('the commands of callers', { skip: findBinary() ? false : 'no chain can run here' }, async (t) => {
+  const dataDir = await sandboxFolder(t);
+  const folder = await scratch(t);
+  const { url } = await testDatabase(t);
+  const places = { DATA_DIR: dataDir, SANDBOX_DATABASE_URL: url, PORT: String(await freePort(undefined)) };
+  const sandbox = startChild(t, 'bin/speechgate.js', places, ['sandbox']);
+  await sandbox.printed(/Ctrl-C stops the sandbox/);
+  const env = { XDG_CONFIG_HOME: join(folder, 'config') };
+  const config = join(folder, 'config', 'speechgate');
+  const say = (...args: string[]) => speechgate(env, 'say', 'Hello world', '--out', join(folder, 'hello.mp3'), ...args);
+  const balance = async (pay: string) => told(await speechgate(env, 'balance', '--json', '--pay', pay)).balanceMicroUsd;
+
+  await t.test('two commands are enough to speak, and what they keep only its owner reads', async () => {
+    const connected = await speechgate(env, 'connect', '--sandbox', dataDir);
+    assert.equal(connected.code, 0, connected.err);
+    const keys = await readFile(join(dataDir, 'sandbox.json'), 'utf8').then(JSON.parse);
+    for (const secret of [keys.creditAccount, keys.wallet.privateKey]) assert.ok(!connected.output.includes(secret));
+    const spoken = told(await say('--json'));
+    assert.equal(spoken.receipt.chargedMicroUsd, HELLO_PRICE);
+    const audio = await readFile(spoken.file);
+    assert.deepEqual([audio.length, isMp3(audio)], [spoken.bytes, true]);
+    assert.equal((await stat(config)).mode & 0o777, 0o700);
+    for (const name of ['config.json', 'wallet.json', 'trust.json', 'budget.jsonl']) {
+      assert.equal((await stat(join(config, name))).mode & 0o777, OWNER_ONLY, name);
+    }
+    assert.ok(!(await readdir(folder)).some((name) => name.endsWith('.part')));
+  });
+
+  await t.test('what is free is told, for people and as JSON', async () => {
+    const [models, voices, quote, metadata, piped] = await Promise.all([
+      speechgate(env, 'models'),
+      speechgate(env, 'voices', '--json'),
+      speechgateReading(' Hello world\n', env, 'quote', '-', '--json'),
+      speechgate(env, 'verify-metadata'),
+      speechgateReading('Hello world', env, 'say', '-', '--out', '-'),
+    ]);
+    assert.match(
+      models.out,
+      /^model +per 1,000,000 +characters +name\nprovider-a\/tts-1 +18 USD +4096 .*the default$/m,
+    );
+    assert.ok(told(voices).voices.some(({ id }: { id: string }) => id === 'provider-a_alloy'));
+    assert.deepEqual([told(quote).amountMicroUsd, told(quote).textLength], [HELLO_PRICE, 11]);
+    assert.match(metadata.out, /signed by a key that is trusted here/);
+    assert.ok(isMp3(piped.bytes), 'audio on standard output');
+    assert.match(piped.err, /0\.000198 USD paid \(card\)/);
+  });
+
+  await t.test('3: without money each flow names the way to it', async () => {
+    const none = { SPEECHGATE_CONFIG_DIR: join(folder, 'none'), SPEECHGATE_URL: sandboxUrl() };
+    const [noAccount, noDeposit, unknownAccount] = await Promise.all([
+      speechgate(none, 'say', 'x', '--out', join(folder, 'none.mp3'), '--json'),
+      say('--pay', 'prepaid'),
+      speechgate({ ...none, SPEECHGATE_ACCOUNT: crypto.randomUUID() }, 'say', 'x', '--out', '-', '--pay', 'card'),
+    ]);
+    assert.deepEqual([failed(noAccount).exit, failed(noAccount).topUpUrl], [3, `${sandboxUrl()}/top-up`]);
+    assert.deepEqual([noDeposit.code, noDeposit.out], [3, '']);
+    assert.match(noDeposit.err, /0\.000198 USD are missing\. .*speechgate deposit 1\.00\n$/);
+    assert.equal(unknownAccount.code, 3, unknownAccount.err);
+    assert.match(unknownAccount.err, /^There is not enough money\. .*speechgate top-up \(or http:\S+\)\n$/m);
+  });
+
+  await t.test(
+    'a deposit pays for prepaid requests, and a wallet for each by itself; the budget tells their sum',
+    async () => {
+      assert.equal(told(await speechgate(env, 'deposit', '0.10', '--json')).balanceMicroUsd, 100_000);
+      const [prepaid, direct] = await Promise.all([
+        say('--json', '--pay', 'prepaid'),
+        speechgate(env, 'say', 'Hello world', '--out', join(folder, 'direct.mp3'), '--pay', 'x402', '--json'),
+      ]);
+      assert.deepEqual([told(prepaid).receipt.flow, told(direct).receipt.flow], ['prepaid', 'direct']);
+      const [left, budget] = await Promise.all([balance('prepaid'), speechgate(env, 'budget', '--json')]);
+      assert.equal(left, 100_000 - HELLO_PRICE);
+      const { spentMicroUsd, reservedMicroUsd } = told(budget);
+      assert.deepEqual([spentMicroUsd, reservedMicroUsd], [4 * HELLO_PRICE, 0]);
+    },
+  );
+
+  await t.test('4: what is over a cap is refused, and nothing was signed', async () => {
+    const before = await balance('prepaid');
+    const [call, day] = await Promise.all([
+      say('--max', '0.000197', '--pay', 'prepaid'),
+      speechgate(
+        { ...env, SPEECHGATE_MAX_PER_DAY: '0.0009' },
+        'say',
+        'Hello world',
+        '--out',
+        join(folder, 'over.mp3'),
+        '--json',
+      ),
+    ]);
+    assert.deepEqual([call.code, call.out], [4, '']);
+    assert.match(call.err, /^This may cost 0\.000198 USD, and a purchase may cost 0\.000197 .*Nothing was signed\.\n$/);
+    const { code, exit, scope, limitMicroUsd, leftMicroUsd } = failed(day);
+    assert.deepEqual(
+      [code, exit, scope, limitMicroUsd, leftMicroUsd],
+      ['OVER_CAP', 4, 'day', 900, 900 - 4 * HELLO_PRICE],
+    );
+    assert.equal(await balance('prepaid'), before);
+  });
+
+  await t.test('5: who presses Ctrl-C keeps the purchase, and resume fetches it once', async () => {
+    const out = join(folder, 'interrupted.mp3');
+    const db = openDatabase(url, { maxConnections: 1 });
+    t.teardown(() => db.destroy());
+    const arrived = async () => (await db.selectFrom('x402_payment').select('id').execute()).length;
+    const before = await arrived();
+    const child = startChild(t, 'bin/speechgate.js', env, ['say', 'Hello again', '--out', out, '--pay', 'x402']);
+    await until(async () => (await arrived()) > before);
+    assert.equal(await child.stop('SIGINT'), 5, child.output());
+    const [, identifier = ''] = /speechgate resume (\S+)$/m.exec(child.output()) ?? [];
+    assert.match(child.output(), new RegExp(`^Whether ${identifier} was charged is not known yet\\.`, 'm'));
+    assert.ok(!(await readdir(folder)).includes('interrupted.mp3'), 'no half of it');
+
+    const resumed = told(await speechgate(env, 'resume', identifier, '--json')).purchases;
+    assert.deepEqual([resumed.length, resumed[0].outcome, resumed[0].file], [1, 'bought', out]);
+    assert.ok(isMp3(await readFile(out)));
+    const [again, budget, none] = await Promise.all([
+      speechgate(env, 'resume', identifier),
+      speechgate(env, 'budget', '--json'),
+      speechgate(env, 'resume'),
+    ]);
+    assert.match(again.err, new RegExp(`^No purchase ${identifier} is kept here\\.`));
+    assert.equal(again.code, 2);
+    assert.deepEqual([told(budget).reservedMicroUsd, told(budget).spentMicroUsd], [0, 5 * HELLO_PRICE]);
+    assert.deepEqual([none.code, none.out], [0, 'No purchase waits for its end.\n']);
+  });
+
+  await t.test('top-up tells where to pay, waits until it is credited, and keeps the account', async (t) => {
+    const other = { SPEECHGATE_CONFIG_DIR: join(folder, 'buyer') };
+    assert.equal((await speechgate(other, 'connect', sandboxUrl())).code, 0);
+    const child = startChild(t, 'bin/speechgate.js', other, ['top-up', '--amount', '7']);
+    const [, page = ''] = await child.printed(/^Pay \$7\.00 at (http\S+)$/m);
+    await child.printed(/^Waiting for the payment .* …$/m);
+    assert.equal(
+      (await fetch(page, { method: 'POST', body: new URLSearchParams({ card: 'accepted' }), redirect: 'manual' }))
+        .status,
+      303,
+    );
+    assert.equal(await child.ended(), 0, child.output());
+    assert.match(child.output(), /^\$7\.00 credited; the account [0-9a-f]{8}… has 7\.000000 USD\.$/m);
+    const spoken = told(
+      await speechgate(other, 'say', 'Hello world', '--out', join(folder, 'buyer.mp3'), '--json', '--durable'),
+    );
+    assert.equal(spoken.receipt.balanceMicroUsd, 7_000_000 - HELLO_PRICE);
+  });
+
+  await t.test('1: a service that is out of reach, and one that the pinned keys do not vouch for', async () => {
+    const stranger = await import('node:crypto').then(({ generateKeyPairSync }) =>
+      generateKeyPairSync('ec', { namedCurve: 'P-256' }).publicKey.export({ format: 'jwk' }),
+    );
+    const wrong = JSON.stringify([{ keyId: 'stranger', publicKeyJwk: stranger }]);
+    const [away, untrusted, sent] = await Promise.all([
+      speechgate({ ...env, SPEECHGATE_URL: NOBODY }, 'models', '--json'),
+      speechgate(
+        { ...env, SPEECHGATE_TRUST: wrong },
+        'say',
+        'x',
+        '--out',
+        join(folder, 'wrong.mp3'),
+        '--pay',
+        'x402',
+        '--json',
+      ),
+      speechgate(env, 'feedback', 'send', 'It works.', '--json'),
+    ]);
+    assert.deepEqual([failed(away).code, failed(away).exit], ['UNREACHABLE', 1]);
+    assert.deepEqual(
+      [failed(untrusted).code, failed(untrusted).reason, failed(untrusted).exit],
+      ['UNTRUSTED', 'wrong_key', 1],
+    );
+    assert.match(told(sent).feedbackId, /^[0-9a-f-]{36}$/);
+  });
+
+  await t.test('2: what is said wrongly names the option and the fix, and costs nothing', async () => {
+    const before = await balance('card');
+    const bare = join(folder, 'bare');
+    await mkdir(bare);
+    await writeFile(join(bare, 'mpg123'), '');
+    const wrong: readonly (readonly [args: readonly string[], fault: RegExp, env?: Record<string, string>])[] = [
+      [['say', 'x'], /^--out is missing/],
+      [['say', 'x', '--out', join(folder, 'no', 'x.mp3')], /^--out \S+ can't be written \(there is no such folder\)/],
+      [['say', 'x', '--out', folder], /^--out \S+ is a folder\. Name a file in it\.$/],
+      [['say', 'x', '--play'], /^--play finds no player\. Install /, { PATH: bare }],
+      [['say', 'x', '--out', '-', '--voice', 'nobody'], /^--voice .*speechgate voices/],
+      [['say', 'x', '--out', '-', '--pay', 'cash'], /^--pay takes card, x402, prepaid; it is cash\.$/],
+      [['deposit', '0.01'], /^AMOUNT/],
+      [['connect', 'ftp://speech.example'], /^URL takes the address of a service/],
+    ];
+    const runs = await Promise.all(wrong.map(([args, , extra]) => speechgate({ ...env, ...extra }, ...args)));
+    for (const [at, [args, fault]] of wrong.entries()) {
+      const { code, out, err } = runs[at] as CommandRun;
+      assert.deepEqual([code, out], [2, ''], `${args.join(' ')}: ${err}`);
+      assert.match(err.trimEnd(), fault);
+      assert.equal(err.trimEnd().split('\n').length, 1, err);
+    }
+    assert.equal(await balance('card'), before);
+  });
+
+  await t.test('settings that others can read are not used, and the way out is told', async () => {
+    await chmod(join(config, 'wallet.json'), 0o644);
+    const { code, err } = await say();
+    assert.equal(code, 2);
+    assert.match(err, new RegExp(`^${join(config, 'wallet.json')} is open to other users .* chmod 600 '`));
+  });
+
+  function sandboxUrl(): string {
+    return `http://127.0.0.1:${places.PORT}`;
+  }
+});
