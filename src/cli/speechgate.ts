@@ -13,6 +13,7 @@ const callers: Readonly<Record<string, Command>> = {
     about: 'sets the service, the wallet, the keys to trust, and caps',
     run: () => import('./caller/connect-command.ts'),
   },
+  setup: { about: 'the same as connect', run: () => import('./caller/connect-command.ts') },
   say: { about: 'speaks a text into a file, and pays for it', run: () => import('./caller/say-command.ts') },
   voices: { about: 'the voices of a model', run: () => import('./caller/voices-command.ts') },
   models: { about: 'the models and their prices', run: () => import('./caller/models-command.ts') },

@@ -84,8 +84,10 @@ function unknownOutcome({ pending }: OutcomeUnknownError): Failure {
 }
 
 function audioLost({ message, chargedMicroUsd, maxMicroUsd }: AudioLostError): Failure {
-  const exit = chargedMicroUsd === null ? EXIT.unknownOutcome : EXIT.failed;
-  return { code: 'AUDIO_LOST', exit, message, chargedMicroUsd, maxMicroUsd };
+  if (chargedMicroUsd !== null) return { code: 'AUDIO_LOST', exit: EXIT.failed, message, chargedMicroUsd };
+  const wayOut = 'Whether it was charged, speechgate balance tells. With --durable it could be asked for again.';
+  const lost = `The answer broke off. ${wayOut}`;
+  return { code: 'AUDIO_LOST', exit: EXIT.unknownOutcome, message: lost, chargedMicroUsd, maxMicroUsd };
 }
 
 function refused(error: ServiceError): Failure {

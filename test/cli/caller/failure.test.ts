@@ -52,7 +52,12 @@ for (const [error, code, exit, message] of [
     /0\.000004 are left of the 0\.000010 for today .*Nothing was signed\.$/,
   ],
   [new OutcomeUnknownError(PENDING), 'OUTCOME_UNKNOWN', 5, /^Whether pay_\d+ was .* speechgate resume pay_\d+$/],
-  [new AudioLostError('Lost.', { chargedMicroUsd: null, maxMicroUsd: 1n }), 'AUDIO_LOST', 5, /^Lost\.$/],
+  [
+    new AudioLostError('Lost.', { chargedMicroUsd: null, maxMicroUsd: 1n }),
+    'AUDIO_LOST',
+    5,
+    /speechgate balance tells/,
+  ],
   [new AudioLostError('Lost.', { chargedMicroUsd: 1n, maxMicroUsd: 1n }), 'AUDIO_LOST', 1, /^Lost\.$/],
   [new UntrustedError('wrong_key', 'Wrong.'), 'UNTRUSTED', 1, /^Wrong\. Nothing was signed\.$/],
   [new UnreachableError('Away.'), 'UNREACHABLE', 1, /^Away\.$/],
