@@ -29,7 +29,6 @@ const callers: Readonly<Record<string, Command>> = {
     about: 'asks how a purchase ended, and fetches its audio',
     run: () => import('./caller/resume-command.ts'),
   },
-  mcp: { about: 'gives an agent a voice with a budget, over MCP', run: () => import('./caller/mcp-command.ts') },
   'verify-metadata': {
     about: 'holds what the service says of itself against its pinned key',
     run: () => import('./caller/verify-metadata-command.ts'),
@@ -38,6 +37,7 @@ const callers: Readonly<Record<string, Command>> = {
     about: "a local server for programs that speak OpenAI's speech API",
     run: () => import('./caller/bridge-command.ts'),
   },
+  mcp: { about: 'a voice with a budget for agents, over MCP', run: () => import('./caller/mcp-command.ts') },
   'feedback send': { about: 'sends feedback that the wallet signs', run: () => import('./caller/feedback-command.ts') },
 };
 
