@@ -1,6 +1,5 @@
 import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { fileURLToPath } from 'node:url';
 import { readArguments } from './arguments.ts';
 
 const USAGE = `speechgate sandbox
@@ -15,20 +14,19 @@ const EXIT_MISSING = 1;
 /** `speechgate sandbox` runs it, where its parts are installed. */
 const { values } = readArguments({ options: { help: { type: 'boolean', short: 'h', default: false } } }, USAGE);
 const missing = NEEDED.filter((name) => !isInstalled(name));
+const program = ['ts', 'js']
+  .map((type) => new URL(`../sandbox/main.${type}`, import.meta.url))
+  .find((url) => existsSync(url));
 if (values.help) {
   console.log(USAGE);
-} else if (!isShipped()) {
+} else if (!program) {
   console.error('This installation has no sandbox: it was built for operation. A clone of the project has one.');
   process.exitCode = EXIT_MISSING;
 } else if (missing.length > 0) {
   console.error(`The sandbox needs packages that are not installed here: npm install ${missing.join(' ')}`);
   process.exitCode = EXIT_MISSING;
 } else {
-  await import('../sandbox/main.ts');
-}
-
-function isShipped(): boolean {
-  return ['ts', 'js'].some((type) => existsSync(fileURLToPath(import.meta.resolve(`../sandbox/main.${type}`))));
+  await import(program.href);
 }
 
 function isInstalled(name: string): boolean {
