@@ -5,14 +5,18 @@ import { test } from 'tap';
 
 const read = (path: string): Promise<string> => readFile(new URL(`../../${path}`, import.meta.url), 'utf8');
 
-/** A paragraph that names an example, and the block below it. */
-const QUOTE = /(?:^(?!```).+\n)*^.*\((?:\.\.\/)?(examples\/[\w./-]+)\)(?:.*\n)(?:^(?!```).+\n)*\n```\w+\n(.*?)^```$/gms;
-
 test('docs/clients.md: the programs in it are those of examples/', async () => {
-  const quotes = [...(await read('docs/clients.md')).matchAll(QUOTE)];
+  const text = await read('docs/clients.md');
+  const quoted: string[] = [];
+  for (const { index, 1: code } of text.matchAll(/^```\w+\n(.*?)^```$/gms)) {
+    const paragraph = text.slice(0, index).trimEnd().split('\n\n').at(-1) ?? '';
+    const [, file] = /\(\.\.\/(examples\/[\w.-]+)\)/.exec(paragraph) ?? [];
+    if (file === undefined) continue;
+    assert.equal(code, await read(file), file);
+    quoted.push(file);
+  }
   assert.deepEqual(
-    quotes.map(([, file]) => file),
-    ['card', 'direct', 'prepaid', 'openai'].map((name) => `examples/${name}.mjs`).concat('examples/mcp.json'),
+    quoted,
+    ['card.mjs', 'direct.mjs', 'prepaid.mjs', 'openai.mjs', 'mcp.json'].map((name) => `examples/${name}`),
   );
-  for (const [, file = '', code] of quotes) assert.equal(code, await read(file), file);
 });
