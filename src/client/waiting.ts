@@ -20,10 +20,16 @@ export async function withDeadline<T>(
   signal: AbortSignal | undefined,
   work: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
-  const late = new AbortController();
-  const timer = setTimeout(() => late.abort(new DOMException('It took too long.', 'TimeoutError')), milliseconds);
+  signal?.throwIfAborted();
+  const stop = new AbortController();
+  const timer = setTimeout(() => stop.abort(new DOMException('It took too long.', 'TimeoutError')), milliseconds);
+  signal?.addEventListener('abort', () => stop.abort(signal.reason), { once: true });
+  // A caller's own fetch may not obey the signal.
+  const aborted = new Promise<never>((_, reject) => {
+    stop.signal.addEventListener('abort', () => reject(stop.signal.reason), { once: true });
+  });
   try {
-    return await work(signal ? AbortSignal.any([signal, late.signal]) : late.signal);
+    return await Promise.race([work(stop.signal), aborted]);
   } finally {
     clearTimeout(timer);
   }

@@ -82,7 +82,7 @@ test('a streamed card request can not be resumed, and counts as charged', async 
     },
   };
   const client = new Speechgate({ baseUrl: proxy.url, pay: cardCredits(account), budget: keeping });
-  const broken = proxy.cutNext('x-credit-account', { at: 'sent' });
+  const broken = proxy.cutNext('x-credit-account', { at: 'answer head', share: 0 });
   const lost = await errorOf(client.speak(HELLO));
   await broken;
   assert.ok(lost instanceof AudioLostError);
