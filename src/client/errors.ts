@@ -2,10 +2,7 @@ import type { PendingPurchase } from './pending-purchase.ts';
 
 /** Everything that the client throws on purpose is one of these. */
 export class SpeechgateError extends Error {
-  constructor(message: string, options?: ErrorOptions) {
-    super(message, options);
-    this.name = new.target.name;
-  }
+  override readonly name: string = 'SpeechgateError';
 }
 
 /** What an answer of the service told of an error. */
@@ -21,6 +18,7 @@ export interface Fault {
 
 /** The service answered with an error, and nothing is owed for it. */
 export class ServiceError extends SpeechgateError {
+  override readonly name: string = 'ServiceError';
   readonly status: number;
   readonly code: string;
   readonly details: Readonly<Record<string, unknown>> | null;
@@ -38,10 +36,13 @@ export class ServiceError extends SpeechgateError {
 }
 
 /** 400, 413, 415 and the like: the request has to be changed. */
-export class InvalidRequestError extends ServiceError {}
+export class InvalidRequestError extends ServiceError {
+  override readonly name = 'InvalidRequestError';
+}
 
 /** 402: the account or wallet has not enough. Nothing was charged. */
 export class PaymentRequiredError extends ServiceError {
+  override readonly name: string = 'PaymentRequiredError';
   /** Where card credit is bought; null in the other flows. */
   readonly topUpUrl: string | null;
   /** What is missing at least, where the service told price and balance. */
@@ -55,16 +56,23 @@ export class PaymentRequiredError extends ServiceError {
 }
 
 /** 429: too much was asked; nothing was charged. */
-export class RateLimitedError extends ServiceError {}
+export class RateLimitedError extends ServiceError {
+  override readonly name = 'RateLimitedError';
+}
 
 /** 5xx: the service, or what it relies on, could not; nothing was charged. */
-export class ServiceUnavailableError extends ServiceError {}
+export class ServiceUnavailableError extends ServiceError {
+  override readonly name = 'ServiceUnavailableError';
+}
 
 /** The service could not be reached, and nothing that pays had left. */
-export class UnreachableError extends SpeechgateError {}
+export class UnreachableError extends SpeechgateError {
+  override readonly name = 'UnreachableError';
+}
 
 /** The purchase may cost more than its caps leave. Nothing was signed. */
 export class OverCapError extends SpeechgateError {
+  override readonly name: string = 'OverCapError';
   readonly scope: 'call' | 'client' | 'day' | 'total';
   readonly limitMicroUsd: bigint;
   readonly leftMicroUsd: bigint;
@@ -87,6 +95,7 @@ export class OverCapError extends SpeechgateError {
 
 /** The metadata or the challenge is not what the pinned key vouches for. Nothing was signed. */
 export class UntrustedError extends SpeechgateError {
+  override readonly name: string = 'UntrustedError';
   /** For programs, such as wrong_key, expired, wrong_payee. */
   readonly reason: string;
 
@@ -101,6 +110,7 @@ export class UntrustedError extends SpeechgateError {
  * and the audio comes, or the certainty that nothing was charged.
  */
 export class OutcomeUnknownError extends SpeechgateError {
+  override readonly name: string = 'OutcomeUnknownError';
   readonly pending: PendingPurchase;
 
   constructor(pending: PendingPurchase, options?: ErrorOptions) {
@@ -114,6 +124,7 @@ export class OutcomeUnknownError extends SpeechgateError {
  * answer was lost, or a prepaid one that was asked for again too late. Asking again is a new purchase.
  */
 export class AudioLostError extends SpeechgateError {
+  override readonly name: string = 'AudioLostError';
   /** Null when it is not known whether it was charged. */
   readonly chargedMicroUsd: bigint | null;
   readonly maxMicroUsd: bigint;

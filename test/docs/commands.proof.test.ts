@@ -72,7 +72,10 @@ test('README: what it tells to type works as it stands, and shows what it says',
   shown += sandbox.output();
   assert.ok(printed.length >= 11, sandbox.output());
   const { wallet, baseUrl } = await readSandbox(folder);
-  const env = { WALLET_KEY: wallet?.privateKey ?? assert.fail('there is no chain') };
+  const env = {
+    WALLET_KEY: wallet?.privateKey ?? assert.fail('there is no chain'),
+    SPEECHGATE_CONFIG_DIR: join(folder, 'config'),
+  };
 
   for (const command of printed.filter((line) => line.startsWith('curl'))) {
     await t.test(command, async (t) => {
@@ -82,12 +85,18 @@ test('README: what it tells to type works as it stands, and shows what it says',
   for (const [at, { language, code }] of blocks.entries()) {
     if (code === commands[0] || code === SUITE || code === START) continue;
     await t.test(`${language}: ${code.split('\n')[0]}`, async (t) => {
-      if (language === 'sh') shown += await run(t, folder, code);
+      if (language === 'sh') shown += await run(t, folder, code, env);
       else if (language === 'text') assert.match(shown, shownAs(code));
       else if (language === 'ini') await areSettings(code);
       else if (language === 'js') {
         await writeFile(join(folder, `readme-${at}.mjs`), code);
-        assert.equal(await run(t, folder, `node readme-${at}.mjs`, env), '200 audio/mpeg\n');
+        const isClient = code.includes('speechgate/client');
+        const build = isClient ? 'npm run -s build && ' : '';
+        const output = await run(t, folder, `${build}node readme-${at}.mjs`, env);
+        assert.match(
+          output,
+          isClient ? /^card\.mp3 \{\n {2}flow: 'card',\n {2}chargedMicroUsd: 630n,/ : /^200 audio\/mpeg\n$/,
+        );
       } else if (language === 'json') {
         const payload = { ...(await unnamedPayment(baseUrl, env.WALLET_KEY)), ...JSON.parse(code) };
         const headers = { 'payment-signature': encodePayment(payload) };
