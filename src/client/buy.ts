@@ -64,7 +64,7 @@ async function buyOnce(purchase: Purchase): Promise<End<Speech>> {
   const end = await pursueSpeech({ ...purchase, pending, isRepetition: false });
   if (end.outcome === 'unknown') purchase.onUnknown(pending.identifier, reservation);
   // What a budget can't write down stays set aside there; what was bought is no less bought.
-  else await reservation.settle(chargedOf(end)).catch(() => {});
+  else if (!mayBeTaken(end)) await reservation.settle(chargedOf(end)).catch(() => {});
   return end;
 }
 
@@ -111,6 +111,9 @@ const lostOf = ({ maxMicroUsd }: PendingPurchase, { cause }: OutcomeUnknownError
   error: answerLost(maxMicroUsd, cause),
   chargedMicroUsd: BigInt(maxMicroUsd),
 });
+
+/** It stays set aside then, until a budget asks for it after its end. */
+const mayBeTaken = (end: End<unknown>): boolean => end.outcome === 'refused' && end.isSure === false;
 
 /** In micro-USD. */
 export const chargedOf = (end: Extract<Outcome<unknown>, { outcome: 'bought' | 'lost' | 'refused' }>): bigint =>

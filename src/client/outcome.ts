@@ -9,7 +9,8 @@ export type Outcome<Bought> =
   /** It was charged, and what was bought is gone. */
   | { readonly outcome: 'lost'; readonly error: SpeechgateError; readonly chargedMicroUsd: bigint }
   /**
-   * This request was not charged. `isSure` tells that no earlier one with the same payment was or will be.
+   * This request was not charged. `isSure` tells that no request with the same payment was or will be; when it is false,
+   * the payment may still be taken.
    * `again` is worth trying: the identical request, or a new purchase.
    */
   | {

@@ -84,7 +84,7 @@ const hasWaited = (delay: number, signal: AbortSignal | undefined): Promise<bool
   );
 
 /** Sends the request as it was signed, byte for byte. */
-export async function send({ api }: Service, pending: PendingPurchase, signal: AbortSignal): Promise<Answer> {
+async function send({ api }: Service, pending: PendingPurchase, signal: AbortSignal): Promise<Answer> {
   const { response, data, error } = await api.POST(pending.target as '/x402/tts', {
     headers: pending.headers,
     body: { text: pending.body },

@@ -24,8 +24,8 @@ export const readDirect: Reader<Speech> = async ({ pending, answer }) => {
 };
 
 /**
- * What a refusal tells of a payment, of speech or a deposit. Before its end a refused authorization that was sent twice may
- * still be settled by the other request.
+ * What a refusal tells of a payment, of speech or a deposit. Before its end a refused authorization may still be taken: by
+ * another request, or since the chain settles what the facilitator has refused (R23).
  * @param expiresAt Unix seconds
  */
 export function refusedPayment({ response, error }: Answer, expiresAt: number | null) {

@@ -22,7 +22,7 @@ export interface TrustedKey extends Omit<PinnedKey, 'validUntil'> {
 export type Metadata = Wire<SignedServiceMetadata['payload']>;
 
 /** How far the caller's clock and the service's may be apart, in milliseconds. */
-export const CLOCK_LEEWAY_MS = 60_000;
+const CLOCK_LEEWAY_MS = 60_000;
 /** Longer than the service ever signs for: what claims more is not taken. */
 const MOST_VALIDITY_MS = 86_400_000;
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'tap';
-import { cardCredits, directX402, prepaid, Speechgate } from '../../src/client/index.ts';
+import { cardCredits, directX402, PaymentRequiredError, prepaid, Speechgate } from '../../src/client/index.ts';
 import { testChain, wallet } from '../support/chain.ts';
-import { pinsOf, startCardGateway, startPaidGateway } from '../support/client.ts';
+import { errorOf, pinsOf, recordingBudget, startCardGateway, startPaidGateway } from '../support/client.ts';
 import { mineSteadily } from '../support/deposit.ts';
 import { silentMp3 } from '../support/silent-audio.ts';
 import { PRICE, timesPaid } from '../support/x402.ts';
@@ -48,6 +48,15 @@ test('direct payment: one payment on the chain, also with a quote', { skip }, as
     assert.match(speech.receipt.transaction ?? '', /^0x[0-9a-f]{64}$/);
     assert.equal(await timesPaid(chain, payer), paid + 1);
   }
+});
+
+test('R23: a refused direct payment may still be taken, and stays set aside', { skip }, async (t) => {
+  const gateway = await startPaidGateway(t, chain);
+  const poor = await wallet(chain.client, PRICE - 1n);
+  const { budget, told } = recordingBudget();
+  const client = new Speechgate({ baseUrl: gateway.url, pay: directX402(poor), trust: pinsOf(gateway), budget });
+  assert.ok((await errorOf(client.speak(ORDER))) instanceof PaymentRequiredError);
+  assert.deepEqual(told, [`reserve direct ${PRICE}`, 'record speech']);
 });
 
 test('prepaid: deposit, speech, balance', { skip }, async (t) => {

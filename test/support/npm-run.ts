@@ -23,7 +23,7 @@ export function npmRun(script: string, env: Record<string, string>, ...args: str
 }
 
 /** Runs a program of the project to its end, with nothing in its environment but what is given, and nobody at a terminal. */
-export function runProgram(program: string, env: Record<string, string>, ...args: string[]): Promise<NpmRun> {
+function runProgram(program: string, env: Record<string, string>, ...args: string[]): Promise<NpmRun> {
   const { PATH = '', HOME = '' } = process.env;
   const [node = '', ...parameters] = programCommand(program, ...args);
   return new Promise((resolve) => {
