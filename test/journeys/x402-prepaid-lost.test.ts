@@ -1,80 +1,37 @@
 import assert from 'node:assert/strict';
-import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { sql } from 'kysely';
-import { type Test, test } from 'tap';
+import { test } from 'tap';
 import { createLinkSigner } from '../../src/audio/link-token.ts';
 import { audit } from '../../src/ledger/audit.ts';
-import type { Call, Gateway, Reply } from '../support/gateway.ts';
-import { follow, loseAnswer, sendUnread } from '../support/lost-answer.ts';
+import type { Call, Gateway } from '../support/gateway.ts';
 import {
-  depositor,
-  HELLO,
-  moneyOf,
-  type PrepaidGateway,
-  startPrepaidGateway,
-  TTS,
-  withCredential,
-  withHeaders,
-} from '../support/prepaid.ts';
+  assertOffered,
+  BARE,
+  CHARGED,
+  concluded,
+  detailsOf,
+  FUNDS,
+  follow,
+  GET,
+  loseAnswer,
+  PRICE,
+  SECRET,
+  sendUnread,
+  startWithFunds,
+} from '../support/lost-answer.ts';
+import { HELLO, type PrepaidGateway, TTS } from '../support/prepaid.ts';
 import { connectRaw, requestBytes } from '../support/raw-http.ts';
-import { body, Drip, openAiError, silentMp3 } from '../support/stub-upstream.ts';
+import { body, Drip, silentMp3 } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
 
-const PRICE = 198;
-const FUNDS = 100_000n;
-const SECRET = 'a secret of links of 32 bytes or more';
-const GET = `${TTS}?text=Hello`;
 /** More than kernels take of an answer that nobody reads. */
 const LONG = silentMp3(600_000);
 
-const BARE = { field: 'x-x402-nonce', rule: 'unique' };
-const CHARGED = { ...BARE, state: 'charged', chargedMicroUsd: PRICE };
-
-async function start(t: Test, env: Record<string, string> = {}) {
-  const gateway = await startPrepaidGateway(t, { JOB_SIGNING_SECRET: SECRET, ...env });
-  return { gateway, ...(await depositor(gateway, FUNDS)) };
-}
-
-const detailsOf = ({ json }: Reply) => json.error.details;
-
-/** Repeats the request until it is known what became of the first one. */
-async function concluded(gateway: Gateway, call: Call, path = TTS): Promise<Reply> {
-  let reply = await gateway.call(path, call);
-  await until(async () => {
-    assert.deepEqual([reply.status, reply.json.error.code], [409, 'PREPAID_NONCE_REPLAYED']);
-    if (detailsOf(reply).state !== 'pending') return true;
-    reply = await gateway.call(path, call);
-    return false;
-  });
-  return reply;
-}
-
 const keptOf = ({ db }: Gateway) => db.selectFrom('lost_answer').selectAll().execute();
-
-/** The request was charged once, and its audio is offered to who repeats it. */
-async function assertOffered(gateway: PrepaidGateway, call: Call, audio: Buffer, path = TTS): Promise<string> {
-  const again = await concluded(gateway, call, path);
-  const { audio: link, ...details } = detailsOf(again);
-  assert.deepEqual({ ...details, chargedMicroUsd: 0 }, { ...CHARGED, chargedMicroUsd: 0 });
-  const [transfer] = await gateway.db
-    .selectFrom('transfer')
-    .select(['amount_micro_usd', 'state'])
-    .where('kind', '=', 'spend')
-    .orderBy('id', 'desc')
-    .limit(1)
-    .execute();
-  assert.deepEqual([transfer?.state, Number(transfer?.amount_micro_usd)], ['posted', details.chargedMicroUsd]);
-  assert.equal(again.headers.get('x-x402-charged'), '0');
-  const fetched = await follow(gateway.url, link);
-  assert.deepEqual([fetched.status, fetched.headers.get('content-type')], [200, 'audio/mpeg']);
-  assert.ok(fetched.bytes.equals(audio));
-  assert.equal(fetched.headers.get('cache-control'), 'private, no-store');
-  return link;
-}
 
 const CUTS: [string, (gateway: PrepaidGateway, call: Call, path: string) => Promise<void>][] = [
   [
@@ -121,7 +78,7 @@ const connectionsOf = ({ app }: Gateway) =>
 
 for (const [when, cut] of CUTS) {
   test(`R60: a connection that is cut ${when}: the request is charged once, and its audio is offered`, async (t) => {
-    const { gateway, sign, balance } = await start(t);
+    const { gateway, sign, balance } = await startWithFunds(t);
     gateway.upstream.mode = body(LONG);
     for (const [path, call] of [
       [TTS, await sign(TTS, HELLO)],
@@ -139,7 +96,7 @@ for (const [when, cut] of CUTS) {
 }
 
 test('R60: the connection ends with an error after the last byte was handed over', async (t) => {
-  const { gateway, sign, balance } = await start(t);
+  const { gateway, sign, balance } = await startWithFunds(t);
   const call = await sign(TTS, HELLO);
   await loseAnswer(gateway.url, TTS, call);
   await until(async () => (await keptOf(gateway)).some(({ stored_at: at }) => at !== null));
@@ -149,7 +106,7 @@ test('R60: the connection ends with an error after the last byte was handed over
 });
 
 test('R60: while the connection of an answer is silent, it is open whether that has arrived', async (t) => {
-  const { gateway, sign } = await start(t);
+  const { gateway, sign } = await startWithFunds(t);
   const call = await sign(TTS, HELLO);
   const silent = await sendUnread(gateway.url, TTS, call);
   await once(silent, 'readable');
@@ -159,7 +116,7 @@ test('R60: while the connection of an answer is silent, it is open whether that 
 });
 
 test('R60: nothing is written for an answer that has arrived: by the next request, or by a close', async (t) => {
-  const { gateway, sign } = await start(t);
+  const { gateway, sign } = await startWithFunds(t);
   const [first, second] = [await sign(TTS, HELLO), await sign(TTS, HELLO)];
   const { socket, answers } = await connectRaw(gateway.url);
   for (const call of [first, second]) {
@@ -180,66 +137,8 @@ test('R60: nothing is written for an answer that has arrived: by the next reques
   assert.deepEqual(await keptOf(gateway), []);
 });
 
-test('R60: only the identical request is told of the first', async (t) => {
-  const { gateway, sign, wallet } = await start(t);
-  const nonce = 'the-same-one';
-  const call = await sign(TTS, HELLO, { nonce });
-  await loseAnswer(gateway.url, TTS, call);
-  await assertOffered(gateway, call, silentMp3(1000));
-  const shouted = `0x${String(call.headers?.['x-x402-signature']).slice(2).toUpperCase()}`;
-  assert.ok(detailsOf(await gateway.call(TTS, withHeaders(call, { 'x-x402-signature': shouted }))).audio);
-  for (const [path, other] of [
-    [TTS, await sign(TTS, HELLO, { nonce, max: 999_999n })],
-    [TTS, await sign(TTS, { method: 'POST', json: { text: 'Other words' } }, { nonce })],
-    [GET, await sign(GET, {}, { nonce })],
-  ] as const) {
-    const refused = await gateway.call(path, other);
-    assert.deepEqual([refused.status, detailsOf(refused)], [409, BARE]);
-  }
-  const stranger = await depositor(gateway, FUNDS);
-  const foreign = await withCredential(stranger.wallet, gateway.domain, TTS, HELLO, { nonce });
-  assert.equal((await gateway.call(TTS, withHeaders(foreign, { 'x-x402-account': wallet.address }))).status, 401);
-  assert.equal((await gateway.call(TTS, foreign)).status, 200, "another wallet's nonce is another one");
-});
-
-test('R60: the state of a request whose synthesis fails goes from pending to restored', async (t) => {
-  const { gateway, sign } = await start(t);
-  const drip = new Drip();
-  gateway.upstream.mode = drip.mode;
-  const call = await sign(TTS, HELLO);
-  const first = gateway.call(TTS, call);
-  await drip.opened;
-  const pending = await gateway.call(TTS, call);
-  assert.deepEqual(detailsOf(pending), { ...BARE, state: 'pending' });
-  assert.deepEqual(moneyOf(pending), ['0', String(FUNDS - BigInt(PRICE))]);
-  drip.end();
-  assert.equal((await first).status, 502);
-  assert.deepEqual(detailsOf(await concluded(gateway, call)), { ...BARE, state: 'restored', chargedMicroUsd: 0 });
-  gateway.upstream.mode = openAiError(500);
-  const failed = await sign(TTS, HELLO);
-  assert.equal((await gateway.call(TTS, failed)).status, 502);
-  const restored = await gateway.call(TTS, failed);
-  assert.deepEqual(detailsOf(restored), { ...BARE, state: 'restored', chargedMicroUsd: 0 });
-  assert.match(restored.json.error.message, /new nonce/);
-});
-
-test('R60: the identical request is told so after its expiry, and an unspent nonce is refused as ever', async (t) => {
-  const { gateway, sign } = await start(t);
-  const expiry = BigInt(Math.floor(Date.now() / 1000) + 2);
-  const [spent, unspent] = [await sign(TTS, HELLO, { expiry }), await sign(TTS, HELLO, { expiry })];
-  await loseAnswer(gateway.url, TTS, spent);
-  await until(() => Date.now() / 1000 > Number(expiry));
-  const again = await concluded(gateway, spent);
-  assert.equal(detailsOf(again).state, 'charged');
-  assert.equal((await follow(gateway.url, detailsOf(again).audio)).status, 200);
-  const refused = await gateway.call(TTS, unspent);
-  assert.deepEqual([refused.status, detailsOf(refused).field], [400, 'x-x402-expiry']);
-  const forged = withHeaders(spent, { 'x-x402-max-amount': '7' });
-  assert.equal((await gateway.call(TTS, forged)).status, 400, 'its signature does not verify');
-});
-
 test('R60: after 10 minutes audio and row are gone, and the request is known still', async (t) => {
-  const { gateway, sign } = await start(t);
+  const { gateway, sign } = await startWithFunds(t);
   const call = await sign(TTS, HELLO);
   await loseAnswer(gateway.url, TTS, call);
   const link = await assertOffered(gateway, call, silentMp3(1000));
@@ -252,44 +151,12 @@ test('R60: after 10 minutes audio and row are gone, and the request is known sti
   assert.deepEqual(detailsOf(await gateway.call(TTS, call)), CHARGED);
 });
 
-test('R60: another process of the deployment, and a later one, offer the audio too', async (t) => {
-  const audioStore = await mkdtemp(join(tmpdir(), 'speechgate-lost-'));
-  t.teardown(() => rm(audioStore, { recursive: true, force: true }));
-  const env = { JOB_SIGNING_SECRET: SECRET, AUDIO_STORE: `file:${audioStore}` };
-  const { gateway, sign } = await start(t, env);
-  const call = await sign(TTS, HELLO);
-  await loseAnswer(gateway.url, TTS, call);
-  const beside = await startPrepaidGateway(t, env, { databaseUrl: gateway.databaseUrl });
-  await until(async () => detailsOf(await beside.call(TTS, call)).audio !== undefined);
-  await gateway.app.close();
-  await assertOffered(beside, call, silentMp3(1000));
-  const later = await startPrepaidGateway(t, env, { databaseUrl: gateway.databaseUrl });
-  await assertOffered(later, call, silentMp3(1000));
-});
-
-test('R60: a quote that has expired, and a pause, keep nobody from what was charged', async (t) => {
-  const { gateway, sign } = await start(t, { QUOTE_TTL_SECONDS: '1' });
-  const text = 'Hello world';
-  const asked = { textLength: text.length, textSha256: createHash('sha256').update(text).digest('hex') };
-  const quote = await gateway.call(`${TTS}/quote`, { method: 'POST', json: asked });
-  const call = await sign(TTS, { method: 'POST', json: { quoteToken: quote.json.quoteToken, text } });
-  await loseAnswer(gateway.url, TTS, call);
-  await until(() => Date.now() > Date.parse(quote.json.expiresAt));
-  await assertOffered(gateway, call, silentMp3(1000));
-  const unspent = await sign(TTS, { method: 'POST', json: { quoteToken: quote.json.quoteToken, text } });
-  assert.equal((await gateway.call(TTS, unspent)).json.error.code, 'QUOTE_EXPIRED');
-  await sql`insert into paused_flow (flow, operator, reason) values ('prepaid', 'me', 'test')`.execute(gateway.db);
-  await gateway.app.pauses.read();
-  assert.equal((await gateway.call(TTS, await sign(TTS, HELLO))).status, 503);
-  assert.ok(detailsOf(await concluded(gateway, call)).audio);
-});
-
 test('R55: a store that fails leaves the request charged, and tells operators', async (t) => {
   const audioStore = await mkdtemp(join(tmpdir(), 'speechgate-lost-'));
   t.teardown(() => rm(audioStore, { recursive: true, force: true }));
   await writeFile(join(audioStore, 'file'), '');
   const env = { AUDIO_STORE: `file:${join(audioStore, 'file')}`, LOG_LEVEL: 'error' };
-  const { gateway, sign, balance } = await start(t, env);
+  const { gateway, sign, balance } = await startWithFunds(t, env);
   const call = await sign(TTS, HELLO);
   await loseAnswer(gateway.url, TTS, call);
   assert.deepEqual(detailsOf(await concluded(gateway, call)), CHARGED);
@@ -300,7 +167,7 @@ test('R55: a store that fails leaves the request charged, and tells operators', 
 });
 
 test('R60: links open the audio that they were signed for, and nothing else', async (t) => {
-  const { gateway, sign } = await start(t);
+  const { gateway, sign } = await startWithFunds(t);
   const call = await sign(TTS, HELLO);
   await loseAnswer(gateway.url, TTS, call);
   const link = new URL(await assertOffered(gateway, call, silentMp3(1000)));
@@ -326,7 +193,7 @@ test('R60: links open the audio that they were signed for, and nothing else', as
 });
 
 test('R60: where links are not signed, the id opens the audio, and nobody can guess it', async (t) => {
-  const { gateway, sign } = await start(t, { JOB_SIGNING_SECRET: '' });
+  const { gateway, sign } = await startWithFunds(t, { JOB_SIGNING_SECRET: '' });
   const call = await sign(TTS, HELLO);
   await loseAnswer(gateway.url, TTS, call);
   const link = await assertOffered(gateway, call, silentMp3(1000));

@@ -1,7 +1,11 @@
+import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
-import { BASE_URL, type Call, type Reply, send } from './gateway.ts';
+import type { Test } from 'tap';
+import { BASE_URL, type Call, type Gateway, type Reply, send } from './gateway.ts';
+import { depositor, type PrepaidGateway, startPrepaidGateway, TTS } from './prepaid.ts';
 import { requestBytes } from './raw-http.ts';
+import { until } from './until.ts';
 
 /** Sends a request on a connection of its own, and reads nothing. */
 export async function sendUnread(url: string, path: string, call: Call): Promise<Socket> {
@@ -23,3 +27,51 @@ export async function loseAnswer(url: string, path: string, call: Call): Promise
 /** Fetches what a link of an answer leads to, from where the gateway listens. */
 export const follow = (url: string, link: string, call: Call = {}): Promise<Reply> =>
   send(url, link.replace(BASE_URL, ''), call);
+
+export const PRICE = 198;
+export const FUNDS = 100_000n;
+export const SECRET = 'a secret of links of 32 bytes or more';
+export const GET = `${TTS}?text=Hello`;
+export const BARE = { field: 'x-x402-nonce', rule: 'unique' };
+export const CHARGED = { ...BARE, state: 'charged', chargedMicroUsd: PRICE };
+
+/** A gateway and a wallet with FUNDS deposited. */
+export async function startWithFunds(t: Test, env: Record<string, string> = {}) {
+  const gateway = await startPrepaidGateway(t, { JOB_SIGNING_SECRET: SECRET, ...env });
+  return { gateway, ...(await depositor(gateway, FUNDS)) };
+}
+
+export const detailsOf = ({ json }: Reply) => json.error.details;
+
+/** Repeats the request until it is known what became of the first one. */
+export async function concluded(gateway: Gateway, call: Call, path = TTS): Promise<Reply> {
+  let reply = await gateway.call(path, call);
+  await until(async () => {
+    assert.deepEqual([reply.status, reply.json.error.code], [409, 'PREPAID_NONCE_REPLAYED']);
+    if (detailsOf(reply).state !== 'pending') return true;
+    reply = await gateway.call(path, call);
+    return false;
+  });
+  return reply;
+}
+
+/** The request was charged once, and its audio is offered to who repeats it. */
+export async function assertOffered(gateway: PrepaidGateway, call: Call, audio: Buffer, path = TTS): Promise<string> {
+  const again = await concluded(gateway, call, path);
+  const { audio: link, ...details } = detailsOf(again);
+  assert.deepEqual({ ...details, chargedMicroUsd: 0 }, { ...CHARGED, chargedMicroUsd: 0 });
+  const [transfer] = await gateway.db
+    .selectFrom('transfer')
+    .select(['amount_micro_usd', 'state'])
+    .where('kind', '=', 'spend')
+    .orderBy('id', 'desc')
+    .limit(1)
+    .execute();
+  assert.deepEqual([transfer?.state, Number(transfer?.amount_micro_usd)], ['posted', details.chargedMicroUsd]);
+  assert.equal(again.headers.get('x-x402-charged'), '0');
+  const fetched = await follow(gateway.url, link);
+  assert.deepEqual([fetched.status, fetched.headers.get('content-type')], [200, 'audio/mpeg']);
+  assert.ok(fetched.bytes.equals(audio));
+  assert.equal(fetched.headers.get('cache-control'), 'private, no-store');
+  return link;
+}
