@@ -39,8 +39,12 @@ export class PrepaidReplays {
    * @returns undefined when it is not the one that has spent its nonce
    */
   async ofIdentical({ account, nonce }: PrepaidCredential, digest: Buffer): Promise<ReplayRefused | undefined> {
-    const spend = await findSpend(this.#parts.db, account, nonce, digest);
+    const find = () => findSpend(this.#parts.db, account, nonce, digest);
+    let spend = await find();
     if (!spend) return undefined;
+    // What was read began before it was known that nothing is open; a later look has seen all that this process did.
+    const isOver = spend.state === 'charged' && !spend.audio && this.#isOpen(spend) === false;
+    if (isOver && !spend.isLongOver) spend = (await find()) ?? spend;
     const repeated = this.#repeated(spend);
     const until = Date.now() + (this.#isFinal(spend, repeated) ? FINAL_MS : CHANGING_MS);
     return this.#remember(digest, until, spend.balanceMicroUsd, repeated);

@@ -1,13 +1,16 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
+import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { sql } from 'kysely';
 import { test } from 'tap';
+import type { Config } from '../../src/settings/config.ts';
 import {
   assertOffered,
   BARE,
+  CHARGED,
   concluded,
   detailsOf,
   FUNDS,
@@ -16,6 +19,7 @@ import {
   loseAnswer,
   PRICE,
   SECRET,
+  sendUnread,
   startWithFunds,
 } from '../support/lost-answer.ts';
 import {
@@ -27,6 +31,7 @@ import {
   withCredential,
   withHeaders,
 } from '../support/prepaid.ts';
+import { recordStatements } from '../support/recorded-statements.ts';
 import { Drip, openAiError, silentMp3 } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
 
@@ -118,4 +123,36 @@ test('R60: a quote that has expired, and a pause, keep nobody from what was char
   await gateway.app.pauses.read();
   assert.equal((await gateway.call(TTS, await sign(TTS, HELLO))).status, 503);
   assert.ok(detailsOf(await concluded(gateway, call)).audio);
+});
+
+test('R60: audio that is stored while a repetition is looked up is offered to that one', async (t) => {
+  const { gateway, sign } = await startWithFunds(t);
+  const statements = recordStatements(t);
+  const call = await sign(TTS, HELLO);
+  const silent = await sendUnread(gateway.url, TTS, call);
+  await once(silent, 'readable');
+  const lookUp = statements.holdBackAnswer(/join prepaid_nonce spent/);
+  const repeated = gateway.call(TTS, call);
+  await lookUp.held;
+  silent.resetAndDestroy();
+  await until(async () => /lost_answers_total\{outcome="kept"\} 1$/m.test(await gateway.app.metrics.scrape()));
+  lookUp.letGo();
+  const { audio, ...details } = detailsOf(await repeated);
+  assert.deepEqual(details, CHARGED);
+  assert.ok(audio);
+});
+
+test('R60: a wallet that may have no more at once is told what became of the request that it repeats', async (t) => {
+  const adjust = (config: Config) => ({ ...config, unpaidWork: { ...config.unpaidWork, maxRunning: 1 } });
+  const { gateway, sign } = await startWithFunds(t, {}, { adjust });
+  const drip = new Drip();
+  gateway.upstream.mode = drip.mode;
+  const call = await sign(TTS, HELLO);
+  const first = gateway.call(TTS, call);
+  await drip.opened;
+  assert.equal((await gateway.call(TTS, await sign(TTS, HELLO))).status, 429);
+  const again = await gateway.call(TTS, call);
+  assert.deepEqual([again.status, detailsOf(again)], [409, { ...BARE, state: 'pending' }]);
+  drip.end();
+  assert.equal((await first).status, 502);
 });

@@ -58,7 +58,7 @@ const PAID: readonly { flow: 'card' | 'prepaid' | 'direct'; paid: Counted; repea
   {
     flow: 'prepaid',
     paid: { statements: '1 + 1', commits: ['account prepaid_nonce transfer: waits', 'transfer: waits'] },
-    repeated: { statements: '2', commits: [] },
+    repeated: { statements: '3', commits: [] },
   },
   {
     flow: 'direct',

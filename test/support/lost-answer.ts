@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import type { Test } from 'tap';
-import { BASE_URL, type Call, type Gateway, type Reply, send } from './gateway.ts';
+import { BASE_URL, type Call, type Gateway, type GatewayOptions, type Reply, send } from './gateway.ts';
 import { depositor, type PrepaidGateway, startPrepaidGateway, TTS } from './prepaid.ts';
 import { requestBytes } from './raw-http.ts';
 import { until } from './until.ts';
@@ -36,8 +36,8 @@ export const BARE = { field: 'x-x402-nonce', rule: 'unique' };
 export const CHARGED = { ...BARE, state: 'charged', chargedMicroUsd: PRICE };
 
 /** A gateway and a wallet with FUNDS deposited. */
-export async function startWithFunds(t: Test, env: Record<string, string> = {}) {
-  const gateway = await startPrepaidGateway(t, { JOB_SIGNING_SECRET: SECRET, ...env });
+export async function startWithFunds(t: Test, env: Record<string, string> = {}, options: GatewayOptions = {}) {
+  const gateway = await startPrepaidGateway(t, { JOB_SIGNING_SECRET: SECRET, ...env }, options);
   return { gateway, ...(await depositor(gateway, FUNDS)) };
 }
 

@@ -12,7 +12,21 @@ interface StatementRecorder {
   /** Tells what was recorded, and forgets it. */
   take(): RecordedStatement[];
   /** Keeps the next statement with such a text from the database until it is let go; `held` resolves when it has come. */
-  holdBack(text: RegExp): { readonly held: Promise<void>; letGo(): void };
+  holdBack(text: RegExp): HeldBack;
+  /** Has the database answer the next statement with such a text and parameters, and keeps its answer until that is let go. */
+  holdBackAnswer(text: RegExp): HeldBack;
+}
+
+interface HeldBack {
+  readonly held: Promise<void>;
+  letGo(): void;
+}
+
+interface Obstacle {
+  readonly text: RegExp;
+  readonly come: () => void;
+  readonly isGone: Promise<void>;
+  readonly isOfAnswer: boolean;
 }
 
 /** Statements of upkeep, which come by the clock and not by a request. */
@@ -22,33 +36,44 @@ const UPKEEP = /(?<!left join )gateway_process|paused_flow|"graphile_worker"/;
 export function recordStatements(t: Test): StatementRecorder {
   const { query } = pg.Client.prototype;
   const recorded: RecordedStatement[] = [];
-  let obstacle: { readonly text: RegExp; readonly come: () => void; readonly isGone: Promise<void> } | undefined;
+  let obstacle: Obstacle | undefined;
   pg.Client.prototype.query = function (this: pg.Client, ...parameters: unknown[]) {
     const [first, second] = parameters as [string | RecordedStatement, unknown[] | undefined];
     const { text, values } = typeof first === 'string' ? { text: first, values: second ?? [] } : first;
     if (!UPKEEP.test(text)) recorded.push({ text, values: values ?? [] });
     const ask = () => Reflect.apply(query, this, parameters);
     if (!obstacle?.text.test(text)) return ask();
-    const { come, isGone } = obstacle;
+    const { come, isGone, isOfAnswer } = obstacle;
     obstacle = undefined;
-    come();
-    return isGone.then(ask);
+    if (!isOfAnswer) {
+      come();
+      return isGone.then(ask);
+    }
+    const asked = first as { callback: (...answer: unknown[]) => void };
+    const { callback } = asked;
+    asked.callback = (...answer) => {
+      come();
+      isGone.then(() => callback(...answer));
+    };
+    return ask();
   } as typeof query;
   t.teardown(() => {
     pg.Client.prototype.query = query;
   });
+  const holdBack = (text: RegExp, isOfAnswer: boolean): HeldBack => {
+    let letGo = () => {};
+    const isGone = new Promise<void>((resolve) => {
+      letGo = resolve;
+    });
+    const held = new Promise<void>((come) => {
+      obstacle = { text, come, isGone, isOfAnswer };
+    });
+    return { held, letGo };
+  };
   return {
     recorded,
     take: () => recorded.splice(0),
-    holdBack: (text) => {
-      let letGo = () => {};
-      const isGone = new Promise<void>((resolve) => {
-        letGo = resolve;
-      });
-      const held = new Promise<void>((come) => {
-        obstacle = { text, come, isGone };
-      });
-      return { held, letGo };
-    },
+    holdBack: (text) => holdBack(text, false),
+    holdBackAnswer: (text) => holdBack(text, true),
   };
 }
