@@ -96,7 +96,7 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCod
       show: receiptOf,
       captured: ({ id }, audio) => audio && answer.pays(id, audio),
     });
-    if (result.outcome === 'refused') return result;
+    if (result.outcome === 'refused') return (await this.#replays.ofIdentical(credential, digest)) ?? result;
     const { placed, hold } = result;
     if (hold || placed.outcome === 'held') return { outcome: 'held', hold: hold as PrepaidHold };
     if (placed.outcome === 'expiry') return (await this.#replays.ofIdentical(credential, digest)) ?? EXPIRY_REFUSED;
