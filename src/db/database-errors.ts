@@ -3,7 +3,7 @@ const AWAY_STATES = /^(08...|57P0[1-5]|57014|53...|55000|25006|25P03)$/;
 /** A conflict with others, or a fault inside, maybe of one row. */
 const FAILED_INSIDE_STATES = /^(40001|40P01|55006|55P03|58...|XX...)$/;
 const REFUSED_STATES = /^(3D000|28...)$/;
-const NOT_SET_UP_STATES = /^(42P01|42703|42883|3F000)$/;
+const NOT_SET_UP_STATES = /^(42P01|42703|42883|42501|3F000)$/;
 const NETWORK_ERRORS = /^(ECONN|EPIPE|ENOTFOUND|EAI_|ETIMEDOUT|EHOST|ENET|ENOENT)/;
 const DRIVER_MESSAGES =
   /timeout exceeded when trying to connect|Connection terminated|Query read timeout|not queryable/;
@@ -23,7 +23,7 @@ export const isUnavailable = (error: unknown): boolean =>
 /** True when the server has no such database, or refuses our credentials. */
 export const isRefused = (error: unknown): boolean => error instanceof Error && REFUSED_STATES.test(codeOf(error));
 
-/** True when the database refuses us, or lacks our tables: an operator has to act. */
+/** True when the database refuses us, or lacks our tables or our rights on them: an operator has to act. */
 export const isNotSetUp = (error: unknown): boolean =>
   isRefused(error) || (error instanceof Error && NOT_SET_UP_STATES.test(codeOf(error)));
 

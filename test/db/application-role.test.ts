@@ -69,6 +69,10 @@ test('the application works with a role of its own, which can neither delete nor
   await assert.rejects(sql`delete from top_up`.execute(gateway.db), { code: '23000' });
   await assert.rejects(sql`delete from x402_payment`.execute(gateway.db), { code: '23000' });
   assert.deepEqual(await audit(owner), []);
+
+  await sql`revoke usage on sequence transfer_id_seq from ${sql.ref(role)}`.execute(owner);
+  const refused = await gateway.call(TTS, await sign(TTS, HELLO));
+  assert.deepEqual([refused.status, refused.json.error.code], [503, 'CONFIG_ERROR'], 'the operator has to act');
 });
 
 test('a database with one role only is migrated as ever, and the owner is no application role', async (t) => {
