@@ -62,7 +62,8 @@ async function linkTo({ baseUrl, signer }: PrepaidLinks, { id, expiresAt }: Lost
 
 const MESSAGES: Readonly<Record<Repeated['state'], string>> = {
   pending: 'The first of these identical requests is not over yet. Repeat it in a second; a new nonce would buy anew.',
-  charged: 'This request was charged and answered before. A new nonce would buy the audio anew.',
+  charged:
+    'This request was charged before. Its answer arrived, or can not be had any more; a new nonce would buy it anew.',
   restored: 'This request failed before, and nothing is charged for it. Sign it again with a new nonce.',
 };
 const LOST =
