@@ -107,7 +107,7 @@ export const prepaidSteps = [
   '409 PREPAID_NONCE_REPLAYED with details.state: what became of that identical request. pending: repeat it in a second. ' +
     'charged: it cost chargedMicroUsd; when its answer did not arrive, details.audio is a link to the audio, good for 10 ' +
     'minutes. restored: nothing is charged; sign again with a new nonce. Without details.state, another request has spent ' +
-    'the nonce: choose a new one.',
+    'the nonce, or it was spent before the service was upgraded: read the balance before you sign with a new one.',
   '502 and 503 with x-x402-charged 0: the synthesis failed and the debit was restored, but the nonce stays spent. Sign ' +
     'again with a new one.',
 ];
