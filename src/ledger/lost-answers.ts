@@ -9,18 +9,30 @@ export interface LostAnswer {
   readonly expiresAt: Date;
 }
 
-/** Takes note of an answer that is going to be stored. Undefined when this was noted before. */
-export async function addLostAnswer(db: Database, holdId: bigint, sizeBytes: number): Promise<string | undefined> {
+/** Takes note of an answer that is going to be stored, also when this is repeated. Tells its id. */
+export async function addLostAnswer(db: Database, holdId: bigint, sizeBytes: number): Promise<string> {
   const { rows } = await statement<{ id: string }>`
-    insert into lost_answer (hold_id, size_bytes) values (${holdId}, ${sizeBytes}) on conflict do nothing
+    insert into lost_answer (hold_id, size_bytes) values (${holdId}, ${sizeBytes})
+    on conflict (hold_id) do update set size_bytes = excluded.size_bytes
     returning id`.execute(db);
-  return rows[0]?.id;
+  return (rows[0] as { id: string }).id;
 }
 
 /** Its audio is in the store. */
 export async function lostAnswerStored(db: Database, id: string): Promise<void> {
   await statement`update lost_answer set stored_at = now() where id = ${id}`.execute(db);
 }
+
+/** It can't be stored: nobody waits for it any more. What the store has got of it is deleted some minutes later. */
+export async function lostAnswerFailed(db: Database, id: string): Promise<void> {
+  await statement`update lost_answer set expires_at = ${givenUpAt} where id = ${id} and stored_at is null`.execute(db);
+}
+
+/** When the time of an answer is over that was not stored within 3 minutes. */
+const givenUpAt = fragment`now() + interval '7 minutes'`;
+
+/** Whether the answer that is named `lost` is being stored. */
+export const isBeingStored = fragment`lost.stored_at is null and lost.expires_at > ${givenUpAt}`;
 
 /**
  * Whether an answer that is named `lost` is offered: it is stored and in time, and the hold that is named `transfer` is

@@ -1,9 +1,11 @@
 import type { Database } from '../db/database.ts';
 import { statement } from '../db/statement.ts';
-import { isOffered, type LostAnswer } from './lost-answers.ts';
+import { isBeingStored, isOffered, type LostAnswer } from './lost-answers.ts';
 
 /** Longer than an answer is followed that was handed over, and stored when it did not arrive. */
 const LONG_OVER_SECONDS = 300;
+/** Longer than an answer is followed that was handed over at once. */
+const FOLLOWED_SECONDS = 40;
 
 /** What became of the debit that a request has made: its end is open, it was charged, or nothing is charged in the end. */
 export type SpendState = 'pending' | 'charged' | 'restored';
@@ -18,6 +20,8 @@ export interface EarlierSpend {
   readonly state: SpendState;
   /** It is charged and its process has not told yet that it is finished: it may be reversed. */
   readonly isUnfinished: boolean;
+  /** It has ended a moment ago, or its audio is being stored: its answer may turn out not to have arrived. */
+  readonly mayBeLost: boolean;
   /** It has ended some time ago. */
   readonly isLongOver: boolean;
   /** Its audio, where that is kept for the caller. */
@@ -31,6 +35,7 @@ interface Row {
   readonly balance: bigint;
   readonly state: SpendState;
   readonly unfinished: boolean;
+  readonly may_be_lost: boolean | null;
   readonly long_over: boolean | null;
   readonly id: string | null;
   readonly size_bytes: number;
@@ -55,6 +60,8 @@ export async function findSpend(
                 when transfer.state = 'voided' or reversal.transfer_id is not null then 'restored' else 'charged' end as state,
            coalesce(transfer.id = any(unfinished)
                     or transfer.id >= finished_below and transfer.id <> all(finished), false) as unfinished,
+           transfer.ended_at > now() - make_interval(secs => ${FOLLOWED_SECONDS}::double precision)
+             or exists (select from lost_answer lost where lost.hold_id = transfer.id and ${isBeingStored}) as may_be_lost,
            transfer.ended_at < now() - make_interval(secs => ${LONG_OVER_SECONDS}::double precision) as long_over,
            lost.id, lost.size_bytes, lost.expires_at
     from account join prepaid_nonce spent on spent.account_id = account.id
@@ -73,6 +80,7 @@ export async function findSpend(
     balanceMicroUsd: row.balance,
     state: row.state,
     isUnfinished: row.unfinished,
+    mayBeLost: row.may_be_lost ?? false,
     isLongOver: row.long_over ?? false,
     audio: id === null ? undefined : { id, sizeBytes, expiresAt },
   };

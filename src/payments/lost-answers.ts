@@ -2,7 +2,7 @@ import type { FastifyBaseLogger } from 'fastify';
 import type { AudioStore } from '../audio/audio-store.ts';
 import type { Database } from '../db/database.ts';
 import { retryWhileAway } from '../db/retry-while-away.ts';
-import { addLostAnswer, lostAnswerStored } from '../ledger/lost-answers.ts';
+import { addLostAnswer, lostAnswerFailed, lostAnswerStored } from '../ledger/lost-answers.ts';
 import type { Answer } from '../lib/answer.ts';
 import type { RunningWork } from '../lib/running-work.ts';
 import { testPoint } from '../lib/test-point.ts';
@@ -11,7 +11,7 @@ import { FollowedAnswer } from './followed-answer.ts';
 
 /** What is kept in memory of answers that were handed over or wait for the store. */
 const MAX_BYTES = 64 * 1024 * 1024;
-/** Answers that are stored at a time: a bucket takes long for each, and each takes a connection of the database. */
+/** Answers that are stored at a time: a bucket takes long for each. */
 const STORED_AT_ONCE = 4;
 
 export interface LostAnswersParts {
@@ -87,19 +87,23 @@ export class LostAnswers {
       return;
     }
     this.#bytes += audio.length;
-    const end = await this.#turn();
+    let id: string | undefined;
+    let end = () => {};
     try {
       testPoint('answer lost');
-      const id = await retryWhileAway(patienceMs, () => addLostAnswer(db, holdId, audio.length));
-      if (id === undefined) return;
+      // Before its turn: other processes learn by it that it is being stored.
+      const noted = await retryWhileAway(patienceMs, () => addLostAnswer(db, holdId, audio.length));
+      id = noted;
       testPoint('lost answer noted');
-      await store.put(lostAnswerKey(id), audio, 'audio/mpeg');
+      end = await this.#turn();
+      await store.put(lostAnswerKey(noted), audio, 'audio/mpeg');
       testPoint('lost answer in the store');
-      await retryWhileAway(patienceMs, () => lostAnswerStored(db, id));
+      await retryWhileAway(patienceMs, () => lostAnswerStored(db, noted));
       metrics.answerLost('kept');
     } catch (error) {
       metrics.answerLost('not_kept');
       log.error({ err: error }, 'the audio of an answer that did not arrive can not be kept');
+      if (id !== undefined) await lostAnswerFailed(db, id).catch(() => {});
     } finally {
       this.#bytes -= audio.length;
       end();

@@ -70,7 +70,7 @@ export class PrepaidReplays {
   }
 
   #repeated({ state, amountMicroUsd, audio, ...spend }: EarlierSpend): Repeated {
-    const isOpen = this.#isOpen(spend) ?? spend.isUnfinished;
+    const isOpen = this.#isOpen(spend) ?? (spend.isUnfinished || spend.mayBeLost);
     if (state === 'pending' || (state === 'charged' && isOpen && !audio)) {
       return { state: 'pending', chargedMicroUsd: undefined, audio: undefined };
     }

@@ -14,6 +14,7 @@ import {
   CHARGED,
   concluded,
   detailsOf,
+  endedLongerAgo,
   FUNDS,
   follow,
   GET,
@@ -23,7 +24,7 @@ import {
   sendUnread,
   startWithFunds,
 } from '../support/lost-answer.ts';
-import { HELLO, type PrepaidGateway, TTS } from '../support/prepaid.ts';
+import { HELLO, type PrepaidGateway, startPrepaidGateway, TTS } from '../support/prepaid.ts';
 import { connectRaw, requestBytes } from '../support/raw-http.ts';
 import { body, Drip, silentMp3 } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
@@ -159,10 +160,15 @@ test('R55: a store that fails leaves the request charged, and tells operators', 
   const { gateway, sign, balance } = await startWithFunds(t, env);
   const call = await sign(TTS, HELLO);
   await loseAnswer(gateway.url, TTS, call);
-  assert.deepEqual(detailsOf(await concluded(gateway, call)), CHARGED);
+  const again = await concluded(gateway, call);
+  assert.deepEqual(detailsOf(again), CHARGED);
+  assert.match(again.json.error.message, /arrived, or can not be had any more/);
   assert.equal(await balance(), FUNDS - BigInt(PRICE));
   await until(() => gateway.log.some(({ msg }) => /did not arrive can not be kept/.test(msg)));
   assert.match(await gateway.app.metrics.scrape(), /^speechgate_lost_answers_total\{outcome="not_kept"\} 1$/m);
+  await endedLongerAgo(gateway, 41);
+  const beside = await startPrepaidGateway(t, env, { databaseUrl: gateway.databaseUrl });
+  assert.deepEqual(detailsOf(await concluded(beside, call)), CHARGED, 'another process does not wait for it either');
   assert.deepEqual(await audit(gateway.db), []);
 });
 

@@ -13,6 +13,7 @@ import {
   CHARGED,
   concluded,
   detailsOf,
+  endedLongerAgo,
   FUNDS,
   follow,
   GET,
@@ -155,4 +156,34 @@ test('R60: a wallet that may have no more at once is told what became of the req
   assert.deepEqual([again.status, detailsOf(again)], [409, { ...BARE, state: 'pending' }]);
   drip.end();
   assert.equal((await first).status, 502);
+});
+
+test('R60: another process does not tell that an answer has arrived as long as it may turn out to be lost', async (t) => {
+  const audioStore = await mkdtemp(join(tmpdir(), 'speechgate-lost-'));
+  t.teardown(() => rm(audioStore, { recursive: true, force: true }));
+  const env = { JOB_SIGNING_SECRET: SECRET, AUDIO_STORE: `file:${audioStore}` };
+  const { gateway, sign } = await startWithFunds(t, env);
+  const beside = await startPrepaidGateway(t, env, { databaseUrl: gateway.databaseUrl });
+  const call = await sign(TTS, HELLO);
+  const silent = await sendUnread(gateway.url, TTS, call);
+  await once(silent, 'readable');
+  await until(async () => {
+    const { rows } = await sql`
+      select from transfer join gateway_process process on process.id = process_id and transfer.id < finished_below
+      where not transfer.id = any(unfinished)`.execute(gateway.db);
+    return rows.length === 1;
+  });
+  assert.deepEqual(detailsOf(await beside.call(TTS, call)), { ...BARE, state: 'pending' }, 'it is followed');
+  const storing = recordStatements(t).holdBack(/update lost_answer set stored_at/);
+  silent.resetAndDestroy();
+  await storing.held;
+  await endedLongerAgo(gateway, 41);
+  const other = await startPrepaidGateway(t, env, { databaseUrl: gateway.databaseUrl });
+  assert.deepEqual(detailsOf(await other.call(TTS, call)), { ...BARE, state: 'pending' }, 'it is being stored');
+  storing.letGo();
+  await assertOffered(beside, call, silentMp3(1000));
+  const arrived = await sign(TTS, HELLO);
+  assert.equal((await gateway.call(TTS, arrived)).status, 200);
+  await endedLongerAgo(gateway, 41);
+  assert.deepEqual(detailsOf(await concluded(other, arrived)), CHARGED);
 });

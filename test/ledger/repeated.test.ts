@@ -4,6 +4,7 @@ import { type Test, test } from 'tap';
 import { type Database, openDatabase } from '../../src/db/database.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { captureHold } from '../../src/ledger/hold.ts';
+import { addLostAnswer } from '../../src/ledger/lost-answers.ts';
 import { placeWalletHold } from '../../src/ledger/wallet-holds.ts';
 import { findWallet } from '../../src/ledger/wallets.ts';
 import { bookSettlement } from '../../src/x402/book-settlement.ts';
@@ -60,4 +61,11 @@ test('a settlement that is booked again while the first booking still runs is bo
   assert.deepEqual(bookings.map((booking) => booking?.isNew).sort(), [false, true]);
   assert.equal(await findWallet(db, PAYER), 1000n);
   assert.deepEqual(await audit(db), []);
+});
+
+test('an answer that did not arrive and is noted again keeps its id, by which it is stored', async (t) => {
+  const { db } = await start(t);
+  await bookDeposit(db, PAYER, 1000n);
+  const { id } = await held(db);
+  assert.equal(await addLostAnswer(db, id, 100), await addLostAnswer(db, id, 100));
 });

@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
+import { sql } from 'kysely';
 import type { Test } from 'tap';
 import { BASE_URL, type Call, type Gateway, type GatewayOptions, type Reply, send } from './gateway.ts';
 import { depositor, type PrepaidGateway, startPrepaidGateway, TTS } from './prepaid.ts';
 import { requestBytes } from './raw-http.ts';
+import { unguarded } from './unguarded.ts';
 import { until } from './until.ts';
 
 /** Sends a request on a connection of its own, and reads nothing. */
@@ -40,6 +42,14 @@ export async function startWithFunds(t: Test, env: Record<string, string> = {}, 
   const gateway = await startPrepaidGateway(t, { JOB_SIGNING_SECRET: SECRET, ...env }, options);
   return { gateway, ...(await depositor(gateway, FUNDS)) };
 }
+
+/** Has what has ended in the ledger by now ended so many seconds earlier. */
+export const endedLongerAgo = ({ db }: Gateway, seconds: number) =>
+  unguarded(db, (trx) =>
+    sql`update transfer set ended_at = ended_at - make_interval(secs => ${seconds}) where ended_at is not null`.execute(
+      trx,
+    ),
+  );
 
 export const detailsOf = ({ json }: Reply) => json.error.details;
 
