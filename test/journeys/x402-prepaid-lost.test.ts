@@ -166,10 +166,10 @@ test('R55: a store that fails leaves the request charged, and tells operators', 
   assert.equal(await balance(), FUNDS - BigInt(PRICE));
   await until(() => gateway.log.some(({ msg }) => /did not arrive can not be kept/.test(msg)));
   assert.match(await gateway.app.metrics.scrape(), /^speechgate_lost_answers_total\{outcome="not_kept"\} 1$/m);
+  assert.deepEqual(await audit(gateway.db), []);
   await endedLongerAgo(gateway, 41);
   const beside = await startPrepaidGateway(t, env, { databaseUrl: gateway.databaseUrl });
   assert.deepEqual(detailsOf(await concluded(beside, call)), CHARGED, 'another process does not wait for it either');
-  assert.deepEqual(await audit(gateway.db), []);
 });
 
 test('R60: links open the audio that they were signed for, and nothing else', async (t) => {

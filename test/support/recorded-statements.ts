@@ -49,7 +49,7 @@ export function recordStatements(t: Test): StatementRecorder {
       come();
       return isGone.then(ask);
     }
-    const asked = first as { callback: (...answer: unknown[]) => void };
+    const asked = first as unknown as { callback: (...answer: unknown[]) => void };
     const { callback } = asked;
     asked.callback = (...answer) => {
       come();
