@@ -2,6 +2,7 @@ import { OutcomeUnknownError, type SpeechgateError } from './errors.ts';
 import type { Answer, Outcome, Reader } from './outcome.ts';
 import type { Service } from './payment-way.ts';
 import type { PendingPurchase } from './pending-purchase.ts';
+import { faultOf, serviceError } from './service-error.ts';
 import { delayMs, pause, withDeadline } from './waiting.ts';
 
 /** How often the service may say that it can't just now, before that is told. */
@@ -67,6 +68,11 @@ async function askOnce<Bought>({
   try {
     return await withDeadline(answerMs, signal, async (signal) => {
       const answer = await send(service, pending, signal);
+      const fault = faultOf(answer.response, answer.error);
+      // A proxy's own answer: what it had handed on may have been charged.
+      if (fault.status >= 500 && fault.code === 'UNKNOWN') {
+        return { outcome: 'unknown', cause: serviceError(fault), retryAfterSeconds: fault.retryAfterSeconds };
+      }
       return await read({ pending, answer, service, signal });
     });
   } catch (cause) {
