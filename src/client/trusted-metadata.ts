@@ -28,6 +28,7 @@ export class TrustedMetadata {
       publicKeyJwk,
       validFrom: Number.NEGATIVE_INFINITY,
       validUntil: validUntil === undefined ? Number.POSITIVE_INFINITY : timeOf(validUntil),
+      isRetiring: false,
     }));
   }
 
@@ -73,10 +74,11 @@ export class TrustedMetadata {
     const now = Date.now();
     const metadata = await verifyMetadata(data, { keys: this.#keys, origin: this.#origin, now });
     const issuedAt = timeOf(metadata.validity.issuedAt);
-    if (issuedAt < this.#newest) {
-      // Another replica's, which signed a little earlier; or one of old times. What is known holds.
+    const signer = this.#keys.find(({ keyId }) => keyId === data.signature.keyId);
+    if (issuedAt < this.#newest || signer?.isRetiring) {
+      // Another replica's, which signed a little earlier or has not rotated yet; or one of old times. What is known holds.
       if (this.#kept && now < timeOf(this.#kept.validity.validUntil)) return this.#kept;
-      throw new UntrustedError('replayed', 'The metadata is older than what the service showed before.');
+      throw new UntrustedError('replayed', 'The metadata is from before what the service has shown already.');
     }
     this.#keys = this.#follow(metadata);
     this.#newest = issuedAt;
@@ -86,19 +88,21 @@ export class TrustedMetadata {
 
   /**
    * The keys that are trusted from now on: those that the metadata lists, since a trusted key vouches for it. One that it
-   * lists no more was withdrawn.
+   * lists no more was withdrawn. An end that is known is never put off.
    */
   #follow({ trust }: Metadata): readonly TrustedKey[] {
     return trust.keys
       .filter(({ algorithm, publicKeyJwk: { kty, crv } }) => algorithm === 'ES256' && kty === 'EC' && crv === 'P-256')
-      .map(({ keyId, publicKeyJwk, validFrom, validUntil }) => {
+      .map(({ keyId, publicKeyJwk, status, validFrom, validUntil }) => {
+        const known = this.#keys.find((known) => known.keyId === keyId);
+        const told = validUntil === null ? Number.POSITIVE_INFINITY : timeOf(validUntil);
         const key: TrustedKey = {
           keyId,
           publicKeyJwk,
           validFrom: timeOf(validFrom),
-          validUntil: validUntil === null ? Number.POSITIVE_INFINITY : timeOf(validUntil),
+          validUntil: Math.min(told, known?.validUntil ?? Number.POSITIVE_INFINITY),
+          isRetiring: status === 'retiring',
         };
-        const known = this.#keys.find((known) => known.keyId === keyId);
         if (known && !isSameKey(known, key)) {
           throw new UntrustedError('wrong_key', `The metadata names another key ${keyId} than the trusted one.`);
         }

@@ -17,6 +17,8 @@ export interface TrustedKey extends Omit<PinnedKey, 'validUntil'> {
   /** Unix milliseconds. */
   readonly validFrom: number;
   readonly validUntil: number;
+  /** By the word of the key that has taken its place: it signs nothing new. */
+  readonly isRetiring: boolean;
 }
 
 export type Metadata = Wire<SignedServiceMetadata['payload']>;

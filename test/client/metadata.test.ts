@@ -120,6 +120,31 @@ test('a rotation is followed from a trusted key to the one that it vouches for, 
   await until(async () => (await reasonOf(client.metadata())) === 'wrong_key');
 });
 
+test('a key that retires can not undo its end, nor withdraw or name other keys', async () => {
+  const rotated = ({ trust }: Payload) => {
+    const [first, second] = trust.keys;
+    Object.assign(first ?? {}, { status: 'retiring', validUntil: later(10 * MINUTE) });
+    Object.assign(second ?? {}, { status: 'current' });
+  };
+  lying.lie = brief(rotated, next);
+  const client = open([pin, nextPin]);
+  await client.metadata();
+  const { trustedKeys } = client;
+  lying.lie = brief(({ trust }) => void trust.keys.splice(1, 1), current);
+  await until(async () => (await reasonOf(client.metadata())) === 'replayed');
+  assert.deepEqual(client.trustedKeys, trustedKeys);
+  lying.lie = brief(rotated, next);
+  assert.equal(await reasonOf(client.metadata()), 'none');
+});
+
+test('the end of a pinned key is kept, though the metadata names none', async () => {
+  lying.lie = undefined;
+  const validUntil = later(MINUTE);
+  const client = open([{ ...pin, validUntil }]);
+  await client.metadata();
+  assert.equal(client.trustedKeys.find(({ keyId }) => keyId === pin.keyId)?.validUntil, validUntil);
+});
+
 test('metadata from before what was seen is refused, also when a trusted key signed it', async () => {
   const old = (await (await fetch(lying.target + METADATA)).json()) as SignedServiceMetadata;
   old.payload.validity = { issuedAt: later(-MINUTE), validFrom: later(-MINUTE), validUntil: later(10 * MINUTE) };
