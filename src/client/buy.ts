@@ -30,8 +30,8 @@ export interface Purchase {
   readonly isDurable: boolean;
   readonly signal: AbortSignal | undefined;
   readonly patienceMs: number;
-  /** Is told of a purchase whose end is unknown. */
-  readonly onUnknown: (identifier: string, reservation: Reservation) => void;
+  /** Is told of a purchase whose end is unknown, or that may still be taken. */
+  readonly onUnknown: (pending: PendingPurchase, reservation: Reservation) => void;
 }
 
 /** Buys speech: prices it, sets the price aside, signs, sends, and asks until the end is known. */
@@ -62,9 +62,9 @@ async function buyOnce(purchase: Purchase): Promise<End<Speech>> {
   const reservation = await reserveAll(budgets, { flow: way.flow, maxMicroUsd });
   const pending = await signed(offer, reservation, signal);
   const end = await pursueSpeech({ ...purchase, pending, isRepetition: false });
-  if (end.outcome === 'unknown') purchase.onUnknown(pending.identifier, reservation);
+  if (end.outcome === 'unknown' || mayBeTaken(end, pending)) purchase.onUnknown(pending, reservation);
   // What a budget can't write down stays set aside there; what was bought is no less bought.
-  else if (!mayBeTaken(end)) await reservation.settle(chargedOf(end)).catch(() => {});
+  else await reservation.settle(chargedOf(end, pending)).catch(() => {});
   return end;
 }
 
@@ -112,9 +112,17 @@ const lostOf = ({ maxMicroUsd }: PendingPurchase, { cause }: OutcomeUnknownError
   chargedMicroUsd: BigInt(maxMicroUsd),
 });
 
-/** It stays set aside then, until a budget asks for it after its end. */
-const mayBeTaken = (end: End<unknown>): boolean => end.outcome === 'refused' && end.isSure === false;
+/** Whoever has the authorization can settle it until it ends, whatever was answered: it stays set aside until then. */
+const mayBeTaken = (end: End<unknown>, { flow }: PendingPurchase): boolean =>
+  flow === 'direct' && end.outcome === 'refused' && end.isSure !== true;
 
-/** In micro-USD. */
-export const chargedOf = (end: Extract<Outcome<unknown>, { outcome: 'bought' | 'lost' | 'refused' }>): bigint =>
-  end.outcome === 'refused' ? 0n : end.chargedMicroUsd;
+/** In micro-USD; never more than was set aside, and all of it where the service tells no such amount. */
+export function chargedOf(
+  end: Extract<Outcome<unknown>, { outcome: 'bought' | 'lost' | 'refused' }>,
+  pending: PendingPurchase,
+): bigint {
+  if (end.outcome === 'refused') return 0n;
+  const { chargedMicroUsd } = end;
+  const maxMicroUsd = BigInt(pending.maxMicroUsd);
+  return chargedMicroUsd < 0n || chargedMicroUsd > maxMicroUsd ? maxMicroUsd : chargedMicroUsd;
+}

@@ -56,7 +56,7 @@ export async function conclude(
   if (pending.kind === 'deposit') return concludeDeposit(pending, service, signal);
   const end = await pursueSpeech({ pending, service, signal, patienceMs: 0, isRepetition: true });
   if (end.outcome === 'unknown') return null;
-  return { chargedMicroUsd: chargedOf(end), speech: end.outcome === 'bought' ? end.bought : null };
+  return { chargedMicroUsd: chargedOf(end, pending), speech: end.outcome === 'bought' ? end.bought : null };
 }
 
 async function concludeDeposit(

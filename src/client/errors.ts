@@ -40,7 +40,7 @@ export class InvalidRequestError extends ServiceError {
   override readonly name = 'InvalidRequestError';
 }
 
-/** 402: the account or wallet has not enough. Nothing was charged. */
+/** 402: the account or wallet has not enough. Nothing was charged; a direct payment may be, until its signature ends (R23). */
 export class PaymentRequiredError extends ServiceError {
   override readonly name: string = 'PaymentRequiredError';
   /** Where card credit is bought; null in the other flows. */

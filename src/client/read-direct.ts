@@ -38,12 +38,10 @@ export function refusedPayment({ response, error }: Answer, expiresAt: number | 
       return fault.code === 'PAYMENT_IDENTIFIER_CONFLICT'
         ? { outcome: 'refused' as const, ...told }
         : { outcome: 'unknown' as const, cause: told.error, retryAfterSeconds: fault.retryAfterSeconds };
-    case 402:
-      return { outcome: 'refused' as const, isSure: hasEnded(expiresAt), ...told };
+    case 500:
+      return { outcome: 'unknown' as const, cause: told.error, retryAfterSeconds: fault.retryAfterSeconds };
     default:
-      return fault.status === 500
-        ? { outcome: 'unknown' as const, cause: told.error, retryAfterSeconds: fault.retryAfterSeconds }
-        : { outcome: 'refused' as const, ...told };
+      return { outcome: 'refused' as const, isSure: fault.code !== 'UNKNOWN' && hasEnded(expiresAt), ...told };
   }
 }
 

@@ -11,6 +11,7 @@ import { type Feedback, type MessageSigner, sendFeedback } from './feedback.ts';
 import type { Balance, PaymentWay, Service } from './payment-way.ts';
 import type { PendingPurchase } from './pending-purchase.ts';
 import { type Quote, readQuote } from './quote.ts';
+import { hasEnded } from './read-direct.ts';
 import { read } from './reading.ts';
 import { required } from './sign-payment.ts';
 import type { Speech, SpeechOrder } from './speech.ts';
@@ -52,8 +53,8 @@ export class Speechgate {
   readonly #service: Service;
   readonly #options: SpeechgateOptions;
   readonly #budgets: readonly Budget[];
-  /** Of purchases of this client whose end is unknown, by their identifier. */
-  readonly #unknown = new Map<string, Reservation>();
+  /** What this client has set aside for purchases whose end is unknown, or that may still be taken. */
+  readonly #unknown = new Map<string, { readonly pending: PendingPurchase; readonly reservation: Reservation }>();
 
   constructor(options: SpeechgateOptions) {
     const { baseUrl, trust = [], maxTotalMicroUsd, budget } = options;
@@ -78,8 +79,10 @@ export class Speechgate {
    */
   async speak(order: SpeechOrder, options: SpeakOptions = {}): Promise<Speech> {
     const { maxPerRequestMicroUsd, patienceMs = PATIENCE_MS } = this.#options;
+    const way = this.#way();
+    await this.#concludeEnded(options.signal);
     return buySpeech({
-      way: this.#way(),
+      way,
       order,
       service: this.#service,
       budgets: this.#budgets,
@@ -87,7 +90,7 @@ export class Speechgate {
       isDurable: options.durable ?? false,
       signal: options.signal,
       patienceMs,
-      onUnknown: (identifier, reservation) => this.#unknown.set(identifier, reservation),
+      onUnknown: (pending, reservation) => this.#unknown.set(pending.identifier, { pending, reservation }),
     });
   }
 
@@ -100,7 +103,7 @@ export class Speechgate {
     checkPending(pending, 'speech', this.#service);
     const { patienceMs = PATIENCE_MS } = this.#options;
     const end = await pursueSpeech({ pending, service: this.#service, signal, patienceMs, isRepetition: true });
-    if (end.outcome !== 'unknown') await this.#settle(pending, chargedOf(end));
+    if (end.outcome !== 'unknown') await this.#settle(pending, chargedOf(end, pending));
     if (end.outcome === 'bought') return end.bought;
     throw end.error;
   }
@@ -187,8 +190,16 @@ export class Speechgate {
 
   /** Settles what this client had set aside; what another process had is its own budget's. */
   async #settle({ identifier }: PendingPurchase, chargedMicroUsd: bigint): Promise<void> {
-    const reservation = this.#unknown.get(identifier);
+    const unknown = this.#unknown.get(identifier);
     this.#unknown.delete(identifier);
-    await reservation?.settle(chargedMicroUsd);
+    await unknown?.reservation.settle(chargedMicroUsd);
+  }
+
+  /** Frees what was set aside for signatures that have ended. What can't be told now is asked for again the next time. */
+  async #concludeEnded(signal: AbortSignal | undefined): Promise<void> {
+    const ended = [...this.#unknown.values()].filter(({ pending }) => hasEnded(pending.expiresAt));
+    await Promise.all(
+      ended.map(({ pending }) => this.conclude(pending, { ...(signal && { signal }) }).catch(() => {})),
+    );
   }
 }

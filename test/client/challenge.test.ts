@@ -117,9 +117,9 @@ test('a payee that retires is paid where the quote names it, and in no other cha
     }
     return { ...rest, payload };
   }, current);
-  lying.lie = (truth, path) => {
+  lying.lie = (truth, path, headers) => {
     if (path === '/x402/tts') isQuoted = true;
-    rotates(truth, path);
+    rotates(truth, path, headers);
   };
   const hasSigned = async (quoteFirst: boolean) => {
     const before = wallet.signed;

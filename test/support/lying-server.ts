@@ -15,8 +15,8 @@ export interface Truth {
   json: any;
 }
 
-/** Changes an answer in its place. */
-export type Lie = (truth: Truth, path: string) => void;
+/** Changes an answer in its place; the headers are those of the request. */
+export type Lie = (truth: Truth, path: string, headers: Readonly<Record<string, string>>) => void;
 
 export interface LyingServer {
   readonly url: string;
@@ -45,8 +45,8 @@ export async function startLyingServer(t: Test): Promise<LyingServer> {
       headers: new Headers(told.headers),
       json: isJson && JSON.parse(`${bytes}`),
     };
-    lying.lie?.(truth, path);
-    const answer = isJson ? Buffer.from(JSON.stringify(truth.json)) : bytes;
+    lying.lie?.(truth, path, headers);
+    const answer = truth.json ? Buffer.from(JSON.stringify(truth.json)) : bytes;
     for (const name of ['transfer-encoding', 'connection', 'keep-alive']) truth.headers.delete(name);
     truth.headers.set('content-length', String(answer.length));
     response.writeHead(truth.status, Object.fromEntries(truth.headers)).end(answer);

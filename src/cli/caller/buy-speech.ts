@@ -53,6 +53,8 @@ export async function buySpeech(purchase: SpeechPurchase): Promise<BoughtSpeech>
   const caller = await openCaller({ pay, maxMicroUsd, watcher });
   const kept = new KeptPurchases(caller.settings.folder);
   assertCanPay(caller);
+  // What earlier commands have left open need not be held back any longer; what can't be told stays so.
+  await caller.budget.concludeLost(caller.client).catch(() => {});
   const file = await openAudioFile(path);
   const signal = interruption();
   try {
