@@ -1,5 +1,7 @@
 import { decodePaymentResponseHeader } from '@x402/core/http';
+import { AudioLostError } from './errors.ts';
 import type { Answer, Reader } from './outcome.ts';
+import type { PendingPurchase } from './pending-purchase.ts';
 import { faultOf, isPassing, serviceError } from './service-error.ts';
 import type { Speech } from './speech.ts';
 import { audioStream, audioType, collect, wholeSpeech } from './speech-of.ts';
@@ -7,7 +9,11 @@ import { audioStream, audioType, collect, wholeSpeech } from './speech-of.ts';
 /** What the answer to a direct payment tells. The audio is read to its end: until then the payment may have to be repeated. */
 export const readDirect: Reader<Speech> = async ({ pending, answer }) => {
   const { response, body } = answer;
-  if (!response.ok) return refusedPayment(answer, pending.expiresAt);
+  if (!response.ok) {
+    return faultOf(response, answer.error).details?.reason === 'replay_window_over'
+      ? lostAudio(pending)
+      : refusedPayment(answer, pending.expiresAt);
+  }
   const contentType = audioType(response);
   const bytes = await collect(audioStream(response, body));
   const chargedMicroUsd = BigInt(pending.maxMicroUsd);
@@ -22,6 +28,13 @@ export const readDirect: Reader<Speech> = async ({ pending, answer }) => {
   });
   return { outcome: 'bought', bought: speech, chargedMicroUsd };
 };
+
+/** It was settled, more than a day ago. */
+function lostAudio({ identifier, maxMicroUsd }: PendingPurchase) {
+  const money = { chargedMicroUsd: BigInt(maxMicroUsd), maxMicroUsd: BigInt(maxMicroUsd) };
+  const error = new AudioLostError(`${identifier} was charged, and its audio is kept no longer.`, money);
+  return { outcome: 'lost' as const, error, chargedMicroUsd: money.chargedMicroUsd };
+}
 
 /**
  * What a refusal tells of a payment, of speech or a deposit. Before its end a refused authorization may still be taken: by

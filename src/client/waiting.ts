@@ -21,17 +21,21 @@ export async function withDeadline<T>(
   work: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
   signal?.throwIfAborted();
-  const stop = new AbortController();
-  const timer = setTimeout(() => stop.abort(new DOMException('It took too long.', 'TimeoutError')), milliseconds);
-  signal?.addEventListener('abort', () => stop.abort(signal.reason), { once: true });
+  const late = new AbortController();
+  const timer = setTimeout(() => late.abort(new DOMException('It took too long.', 'TimeoutError')), milliseconds);
+  // Unlike a listener it leaves nothing behind on a signal that lives longer.
+  const either = signal ? AbortSignal.any([signal, late.signal]) : late.signal;
+  let stop = () => {};
   // A caller's own fetch may not obey the signal.
   const aborted = new Promise<never>((_, reject) => {
-    stop.signal.addEventListener('abort', () => reject(stop.signal.reason), { once: true });
+    stop = () => reject(either.reason);
+    either.addEventListener('abort', stop, { once: true });
   });
   try {
-    return await Promise.race([work(stop.signal), aborted]);
+    return await Promise.race([work(either), aborted]);
   } finally {
     clearTimeout(timer);
+    either.removeEventListener('abort', stop);
   }
 }
 
