@@ -1,3 +1,5 @@
+import { DamagedBudgetError } from '../../budget/budget-file.ts';
+import { BudgetBusyError } from '../../budget/file-lock.ts';
 import {
   AudioLostError,
   InvalidRequestError,
@@ -10,6 +12,7 @@ import {
   UntrustedError,
 } from '../../client/errors.ts';
 import { formatUsd } from '../../lib/money.ts';
+import { ForeignFileError } from '../../lib/private-files.ts';
 import { UsageError } from '../usage-error.ts';
 import { EXIT, type ExitCode } from './exit-codes.ts';
 
@@ -45,13 +48,11 @@ const OPTIONS: Readonly<Record<string, string>> = {
 };
 const CAPS = { client: 'this command', day: 'today', total: 'all purchases' };
 
-/**
- * What is told of an error, and the exit code.
- * @throws the error itself when nobody has foreseen it
- */
+/** What is told of an error, and the exit code. */
 export function failureOf(error: unknown): Failure {
   if (error instanceof CommandError) return error.failure;
-  const { message } = error as Error;
+  if (!(error instanceof Error)) return unforeseen(new Error(String(error)));
+  const { message } = error;
   if (error instanceof UsageError) return { code: 'USAGE', exit: EXIT.usage, message };
   if (error instanceof OverCapError) return overCap(error);
   if (error instanceof OutcomeUnknownError) return unknownOutcome(error);
@@ -63,7 +64,16 @@ export function failureOf(error: unknown): Failure {
   if (error instanceof UnreachableError) return { code: 'UNREACHABLE', exit: EXIT.failed, message };
   if (error instanceof ServiceError) return refused(error);
   if (error instanceof SpeechgateError) return { code: 'FAILED', exit: EXIT.failed, message };
-  throw error;
+  if (error instanceof DamagedBudgetError) return { code: 'BUDGET_DAMAGED', exit: EXIT.failed, message };
+  if (error instanceof BudgetBusyError) return { code: 'BUDGET_BUSY', exit: EXIT.failed, message };
+  if (error instanceof ForeignFileError) return { code: 'FOREIGN_FILE', exit: EXIT.failed, message };
+  return unforeseen(error);
+}
+
+/** What the system refused has a code of its own, such as EACCES; anything else is a defect, and its place is told. */
+function unforeseen({ name, message, stack, code }: NodeJS.ErrnoException): Failure {
+  if (code !== undefined) return { code, exit: EXIT.failed, message };
+  return { code: 'INTERNAL', exit: EXIT.failed, message: `${name}: ${message} (--json tells where)`, stack };
 }
 
 function overCap({ scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd }: OverCapError): Failure {

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'tap';
+import { DamagedBudgetError } from '../../../src/budget/budget-file.ts';
+import { BudgetBusyError } from '../../../src/budget/file-lock.ts';
 import { failureOf } from '../../../src/cli/caller/failure.ts';
 import { isRepeatable, watched } from '../../../src/cli/caller/kept-purchases.ts';
 import { UsageError } from '../../../src/cli/usage-error.ts';
@@ -14,6 +16,7 @@ import {
   UnreachableError,
   UntrustedError,
 } from '../../../src/client/index.ts';
+import { ForeignFileError } from '../../../src/lib/private-files.ts';
 
 const PENDING: PendingPurchase = {
   ...{ flow: 'direct', kind: 'speech', identifier: 'pay_1234567890123456', baseUrl: 'https://speech.example' },
@@ -61,6 +64,10 @@ for (const [error, code, exit, message] of [
   [new AudioLostError('Lost.', { chargedMicroUsd: 1n, maxMicroUsd: 1n }), 'AUDIO_LOST', 1, /^Lost\.$/],
   [new UntrustedError('wrong_key', 'Wrong.'), 'UNTRUSTED', 1, /^Wrong\. Nothing was signed\.$/],
   [new UnreachableError('Away.'), 'UNREACHABLE', 1, /^Away\.$/],
+  [new DamagedBudgetError('/b', 'at byte 7'), 'BUDGET_DAMAGED', 1, /^\/b can't be read \(at byte 7\)/],
+  [new BudgetBusyError('/b', 30_000), 'BUDGET_BUSY', 1, /^\/b has been locked by another process for 30 s/],
+  [new ForeignFileError('/b is a link.'), 'FOREIGN_FILE', 1, /^\/b is a link\.$/],
+  [Object.assign(new Error('EACCES: no.'), { code: 'EACCES' }), 'EACCES', 1, /^EACCES: no\.$/],
   [
     new RateLimitedError(fault('RATE_LIMITED', { status: 429, retryAfterSeconds: 7 })),
     'RATE_LIMITED',
@@ -76,9 +83,11 @@ for (const [error, code, exit, message] of [
   });
 }
 
-test('what nobody has foreseen stays what it is', async () => {
+test('what nobody has foreseen is one line too, and a document with its place', async () => {
   const bug = new TypeError('a bug');
-  assert.throws(() => failureOf(bug), bug);
+  const message = 'TypeError: a bug (--json tells where)';
+  assert.deepEqual(failureOf(bug), { code: 'INTERNAL', exit: 1, message, stack: bug.stack });
+  assert.deepEqual([failureOf('text').code, failureOf(undefined).exit], ['INTERNAL', 1]);
 });
 
 test('a watcher is told what leaves once the budget has kept it, and what was not charged', async () => {
