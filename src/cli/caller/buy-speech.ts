@@ -1,5 +1,5 @@
 import { resolve } from 'node:path';
-import { OutcomeUnknownError, SpeechgateError } from '../../client/errors.ts';
+import { AudioLostError, OutcomeUnknownError, SpeechgateError } from '../../client/errors.ts';
 import type { Flow, PendingPurchase } from '../../client/pending-purchase.ts';
 import type { Receipt, SpeechOrder } from '../../client/speech.ts';
 import { openAudioFile } from './audio-file.ts';
@@ -57,12 +57,18 @@ export async function buySpeech(purchase: SpeechPurchase): Promise<BoughtSpeech>
   await caller.budget.concludeLost(caller.client).catch(() => {});
   const file = await openAudioFile(path);
   const signal = interruption();
+  /** Known as soon as it was paid: the audio is still on its way then. */
+  let receipt: Receipt | undefined;
+  const speak = async (): Promise<BoughtSpeech> => {
+    const speech = await paid(caller, caller.client.speak(order, { signal, durable }));
+    receipt = speech.receipt;
+    const bytes = await file.write(speech.audio);
+    return { bytes, contentType: speech.contentType, receipt };
+  };
   try {
-    const speaking = paid(caller, caller.client.speak(order, { signal, durable }));
-    const { audio, contentType, receipt } = await withProgress('Speaking', isJson, speaking);
-    const bytes = await file.write(audio);
+    const bought = await withProgress('Speaking', isJson, speak());
     await drop();
-    return { bytes, contentType, receipt };
+    return bought;
   } catch (error) {
     if (error instanceof OutcomeUnknownError) throw error;
     if (error instanceof SpeechgateError || error instanceof CommandError) {
@@ -70,6 +76,7 @@ export async function buySpeech(purchase: SpeechPurchase): Promise<BoughtSpeech>
       throw error;
     }
     if (left) throw signal.aborted ? new OutcomeUnknownError(left, { cause: error }) : notWritten(left, error);
+    if (receipt) throw lost(receipt, error);
     throw signal.aborted ? nothingBought() : error;
   } finally {
     await file.close();
@@ -80,6 +87,12 @@ const notWritten = ({ identifier }: PendingPurchase, error: unknown): CommandErr
   const resume = `speechgate resume ${identifier} --out FILE`;
   const message = `The audio could not be written: ${(error as Error).message}. It was paid; ask for it again with: ${resume}`;
   return new CommandError({ code: 'NOT_WRITTEN', exit: EXIT.failed, message, identifier, resume });
+};
+
+const lost = ({ chargedMicroUsd }: Receipt, cause: unknown): AudioLostError => {
+  const wayOut = 'It was paid, and only with --durable it could be asked for again.';
+  const message = `The audio could not be written: ${(cause as Error).message}. ${wayOut}`;
+  return new AudioLostError(message, { chargedMicroUsd, maxMicroUsd: chargedMicroUsd }, { cause });
 };
 
 const nothingBought = (): CommandError =>
