@@ -6,10 +6,16 @@ import { EXIT } from './exit-codes.ts';
 import { isRepeatable, type KeptPurchase, KeptPurchases } from './kept-purchases.ts';
 import { BUDGET_FILE } from './open-caller.ts';
 import { withProgress } from './progress.ts';
-import { clientOf, type Resumed, resumePurchase } from './resume-purchase.ts';
+import { clientOf, notWritten, type Resumed, resumePurchase } from './resume-purchase.ts';
 import { settingsFolder } from './settings-folder.ts';
 
-const EXITS = { bought: EXIT.done, not_charged: EXIT.failed, lost: EXIT.failed, unknown: EXIT.unknownOutcome };
+const EXITS = {
+  bought: EXIT.done,
+  not_charged: EXIT.failed,
+  lost: EXIT.failed,
+  not_written: EXIT.failed,
+  unknown: EXIT.unknownOutcome,
+};
 
 /** `speechgate resume [ID]` */
 await runCommand({
@@ -37,7 +43,10 @@ For operators: speechgate resume FLOW --reason TEXT opens a paused flow again.
     }
     const resumed: Resumed[] = [];
     for (const kept of purchases) {
-      const asking = resumePurchase(kept, { folder, budget, out });
+      const asking = resumePurchase(kept, { folder, budget, out }).catch((error) => {
+        if (identifier !== undefined) throw error;
+        return notWritten(kept, error);
+      });
       resumed.push(await withProgress(`Asking about ${kept.pending.identifier}`, output.isJson, asking));
     }
     if (identifier === undefined) {

@@ -3,6 +3,7 @@ import type { FileBudget } from '../../budget/file-budget.ts';
 import { AudioLostError, OutcomeUnknownError, ServiceError, Speechgate } from '../../client/index.ts';
 import type { PendingPurchase } from '../../client/pending-purchase.ts';
 import { formatUsd } from '../../lib/money.ts';
+import { UsageError } from '../usage-error.ts';
 import { openAudioFile } from './audio-file.ts';
 import { type KeptPurchase, KeptPurchases } from './kept-purchases.ts';
 import { receiptLine } from './receipt-line.ts';
@@ -10,7 +11,7 @@ import { readTrust } from './stored-settings.ts';
 
 /** How a purchase ended, as a document and as a line for people. */
 export interface Resumed {
-  readonly outcome: 'bought' | 'not_charged' | 'lost' | 'unknown';
+  readonly outcome: 'bought' | 'not_charged' | 'lost' | 'not_written' | 'unknown';
   readonly identifier: string;
   readonly line: string;
   readonly [more: string]: unknown;
@@ -53,6 +54,18 @@ export async function resumePurchase(
     await forget();
     return { outcome: 'not_charged', identifier, message, line: `${identifier}: not charged. ${message}` };
   }
+}
+
+/**
+ * How one of several ended whose file can't be written: it stays kept, and the others are asked for.
+ * @throws the error itself when it is another one
+ */
+export function notWritten({ pending: { identifier } }: KeptPurchase, error: unknown): Resumed {
+  if (!(error instanceof UsageError) && (error as NodeJS.ErrnoException).code === undefined) throw error;
+  const { message } = error as Error;
+  const resume = `speechgate resume ${identifier} --out FILE`;
+  const line = `${identifier}: not written. ${message.replace(/\.$/, '')}. Ask for it again with: ${resume}`;
+  return { outcome: 'not_written', identifier, message, resume, line };
 }
 
 async function spoken(client: Speechgate, { pending, out: planned }: KeptPurchase, given: string | undefined) {
