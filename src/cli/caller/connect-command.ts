@@ -17,6 +17,8 @@ const CAPS = [
   ['max-per-day', 'maxPerDay'],
   ['max-total', 'maxTotal'],
 ] as const;
+/** What a sandbox gives by itself. */
+const OF_SANDBOX = ['wallet', 'account', 'trust', 'fingerprint'] as const;
 const NO_CAP = 'none';
 type Caps = { readonly [Option in (typeof CAPS)[number][0]]?: string | undefined };
 
@@ -65,6 +67,8 @@ Sets the service, and what it is paid with; without anything, shows what is set.
 
     async function parts(): Promise<Omit<Connection, 'config'>> {
       if (!sandbox) return readConnection(folder, await urlOf(folder, word), values);
+      const surplus = OF_SANDBOX.find((option) => values[option] !== undefined);
+      if (surplus) throw new UsageError(`--sandbox has its own account, wallet and keys. Leave --${surplus} out.`);
       const { baseUrl, creditAccount: account, wallet, trust } = await readSandboxParts(word);
       return { baseUrl, account, walletKey: wallet ? readWalletKey(wallet.privateKey, '--sandbox') : undefined, trust };
     }
