@@ -5,7 +5,7 @@ import { openCaller } from './open-caller.ts';
 /** `speechgate budget` */
 await runCommand({
   usage: `speechgate budget
-What say, deposit, bridge and mcp have spent on this machine, what is reserved for purchases whose end is not known yet,
+What say, bridge and mcp have spent on this machine, what is reserved for purchases whose end is not known yet,
 and what the caps leave. The caps are set by speechgate connect --max-per-call, --max-per-day and --max-total.
 `,
   example: 'speechgate budget',
