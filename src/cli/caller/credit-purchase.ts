@@ -9,7 +9,14 @@ const DEADLINE_MS = 15_000;
 const POLL_MS = 2_000;
 /** As the card processor names its sessions, in the address of their page. */
 const SESSION = /\b(cs_[A-Za-z0-9_]{8,250})/;
+/** As the service answers for a purchase that is not paid. */
+const UNPAID = 402;
 const ACCOUNT = /<code>([0-9a-f-]{36})<\/code>/;
+
+/** A purchase that was opened; it can't be asked for where the address of its page does not tell the session. */
+interface CreditPurchase extends Omit<StoredTopUp, 'sessionId'> {
+  readonly sessionId: string | null;
+}
 
 /**
  * Opens a purchase of credit, as the service's page does, for an account or a new one.
@@ -18,13 +25,14 @@ const ACCOUNT = /<code>([0-9a-f-]{36})<\/code>/;
  */
 export async function openCreditPurchase(
   baseUrl: string,
-  { amountCents, account = '' }: { readonly amountCents: number; readonly account: string | undefined },
-): Promise<StoredTopUp> {
-  const form = { amount: OWN_AMOUNT, ownAmount: (amountCents / 100).toFixed(2), accountId: account };
+  { amountCents, account }: { readonly amountCents: number; readonly account: string | undefined },
+): Promise<CreditPurchase> {
+  const form = { amount: OWN_AMOUNT, ownAmount: (amountCents / 100).toFixed(2), accountId: account ?? '' };
   const answer = await ask(`${baseUrl}/top-up`, { method: 'POST', body: new URLSearchParams(form) });
   const checkoutUrl = answer.headers.get('location');
   if (answer.status === 303 && checkoutUrl !== null) {
-    return { sessionId: SESSION.exec(checkoutUrl)?.[1] ?? null, checkoutUrl, amountCents, openedAt: Date.now() };
+    const sessionId = SESSION.exec(checkoutUrl)?.[1] ?? null;
+    return { sessionId, checkoutUrl, amountCents, account: account ?? null, openedAt: Date.now() };
   }
   const { error } = (await answer.json().catch(() => ({}))) as { error?: { code?: string; message?: string } };
   const { status, headers } = answer;
@@ -37,12 +45,13 @@ export async function openCreditPurchase(
 }
 
 /**
- * The account that the purchase has credited; undefined while it is not paid, or can't be looked at. By asking, it is
- * credited.
+ * The account that the purchase has credited; null when it is not paid, undefined while it can't be looked at. By asking,
+ * it is credited.
  */
-export async function creditedAccount(baseUrl: string, sessionId: string): Promise<string | undefined> {
+export async function creditedAccount(baseUrl: string, sessionId: string): Promise<string | null | undefined> {
   try {
     const answer = await ask(`${baseUrl}/top-up/complete?session_id=${sessionId}`, {});
+    if (answer.status === UNPAID) return null;
     return answer.status === 200 ? ACCOUNT.exec(await answer.text())?.[1] : undefined;
   } catch (error) {
     if (error instanceof UnreachableError) return undefined;
@@ -58,7 +67,7 @@ export async function waitForCredit(
 ): Promise<string | undefined> {
   const end = Date.now() + patienceMs;
   for (;;) {
-    const account = await creditedAccount(baseUrl, sessionId);
+    const account = (await creditedAccount(baseUrl, sessionId)) ?? undefined;
     if (account !== undefined || Date.now() + POLL_MS > end) return account;
     await pause(POLL_MS);
   }

@@ -23,17 +23,20 @@ export interface StoredConfig {
   readonly maxTotal?: string;
   /** The bearer id of the credit account. */
   readonly accounts?: ByService<string>;
+  /** Those that another one has replaced: they may have credit. */
+  readonly formerAccounts?: ByService<readonly string[]>;
   /** Purchases of credit that nobody has seen the end of. */
-  readonly topUps?: ByService<StoredTopUp | undefined>;
+  readonly topUps?: ByService<readonly StoredTopUp[]>;
 }
 
 /** A purchase of credit that was opened. */
 export interface StoredTopUp {
-  /** Null where the address of the checkout does not tell it. */
-  readonly sessionId: string | null;
+  readonly sessionId: string;
   /** Where it is paid. */
   readonly checkoutUrl: string;
   readonly amountCents: number;
+  /** What it credits; null for a new account. */
+  readonly account: string | null;
   /** Unix milliseconds. */
   readonly openedAt: number;
 }
@@ -56,12 +59,28 @@ export async function changeConfig(folder: string, change: (config: StoredConfig
   await writeSettingsFile(folder, CONFIG_FILE, { ...config, ...change(config) });
 }
 
+/** Puts an account in the place of a former one, which is kept. */
 export const storeAccount = (folder: string, baseUrl: string, accountId: string): Promise<void> =>
-  changeConfig(folder, ({ accounts }) => ({ accounts: { ...accounts, [baseUrl]: accountId } }));
+  changeConfig(folder, ({ accounts, formerAccounts }) => {
+    const replaced = accounts?.[baseUrl];
+    const known = new Set(formerAccounts?.[baseUrl]);
+    if (replaced !== undefined) known.add(replaced);
+    known.delete(accountId);
+    return {
+      accounts: { ...accounts, [baseUrl]: accountId },
+      formerAccounts: { ...formerAccounts, [baseUrl]: [...known] },
+    };
+  });
 
-/** @param topUp undefined when its end is known */
-export const storeTopUp = (folder: string, baseUrl: string, topUp: StoredTopUp | undefined): Promise<void> =>
-  changeConfig(folder, ({ topUps }) => ({ topUps: { ...topUps, [baseUrl]: topUp } }));
+/** Adds a purchase of credit to those that are asked for. */
+export const storeTopUp = (folder: string, baseUrl: string, topUp: StoredTopUp): Promise<void> =>
+  changeConfig(folder, ({ topUps }) => ({ topUps: { ...topUps, [baseUrl]: [...(topUps?.[baseUrl] ?? []), topUp] } }));
+
+/** Forgets one whose end is known. */
+export const dropTopUp = (folder: string, baseUrl: string, { sessionId }: StoredTopUp): Promise<void> =>
+  changeConfig(folder, ({ topUps }) => ({
+    topUps: { ...topUps, [baseUrl]: (topUps?.[baseUrl] ?? []).filter((each) => each.sessionId !== sessionId) },
+  }));
 
 /** The service's wallet. */
 export const readWallet = async (folder: string, baseUrl: string): Promise<StoredWallet | undefined> =>

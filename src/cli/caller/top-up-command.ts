@@ -9,12 +9,14 @@ import { openInBrowser } from './open-in-browser.ts';
 import type { Output } from './output.ts';
 import { withProgress } from './progress.ts';
 import { shownAccount } from './shown-account.ts';
-import { readConfig, type StoredTopUp, storeAccount, storeTopUp } from './stored-settings.ts';
+import { dropTopUp, readConfig, type StoredTopUp, storeAccount, storeTopUp } from './stored-settings.ts';
 import { readUsd } from './usd.ts';
 
 const PATIENCE_MS = 30 * 60_000;
 /** The card processor closes the page of a purchase after a day. */
 const OPEN_MS = 23 * 3_600_000;
+/** What is not paid by then never will be. */
+const CLOSED_MS = 25 * 3_600_000;
 
 /** `speechgate top-up` */
 await runCommand({
@@ -37,16 +39,21 @@ lost: the same command goes on where it was.
     const amountCents = values.amount === undefined ? MIN_TOP_UP_CENTS : readCents(values.amount);
     const caller = await openCaller({ pay: 'card' });
     const { baseUrl, settings } = caller;
-    const former = await formerPurchase(caller);
-    const already = former?.sessionId ? await creditedAccount(baseUrl, former.sessionId) : undefined;
-    if (former && already !== undefined) return credited(caller, former, already, output);
-    const isSame = former?.amountCents === amountCents && former.sessionId !== null;
-    const { account } = settings;
-    const purchase = isSame ? former : await openCreditPurchase(baseUrl, { amountCents, account });
-    if (!isSame) await storeTopUp(settings.folder, baseUrl, purchase);
+    const { folder, account } = settings;
+    const open: StoredTopUp[] = [];
+    for (const former of (await readConfig(folder)).topUps?.[baseUrl] ?? []) {
+      const paidTo = await creditedAccount(baseUrl, former.sessionId);
+      if (typeof paidTo === 'string') return credited(caller, former, paidTo, output);
+      const age = Date.now() - former.openedAt;
+      if (age < OPEN_MS) open.push(former);
+      else if (paidTo === null && age > CLOSED_MS) await dropTopUp(folder, baseUrl, former);
+    }
+    const same = open.find((each) => each.amountCents === amountCents && each.account === (account ?? null));
+    const purchase = same ?? (await openCreditPurchase(baseUrl, { amountCents, account }));
     const { sessionId, checkoutUrl } = purchase;
+    if (!same && sessionId !== null) await storeTopUp(folder, baseUrl, { ...purchase, sessionId });
     if (values.open && !(await openInBrowser(checkoutUrl)))
-      output.note('No browser was found; open the page yourself.');
+      output.note('The page was not opened: there is no browser, or it is not https. Open it yourself.');
     const place = { checkoutUrl, amountCents };
     if (values['no-wait'] || sessionId === null) {
       return output.done({ ...place, credited: false }, [`Pay ${formatCents(amountCents)} at ${checkoutUrl}`]);
@@ -54,22 +61,20 @@ lost: the same command goes on where it was.
     console.error(`Pay ${formatCents(amountCents)} at ${printable(checkoutUrl)}`);
     const waiting = waitForCredit(baseUrl, sessionId, PATIENCE_MS);
     const paidTo = await withProgress('Waiting for the payment (Ctrl-C loses nothing)', output.isJson, waiting);
-    if (paidTo !== undefined) return credited(caller, purchase, paidTo, output);
+    if (paidTo !== undefined) return credited(caller, { ...purchase, sessionId }, paidTo, output);
     output.done({ ...place, credited: false }, ['It was not paid yet. Once it is, run speechgate top-up again.']);
   },
 });
 
-async function formerPurchase({ settings: { folder }, baseUrl }: Caller): Promise<StoredTopUp | undefined> {
-  const former = (await readConfig(folder)).topUps?.[baseUrl];
-  return former && Date.now() - former.openedAt < OPEN_MS ? former : undefined;
-}
-
 async function credited({ client, settings, baseUrl }: Caller, purchase: StoredTopUp, account: string, output: Output) {
   await storeAccount(settings.folder, baseUrl, account);
-  await storeTopUp(settings.folder, baseUrl, undefined);
+  await dropTopUp(settings.folder, baseUrl, purchase);
   const { balanceMicroUsd } = await client.topUpStatus(account);
   const shown = shownAccount(account);
   const line = `${formatCents(purchase.amountCents)} credited; the account ${shown} has ${formatUsd(BigInt(balanceMicroUsd))} USD.`;
+  if (settings.account !== undefined && settings.account !== account) {
+    output.note(`It is another account than ${shownAccount(settings.account)}. config.json keeps former ones.`);
+  }
   output.done({ credited: true, amountCents: purchase.amountCents, account: shown, balanceMicroUsd }, [line]);
 }
 

@@ -9,7 +9,16 @@ import { readBaseUrl } from '../../../src/cli/caller/base-url.ts';
 import { readPinnedKeys } from '../../../src/cli/caller/pinned-keys.ts';
 import { readSettings } from '../../../src/cli/caller/settings.ts';
 import { settingsFolder } from '../../../src/cli/caller/settings-folder.ts';
-import { changeConfig, storeAccount, storeTrust, storeWallet } from '../../../src/cli/caller/stored-settings.ts';
+import {
+  changeConfig,
+  dropTopUp,
+  readConfig,
+  type StoredTopUp,
+  storeAccount,
+  storeTopUp,
+  storeTrust,
+  storeWallet,
+} from '../../../src/cli/caller/stored-settings.ts';
 import { readUsd } from '../../../src/cli/caller/usd.ts';
 import { UsageError } from '../../../src/cli/usage-error.ts';
 
@@ -80,6 +89,19 @@ test('a wallet that is replaced is kept, since it may hold money', async (t) => 
   const kept = `wallet-${privateKeyToAccount(WALLET).address}.json`;
   assert.ok((await readdir(folder)).includes(kept));
   assert.equal(JSON.parse(await readFile(join(folder, kept), 'utf8')).privateKey, WALLET);
+});
+
+test('an account that is replaced is kept, and each purchase of credit until its own end is known', async (t) => {
+  const folder = await stored(t);
+  const other = '4b241101-e2bb-4255-8caf-4136c566a962';
+  for (const account of [other, other, ACCOUNT, other]) await storeAccount(folder, OURS, account);
+  const [five, ten] = [500, 1000].map((amountCents) => ({
+    ...{ sessionId: `cs_test_${amountCents}`, checkoutUrl: OTHER, amountCents, account: null, openedAt: 1 },
+  })) as [StoredTopUp, StoredTopUp];
+  for (const topUp of [five, ten]) await storeTopUp(folder, OURS, topUp);
+  await dropTopUp(folder, OURS, five);
+  const { accounts, formerAccounts, topUps } = await readConfig(folder);
+  assert.deepEqual([accounts, formerAccounts, topUps], [{ [OURS]: other }, { [OURS]: [ACCOUNT] }, { [OURS]: [ten] }]);
 });
 
 test('what others could read or have put there is refused, with the way out', {
