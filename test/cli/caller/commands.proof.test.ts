@@ -4,6 +4,7 @@ import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Test, test } from 'tap';
+import { changeConfig } from '../../../src/cli/caller/stored-settings.ts';
 import { openDatabase } from '../../../src/db/database.ts';
 import { findBinary } from '../../../src/sandbox/chain/anvil.ts';
 import { freePort } from '../../../src/sandbox/free-port.ts';
@@ -185,6 +186,38 @@ test('the commands of callers', { skip: findBinary() ? false : 'no chain can run
     );
     assert.equal(spoken.receipt.balanceMicroUsd, 7_000_000 - HELLO_PRICE);
   });
+
+  await t.test('top-up asks for each purchase that it began before, and keeps the accounts of all', async () => {
+    const settings = join(folder, 'twice');
+    const twice = { SPEECHGATE_CONFIG_DIR: settings, SPEECHGATE_URL: sandboxUrl() };
+    const topUp = async (usd: string) =>
+      told(await speechgate(twice, 'top-up', '--amount', usd, '--no-wait', '--json'));
+    const pages = [(await topUp('5')).checkoutUrl, (await topUp('10')).checkoutUrl];
+    for (const page of pages) {
+      await fetch(page, { method: 'POST', body: new URLSearchParams({ card: 'accepted' }), redirect: 'manual' });
+    }
+    const stored = async () => JSON.parse(await readFile(join(settings, 'config.json'), 'utf8'));
+    const longAgo = (await stored()).topUps[sandboxUrl()].map((each: object) => ({ ...each, openedAt: 1 }));
+    await changeConfig(settings, () => ({ topUps: { [sandboxUrl()]: longAgo } }));
+    assert.deepEqual([(await topUp('10')).amountCents, (await topUp('10')).amountCents], [500, 1000]);
+    const { accounts, formerAccounts, topUps } = await stored();
+    const of = ({ [sandboxUrl()]: mine }: Record<string, unknown>) => mine;
+    assert.match(String(of(accounts)), /^[0-9a-f-]{36}$/);
+    assert.deepEqual([(of(formerAccounts) as string[]).length, of(topUps)], [1, []]);
+  });
+
+  await t.test(
+    'audio that was paid and cannot be written is told as paid',
+    {
+      skip: process.platform !== 'linux' && "a disk that is always full is Linux's",
+    },
+    async () => {
+      const buyer = { SPEECHGATE_CONFIG_DIR: join(folder, 'buyer') };
+      const error = failed(await speechgate(buyer, 'say', 'Hello world', '--out', '/dev/full', '--json'));
+      assert.deepEqual([error.code, error.exit, error.chargedMicroUsd], ['AUDIO_LOST', 1, HELLO_PRICE]);
+      assert.match(error.message, /could not be written: ENOSPC.* It was paid/);
+    },
+  );
 
   await t.test('1: a service that is out of reach, and one that the pinned keys do not vouch for', async () => {
     const stranger = await import('node:crypto').then(({ generateKeyPairSync }) =>
