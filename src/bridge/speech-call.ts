@@ -60,7 +60,8 @@ export async function answerSpeech(
     });
     call.chargedMicroUsd = speech.receipt.chargedMicroUsd;
     call.end = 'broken';
-    call.leftMicroUsd = await parts.left();
+    // What was paid for is had all the same where the budget can't be read just now.
+    call.leftMicroUsd = await parts.left().catch(() => null);
     const headers = {
       ...priceHeaders(speech.receipt, call.leftMicroUsd),
       'x-speechgate-model': model.id,

@@ -59,7 +59,8 @@ export function toApiError(error: unknown, flow: Flow): ApiError {
 function noMoney(error: PaymentRequiredError, flow: Flow): ApiError {
   const missing = error.missingMicroUsd === null ? '' : ` $${formatUsd(error.missingMicroUsd)} are missing.`;
   const way = {
-    card: `Buy credit with speechgate top-up${error.topUpUrl ? `, or at ${error.topUpUrl}` : ''}.`,
+    // Not at `topUpUrl`: it names the account, which is a bearer secret that programs don't get.
+    card: 'Run: speechgate top-up',
     prepaid: 'Deposit more with speechgate deposit.',
     direct: 'Send USDC to the address of your wallet.',
   }[flow];

@@ -46,7 +46,7 @@ const OUTPUT = {
     balanceUsd: usdOrNull('What is left of the account or prepaid balance; null where it was not told'),
     traceId: z.string().describe('By this the operator of the service finds the request.'),
   }),
-  budgetLeftUsd: usdOrNull('What the budget leaves for further calls; null where its sum is not limited'),
+  budgetLeftUsd: usdOrNull('What the budget leaves for further calls; null where its sum is not limited, or was not to be read'),
 };
 
 type Arguments = z.infer<z.ZodObject<typeof INPUT>>;
@@ -91,7 +91,8 @@ async function speak({ client, budget, folder }: McpParts, given: Arguments, ext
     const { chargedMicroUsd, balanceMicroUsd, ...receipt } = speech.receipt;
     const seconds = secondsOf(audio, speech.contentType);
     const priceUsd = formatUsd(chargedMicroUsd);
-    const budgetLeftUsd = await leftUsd(budget);
+    // What was paid for is had all the same where the budget can't be read just now.
+    const budgetLeftUsd = await leftUsd(budget).catch(() => null);
     const structuredContent = {
       path,
       seconds,

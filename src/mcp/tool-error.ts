@@ -57,8 +57,9 @@ function overCap({ scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd }: OverCap
 
 function noMoney({ message, topUpUrl, missingMicroUsd }: PaymentRequiredError): string {
   const missing = missingMicroUsd === null ? '' : ` ${formatUsd(missingMicroUsd)} USD are missing.`;
+  // The link names the account: who knows it could spend its credit.
   const way = topUpUrl
-    ? `Ask your user to buy credit at ${topUpUrl}`
+    ? 'Ask your user to run: speechgate top-up'
     : 'Ask your user to run: speechgate deposit 1 (or to put USDC into the wallet where each call is paid by itself)';
   return `No money: ${message}${missing} Nothing was charged. ${way}`;
 }

@@ -142,11 +142,12 @@ test('what is wrong with a request is a BadRequestError, which names the field, 
 });
 
 test('no money is a RateLimitError of the kind insufficient_quota, asked once, with the way to get some', async (t) => {
-  const { openai, upstream, calls } = await open(t, { cents: 1 });
+  const { openai, upstream, account, calls } = await open(t, { cents: 1 });
   const error = await errorOf(openai.audio.speech.create({ ...ORDER, input: 'x'.repeat(4_000) }));
   assert.ok(error instanceof RateLimitError);
   assert.deepEqual([error.type, error.code], ['insufficient_quota', 'insufficient_quota']);
-  assert.match(error.message, /speechgate top-up/);
+  assert.match(error.message, /Run: speechgate top-up/);
+  assert.doesNotMatch(JSON.stringify(calls[0]?.error) + error.message, new RegExp(account), 'the bearer id stays here');
   assert.equal(error.headers?.get('x-should-retry'), 'false');
   assert.equal(calls.length, 1);
   assert.equal(upstream.requests.length, 0);
@@ -160,6 +161,15 @@ test('over a cap likewise, and nothing leaves', async (t) => {
   assert.match(error.message, /\$0\.000198.*\$0\.000100/);
   assert.equal(calls.length, 1);
   assert.equal(await balance(), 1_000_000n);
+});
+
+test('audio that is paid for is spoken also where the budget cannot be read then', async (t) => {
+  const budget = { read: () => Promise.reject(new Error('The budget is busy.')), concludeLost: async () => {} };
+  const { openai, calls } = await open(t, { bridge: { budget } });
+  const response = await openai.audio.speech.create(ORDER);
+  assert.deepEqual(Buffer.from(await response.arrayBuffer()), silentMp3(1_000));
+  assert.equal(response.headers.get('x-speechgate-budget-left-micro-usd'), null);
+  assert.deepEqual([calls[0]?.end, calls[0]?.leftMicroUsd, calls[0]?.error], ['spoken', null, undefined]);
 });
 
 test('a token is asked for as the API key', async (t) => {

@@ -1,6 +1,6 @@
 /** What an agent does about a purchase whose end it was not told. */
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, realpath, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
@@ -21,12 +21,13 @@ const ORDER = { text: 'Hello world' };
 async function startAgent(t: Test) {
   const caller = await startPrepaidCaller(t, 10_000n);
   const { gateway, wallet, budgetPath } = caller;
-  const line = { loses: 'nothing' as 'nothing' | 'requests' | 'answers' };
+  const line = { loses: 'nothing' as 'nothing' | 'requests' | 'answers' | 'budget' };
   const send: typeof fetch = async (input, init) => {
     const isSpeech = (input instanceof Request ? input.url : String(input)).endsWith('/x402/tts');
     if (isSpeech && line.loses === 'requests') throw new TypeError('the line is cut');
     const response = await fetch(input, init);
-    if (!isSpeech || line.loses === 'nothing') return response;
+    if (isSpeech && line.loses === 'budget') await writeFile(budgetPath, 'no budget\n');
+    if (!isSpeech || line.loses === 'nothing' || line.loses === 'budget') return response;
     await response.arrayBuffer();
     throw new TypeError('the line is cut');
   };
@@ -78,5 +79,14 @@ test('a purchase whose answer was lost is not paid again, and counts as spent', 
   assert.match(text, /counts as spent/);
   const { spentMicroUsd, reservedMicroUsd } = await budget.read();
   assert.deepEqual([spentMicroUsd, reservedMicroUsd], [198n, 0n]);
+  assert.equal(await balance(), 10_000n - 198n);
+});
+
+test('speech that is paid for is written also where the budget cannot be read any more', async (t) => {
+  const { line, speak, balance } = await startAgent(t);
+  line.loses = 'budget';
+  const { text, data } = await speak(ORDER);
+  assert.deepEqual(await readFile(data?.path ?? assert.fail(text)), Buffer.from(silentMp3(1000)));
+  assert.deepEqual([data.priceUsd, data.budgetLeftUsd], ['0.000198', null]);
   assert.equal(await balance(), 10_000n - 198n);
 });

@@ -135,7 +135,7 @@ test('over the budget, without money, or asked for wrongly, an agent is told wha
   assert.deepEqual(await readdir(agent.folder), [], 'nothing is left in the folder');
 });
 
-test('a card account without credit is told where to buy some', async (t) => {
+test('a card account without credit is told how to buy some, and its id stays here', async (t) => {
   const gateway = await startCardGateway(t);
   const folder = await mkdtemp(join(tmpdir(), 'speechgate-mcp-'));
   t.teardown(() => rm(folder, { recursive: true, force: true }));
@@ -148,7 +148,12 @@ test('a card account without credit is told where to buy some', async (t) => {
   assert.doesNotMatch(JSON.stringify(await agent.call('balance')), new RegExp(account), 'the bearer id stays here');
   const poor = await startAgent(t, { ...env, SPEECHGATE_ACCOUNT: '00000000-0000-4000-8000-000000000000' });
   const { text } = await poor.call('speak', { text: 'Hello world' });
-  assert.match(text, new RegExp(`Ask your user to buy credit at ${gateway.url}/top-up`));
+  assert.match(text, /Ask your user to run: speechgate top-up/);
+  const little = await gateway.fund(1);
+  const short = await startAgent(t, { ...env, SPEECHGATE_ACCOUNT: little });
+  const refused = await short.call('speak', { text: 'x'.repeat(1000) });
+  assert.match(refused.text, /0\.008000 USD are missing\. .*Ask your user to run: speechgate top-up/);
+  assert.doesNotMatch(refused.text, new RegExp(little), 'nor is it in what a refusal tells');
 });
 
 test('speech is written into the one folder only, replaces nothing unasked, and follows no link', async (t) => {

@@ -16,7 +16,9 @@ export interface BridgeUnderTest {
   readonly origin: string;
   readonly gateway: Gateway;
   readonly upstream: StubUpstream;
-  /** Of the account that pays. */
+  /** That pays: a bearer secret. */
+  readonly account: string;
+  /** Of that account. */
   balance(): Promise<bigint>;
   /** What became of the requests for speech so far. */
   readonly calls: readonly Call[];
@@ -56,6 +58,7 @@ export async function openBridge(t: Test, given: Given = {}): Promise<BridgeUnde
     origin: new URL(bridge.url).origin,
     gateway,
     upstream,
+    account,
     balance: () => gateway.balance(account),
     calls,
   };
