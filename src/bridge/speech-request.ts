@@ -18,7 +18,9 @@ export interface SpeechRequest {
 
 /** @throws ApiError */
 export function readSpeechRequest(body: Readonly<Record<string, unknown>>): SpeechRequest {
-  const { input, model, voice, response_format: format = 'mp3', speed, stream_format: stream = 'audio' } = body;
+  const { input, model, voice, speed } = body;
+  const format = body.response_format ?? 'mp3';
+  const stream = body.stream_format ?? 'audio';
   if (typeof input !== 'string' || input.trim() === '') throw invalid('input', 'input is the text to speak.');
   if (!isAudioFormat(format)) {
     throw invalid('response_format', `response_format is one of ${Object.keys(FORMATS).join(', ')}.`);

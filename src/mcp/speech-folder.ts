@@ -10,6 +10,9 @@ const MAX_NAME_BYTES = 200;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is refused.
 const FORBIDDEN = /[\x00-\x1f\x7f/\\:*?"<>|]/;
 
+/** What Windows takes for a device, whatever follows its first dot. */
+const DEVICE = /^(con|prn|aux|nul|(com|lpt)[0-9¹²³])(\.|$)/i;
+
 type AudioType = keyof typeof EXTENSIONS;
 
 /** A file to be: its folder can be written, and its name was free. */
@@ -107,7 +110,8 @@ async function placeNew(fresh: string, path: string): Promise<void> {
 /** A name as it was asked for, without its extension. */
 function stemOf(name: string, folder: string): string {
   const stem = name.replace(/\.(mp3|wav)$/i, '');
-  const isUsable = stem !== '' && !stem.startsWith('.') && !FORBIDDEN.test(stem) && stem === stem.trim();
+  const isUsable =
+    stem !== '' && !stem.startsWith('.') && !FORBIDDEN.test(stem) && !DEVICE.test(stem) && stem === stem.trim();
   if (isUsable && Buffer.byteLength(stem) <= MAX_NAME_BYTES) return stem;
   throw new ToolError(
     `file takes a plain name such as hello.mp3, without folders; it is written to ${folder}. Nothing was bought.`,

@@ -173,6 +173,9 @@ test('speech is written into the one folder only, replaces nothing unasked, and 
     'a\0b',
     'x'.repeat(300),
     'C:x',
+    'NUL',
+    'com1.mp3',
+    'con.x.wav',
   ]) {
     assert.match((await say({ file })).text, /file takes a plain name/, file);
   }
