@@ -1,5 +1,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import type { KeptSpeech } from '../budget/kept-speech.ts';
+import { watchLost } from '../budget/watch-lost.ts';
 import type { Speechgate } from '../client/index.ts';
 import type { Flow } from '../client/pending-purchase.ts';
 import { RunningWork } from '../lib/running-work.ts';
@@ -15,15 +17,13 @@ import { toApiError } from './to-api-error.ts';
 
 /** Milliseconds in which a request has to be here. */
 const REQUEST_MS = 30_000;
-/** Milliseconds between two looks for what purchases came to whose end was unknown. */
-const CONCLUDE_EVERY_MS = 60_000;
 const SPEECH = '/v1/audio/speech';
 const MODEL = '/v1/models/';
 
 /** The part of a budget that is kept in a file. */
 interface SharedBudget {
   read(): Promise<{ readonly leftMicroUsd: bigint | null }>;
-  concludeLost(client: Speechgate): Promise<void>;
+  concludeLost(client: Speechgate, kept?: Pick<KeptSpeech, 'keep'>): Promise<void>;
 }
 
 export interface BridgeOptions {
@@ -31,6 +31,8 @@ export interface BridgeOptions {
   readonly client: Speechgate;
   /** The same budget; undefined where the client spends under none. */
   readonly budget: SharedBudget | undefined;
+  /** Where purchases go whose audio no program has got, so that it can be asked for after the bridge has ended. */
+  readonly kept?: KeptSpeech;
   readonly flow: Flow;
   /** 127.0.0.1 unless given; the bridge answers to names of this machine only. */
   readonly host?: string;
@@ -57,7 +59,7 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
   const { client, budget, token, fallbacks = {}, host = '127.0.0.1' } = options;
   const parts: SpeechParts = {
     catalog: new Catalog(client),
-    purchases: new Purchases(client, options.isDurable ?? false),
+    purchases: new Purchases(client, options.isDurable ?? false, options.kept),
     fallbacks,
     flow: options.flow,
     left: async () => (budget ? (await budget.read()).leftMicroUsd : null),
@@ -98,18 +100,17 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
     server.once('error', reject);
     server.listen(options.port, host, resolve);
   });
-  // What the service can't tell now, it tells the next time.
   const conclude = async () => {
-    await budget?.concludeLost(client).catch(() => {});
-    await parts.purchases.conclude().catch(() => {});
+    await budget?.concludeLost(client, options.kept).catch(() => {});
+    await parts.purchases.conclude();
   };
-  running.add(conclude());
-  const concluding = setInterval(() => void running.add(conclude()), CONCLUDE_EVERY_MS).unref();
+  const stopWatching = watchLost({ concludeLost: () => running.add(conclude()) }, client);
   const { port } = server.address() as AddressInfo;
   return {
     url: `http://${host}:${port}/v1`,
     async close(patienceMs) {
-      clearInterval(concluding);
+      stopWatching();
+      parts.purchases.release();
       const closed = new Promise((resolve) => server.close(resolve));
       server.closeIdleConnections();
       await within(patienceMs, running.idle());

@@ -46,18 +46,18 @@ export async function answerSpeech(
     chargedMicroUsd: 0n,
     leftMicroUsd: null,
   };
+  const gone = new AbortController();
+  response.once('close', () => gone.abort());
   try {
     const asked = readSpeechRequest(await readJson(request));
     call.asked = { format: asked.format, characters: asked.input.trim().length, voice: asked.voice };
     const { model, voice } = resolve(await parts.catalog.read(), asked, parts.fallbacks);
     call.spokenWith = { model: model.id, voice };
     checkLimits(asked, model);
-    const speech = await parts.purchases.buy({
-      text: asked.input,
-      model: model.id,
-      voice,
-      ...(asked.speed !== undefined && { speed: asked.speed }),
-    });
+    const { input: text, speed } = asked;
+    const order = { text, model: model.id, voice, ...(speed !== undefined && { speed }) };
+    const speech = await parts.purchases.buy(order, gone.signal);
+    if (!speech) return { ...call, end: 'left' };
     call.chargedMicroUsd = speech.receipt.chargedMicroUsd;
     call.end = 'broken';
     // What was paid for is had all the same where the budget can't be read just now.

@@ -3,6 +3,7 @@ import type { Budget, Reservation } from '../client/budget.ts';
 import { OverCapError } from '../client/errors.ts';
 import type { Flow, PendingPurchase } from '../client/pending-purchase.ts';
 import type { Book, OpenPurchase } from './book.ts';
+import type { KeptSpeech } from './kept-speech.ts';
 import { SharedBook } from './shared-book.ts';
 
 const OVERDUE_SECONDS = 60;
@@ -85,8 +86,9 @@ export class FileBudget implements Budget {
     return this.#reservation(id);
   }
 
+  /** What is known and can't be written yet counts as reserved. @throws as `reserve` does, but for the cap */
   async read(): Promise<BudgetState> {
-    await this.#settleUnwritten();
+    await this.#settleUnwritten().catch(() => {});
     return this.#shared.change((book) => {
       const day = this.#today();
       const lefts = this.#caps(book, day).map(({ leftMicroUsd }) => leftMicroUsd);
@@ -119,13 +121,15 @@ export class FileBudget implements Budget {
   /**
    * Settles what is lost: at nothing where nothing had left, else as the service tells. What it can't tell yet stays
    * reserved. Asks for all, and throws the first failure then.
+   * @param kept gets those whose audio can be had, before they are settled
    */
-  async concludeLost(client: Concluding): Promise<void> {
+  async concludeLost(client: Concluding, kept?: Pick<KeptSpeech, 'keep'>): Promise<void> {
     const failures: unknown[] = [];
     for (const { reservationId, pending } of await this.lost()) {
       try {
         const concluded = pending ? await client.conclude(pending) : { chargedMicroUsd: 0n, speech: null };
         await concluded?.speech?.audio.cancel();
+        if (concluded?.speech && pending) await kept?.keep(pending);
         if (concluded) await this.#settle(reservationId, concluded.chargedMicroUsd);
       } catch (error) {
         failures.push(error);

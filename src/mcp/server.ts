@@ -1,5 +1,6 @@
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import type { FileBudget } from '../budget/file-budget.ts';
+import type { KeptSpeech } from '../budget/kept-speech.ts';
 import type { Flow, Speechgate } from '../client/index.ts';
 import { addBalance } from './balance-tool.ts';
 import { addListVoices } from './list-voices-tool.ts';
@@ -12,6 +13,8 @@ export interface McpParts {
   /** Spends under the budget. */
   readonly client: Speechgate;
   readonly budget: FileBudget;
+  /** What was settled by others than who bought it, and whose audio can be fetched. */
+  readonly kept: KeptSpeech;
   /** How the client pays. */
   readonly flow: Flow;
   /** Where speech is written to, and nowhere else. */

@@ -1,7 +1,6 @@
 import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import * as z from 'zod';
-import type { FileBudget } from '../budget/file-budget.ts';
-import { AudioLostError, ServiceError, type Speech, type Speechgate } from '../client/index.ts';
+import { AudioLostError, ServiceError, type Speech } from '../client/index.ts';
 import { formatUsd } from '../lib/money.ts';
 import { formatted, leftUsd, usd, usdOrNull } from './money.ts';
 import { ORDER_ARGUMENTS, orderOf } from './order.ts';
@@ -46,7 +45,9 @@ const OUTPUT = {
     balanceUsd: usdOrNull('What is left of the account or prepaid balance; null where it was not told'),
     traceId: z.string().describe('By this the operator of the service finds the request.'),
   }),
-  budgetLeftUsd: usdOrNull('What the budget leaves for further calls; null where its sum is not limited, or was not to be read'),
+  budgetLeftUsd: usdOrNull(
+    'What the budget leaves for further calls; null where its sum is not limited, or was not to be read',
+  ),
 };
 
 type Arguments = z.infer<z.ZodObject<typeof INPUT>>;
@@ -74,7 +75,8 @@ export function addSpeak(server: McpServer, parts: McpParts): void {
   );
 }
 
-async function speak({ client, budget, folder }: McpParts, given: Arguments, extra: Extra) {
+async function speak(parts: McpParts, given: Arguments, extra: Extra) {
+  const { client, budget, kept, folder } = parts;
   const { text, resume } = given;
   if ((text === undefined) === (resume === undefined)) {
     throw new ToolError('Say either text, or resume with the identifier of an earlier call. Nothing was bought.');
@@ -85,9 +87,10 @@ async function speak({ client, budget, folder }: McpParts, given: Arguments, ext
     const speech =
       resume === undefined
         ? await client.speak(orderOf(text as string, given), { ...optionsOf(given), signal: extra.signal })
-        : await resumed(client, budget, resume, extra.signal);
+        : await resumed(parts, resume, extra.signal);
     const audio = await speech.bytes();
     const path = await written(file, audio, speech);
+    if (resume !== undefined) await kept.drop(resume).catch(() => {});
     const { chargedMicroUsd, balanceMicroUsd, ...receipt } = speech.receipt;
     const seconds = secondsOf(audio, speech.contentType);
     const priceUsd = formatUsd(chargedMicroUsd);
@@ -124,23 +127,20 @@ function microUsdOf(decimal: string): bigint {
 }
 
 /** Asks for the speech of a purchase whose end was unknown, and settles it in the budget, whichever process bought it. */
-async function resumed(
-  client: Speechgate,
-  budget: FileBudget,
-  identifier: string,
-  signal: AbortSignal,
-): Promise<Speech> {
+async function resumed({ client, budget, kept }: McpParts, identifier: string, signal: AbortSignal): Promise<Speech> {
   const found = await budget.find(identifier);
-  if (!found) {
+  const pending = found?.pending ?? (await kept.find(identifier));
+  if (!pending) {
     throw new ToolError(`No purchase ${identifier} is open: it was settled, or never begun. balance tells the budget.`);
   }
   try {
-    const speech = await client.resume(found.pending, { signal });
-    await found.reservation.settle(speech.receipt.chargedMicroUsd);
+    const speech = await client.resume(pending, { signal });
+    await found?.reservation.settle(speech.receipt.chargedMicroUsd);
     return speech;
   } catch (error) {
-    if (error instanceof AudioLostError) await found.reservation.settle(error.chargedMicroUsd ?? error.maxMicroUsd);
-    if (error instanceof ServiceError) await found.reservation.settle(0n);
+    if (error instanceof AudioLostError) await found?.reservation.settle(error.chargedMicroUsd ?? error.maxMicroUsd);
+    if (error instanceof ServiceError) await found?.reservation.settle(0n);
+    if (error instanceof AudioLostError || error instanceof ServiceError) await kept.drop(identifier);
     throw error;
   }
 }

@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict';
 import { chmod, chown, readdir, readFile, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
+import { mock } from 'node:test';
 import { test } from 'tap';
 import { DamagedBudgetError } from '../../src/budget/budget-file.ts';
 import { openFileBudget } from '../../src/budget/file-budget.ts';
+import { watchLost } from '../../src/budget/watch-lost.ts';
+import { keptSpeech } from '../../src/cli/caller/kept-purchases.ts';
 import { OverCapError } from '../../src/client/errors.ts';
 import { ForeignFileError } from '../../src/lib/private-files.ts';
 import { budgetPath, openBudget, pendingOf, prepaid, serviceThatCharged } from './support.ts';
@@ -196,6 +199,42 @@ test('the audio of a lost purchase is not kept waiting', async (t) => {
   const living = await openBudget(t, path);
   await living.concludeLost({ conclude: async () => ({ chargedMicroUsd: 2n, speech: { audio } }) });
   assert.equal(reasons.length, 1);
+});
+
+test('a lost purchase whose audio can be had is kept before it is settled, and is not settled where it cannot be', async (t) => {
+  const path = await budgetPath(t);
+  const ended = await openFileBudget(path, {});
+  await (await ended.reserve(prepaid(10n))).record(pendingOf('heard'));
+  await ended.close();
+  const living = await openBudget(t, path);
+  const service = { conclude: async () => ({ chargedMicroUsd: 2n, speech: { audio: new ReadableStream() } }) };
+  const full = { keep: () => Promise.reject(new Error('The disk is full.')) };
+  await assert.rejects(living.concludeLost(service, full), /full/);
+  assert.equal((await living.read()).reservedMicroUsd, 10n);
+  const kept = keptSpeech(dirname(path));
+  await living.concludeLost(service, kept);
+  assert.deepEqual(await kept.find('heard'), pendingOf('heard'));
+  assert.equal((await living.read()).spentMicroUsd, 2n);
+});
+
+test('one look for what is lost ends before the next begins', async (t) => {
+  mock.timers.enable({ apis: ['setInterval'] });
+  t.teardown(() => mock.timers.reset());
+  let looks = 0;
+  let end = () => {};
+  const concludeLost = () => {
+    looks += 1;
+    return new Promise<void>((resolve) => {
+      end = resolve;
+    });
+  };
+  t.teardown(watchLost({ concludeLost }, serviceThatCharged({})));
+  mock.timers.tick(60_000);
+  assert.equal(looks, 1);
+  end();
+  await new Promise(setImmediate);
+  mock.timers.tick(60_000);
+  assert.equal(looks, 2);
 });
 
 test('a purchase of a living process is given up a minute after the service took it no longer', async (t) => {

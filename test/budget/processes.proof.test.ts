@@ -118,6 +118,7 @@ test('on a full disk nothing is reserved, and nothing of what was is forgotten',
   assert.deepEqual(JSON.parse((await buffer(child.stdout)).toString()), {
     code: 'ENOSPC',
     isKept: true,
+    isTold: true,
     isFreed: true,
   });
 });

@@ -70,14 +70,16 @@ async function fillDisk(): Promise<void> {
     );
   }
   const full = await budget.read();
-  await reserved[0]?.settle(1n);
+  await Promise.all(reserved.map((reservation) => reservation.settle(1n)));
+  const unwritten = await budget.read();
   rmSync(ballast);
   const freed = await budget.read();
   say(
     JSON.stringify({
       code: failure.code,
       isKept: full.reservedMicroUsd === BigInt(reserved.length),
-      isFreed: freed.spentMicroUsd === 1n && freed.reservedMicroUsd === BigInt(reserved.length - 1),
+      isTold: unwritten.spentMicroUsd + unwritten.reservedMicroUsd === BigInt(reserved.length),
+      isFreed: freed.spentMicroUsd === BigInt(reserved.length) && freed.reservedMicroUsd === 0n,
     }),
   );
 }

@@ -2,11 +2,12 @@
 import assert from 'node:assert/strict';
 import { mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { InMemoryTransport } from '@modelcontextprotocol/sdk/inMemory.js';
 import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js';
 import { type Test, test } from 'tap';
+import { keptSpeech } from '../../src/cli/caller/kept-purchases.ts';
 import { prepaid, Speechgate } from '../../src/client/index.ts';
 import { createMcpServer } from '../../src/mcp/server.ts';
 import { SpeechFolder } from '../../src/mcp/speech-folder.ts';
@@ -38,7 +39,8 @@ async function startAgent(t: Test) {
   });
   const path = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-mcp-')));
   t.teardown(() => rm(path, { recursive: true, force: true }));
-  const server = createMcpServer({ client, budget, flow: 'prepaid', folder: await SpeechFolder.open(path) });
+  const kept = keptSpeech(dirname(budgetPath));
+  const server = createMcpServer({ client, budget, kept, flow: 'prepaid', folder: await SpeechFolder.open(path) });
   const [ours, theirs] = InMemoryTransport.createLinkedPair();
   await server.connect(ours);
   const agent = new Client({ name: 'agent', version: '1' });

@@ -9,6 +9,7 @@ import { readCaps } from './caps.ts';
 import { COMMON_OPTIONS, runCommand } from './command.ts';
 import { flowWord, readFlow } from './flow-word.ts';
 import { interruption } from './interrupt.ts';
+import { keptSpeech } from './kept-purchases.ts';
 import { type Caller, openCaller } from './open-caller.ts';
 import type { Output } from './output.ts';
 
@@ -62,6 +63,7 @@ Each request is a line on standard error, with its price and the total; with --j
     const lines = new CallLines();
     const bridge = await listen({
       ...{ client: caller.client, budget: caller.budget, flow: caller.flow, port, token, isDurable: values.durable },
+      kept: keptSpeech(caller.settings.folder),
       fallbacks: { model: values.model, voice: values.voice },
       onCall: (call) => {
         const line = lines.line(call, new Date().toTimeString().slice(0, 8));

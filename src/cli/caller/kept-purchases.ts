@@ -1,5 +1,6 @@
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { KeptSpeech } from '../../budget/kept-speech.ts';
 import type { Budget } from '../../client/budget.ts';
 import type { PendingPurchase } from '../../client/pending-purchase.ts';
 import { ownFolder } from '../../lib/private-files.ts';
@@ -43,6 +44,18 @@ export class KeptPurchases {
   async drop(identifier: string): Promise<void> {
     await rm(join(this.#folder, FOLDER, fileOf(identifier)), { force: true });
   }
+}
+
+/** The same, for those who have audio that was to go to no file. */
+export function keptSpeech(folder: string): KeptSpeech {
+  const kept = new KeptPurchases(folder);
+  return {
+    keep: async (pending) => {
+      if (!(await kept.find(pending.identifier))) await kept.keep({ pending, out: null });
+    },
+    find: async (identifier) => (await kept.find(identifier))?.pending,
+    drop: (identifier) => kept.drop(identifier),
+  };
 }
 
 /** Is told of a purchase that is about to leave, and of one that was not charged. Waited for both times. */

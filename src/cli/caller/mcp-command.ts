@@ -6,6 +6,7 @@ import { SpeechFolder } from '../../mcp/speech-folder.ts';
 import { UsageError } from '../usage-error.ts';
 import { COMMON_OPTIONS, runCommand } from './command.ts';
 import { readFlow } from './flow-word.ts';
+import { keptSpeech } from './kept-purchases.ts';
 import { openCaller } from './open-caller.ts';
 import { readUsd } from './usd.ts';
 
@@ -28,12 +29,13 @@ starts it. Its tools are list_voices, quote, speak and balance.
   maxWords: 0,
   run: async ({ folder: path, pay, max }) => {
     const folder = await openFolder(path);
-    const { client, budget, flow } = await openCaller({
+    const { client, budget, flow, settings } = await openCaller({
       ...(pay !== undefined && { pay: readFlow(pay, '--pay') }),
       ...(max !== undefined && { maxMicroUsd: readUsd(max, '--max') }),
     });
-    const server = createMcpServer({ client, budget, flow, folder });
-    const stopWatching = watchLost(budget, client);
+    const kept = keptSpeech(settings.folder);
+    const server = createMcpServer({ client, budget, kept, flow, folder });
+    const stopWatching = watchLost(budget, client, kept);
     const closed = new Promise<void>((resolve) => {
       server.server.onclose = resolve;
     });
