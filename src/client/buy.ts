@@ -1,6 +1,6 @@
 import type { Budget, Reservation } from './budget.ts';
 import { checkCall, reserveAll } from './caps.ts';
-import type { OutcomeUnknownError } from './errors.ts';
+import { type OutcomeUnknownError, UnreachableError } from './errors.ts';
 import type { Outcome, Reader } from './outcome.ts';
 import type { Offer, PaymentWay, Service } from './payment-way.ts';
 import type { PendingPurchase } from './pending-purchase.ts';
@@ -102,8 +102,25 @@ export async function pursueSpeech(asked: {
     answerMs: ANSWER_MS,
     ...(isOnce && { patienceMs: 0 }),
   });
-  return isOnce && end.outcome === 'unknown' ? lostOf(pending, end.error) : end;
+  if (!isOnce || end.outcome !== 'unknown') return end;
+  if (!NEVER_OPENED.has(codeOf(end.error.cause))) return lostOf(pending, end.error);
+  const { cause } = end.error;
+  return {
+    outcome: 'refused',
+    isSure: true,
+    error: new UnreachableError('The service could not be reached.', { cause }),
+  };
 }
+
+/** What Node.js tells of a connection over which nothing was sent; a browser does not tell. */
+const NEVER_OPENED: ReadonlySet<unknown> = new Set([
+  'ECONNREFUSED',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'UND_ERR_CONNECT_TIMEOUT',
+]);
+
+const codeOf = (error: unknown): unknown => (error as { cause?: { code?: unknown } } | undefined)?.cause?.code;
 
 /** Counts as charged, since that can't be found out. */
 const lostOf = ({ maxMicroUsd }: PendingPurchase, { cause }: OutcomeUnknownError): End<Speech> => ({

@@ -1,3 +1,4 @@
+import { SpeechgateError } from './errors.ts';
 import type { Balance, Offer, PaymentWay, Service, Terms } from './payment-way.ts';
 import type { PendingPurchase } from './pending-purchase.ts';
 import { priceOf } from './price.ts';
@@ -20,6 +21,7 @@ export function cardCredits(accountId: string): PaymentWay {
 
 async function offer(accountId: string, order: SpeechOrder, terms: Terms): Promise<Offer> {
   const { catalog, metadata, baseUrl, signal, isDurable } = terms;
+  if (!/^[\x21-\x7e]+$/.test(accountId)) throw new SpeechgateError("The account's id can not be sent as a header.");
   const model = await catalog.modelOf(order, signal);
   const rate = metadata ? signedRate(await metadata.read(), model) : await catalog.rateOf(model, signal);
   const maxMicroUsd = priceOf(order.text, rate);

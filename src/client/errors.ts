@@ -43,14 +43,14 @@ export class InvalidRequestError extends ServiceError {
 /** 402: the account or wallet has not enough. Nothing was charged; a direct payment may be, until its signature ends (R23). */
 export class PaymentRequiredError extends ServiceError {
   override readonly name: string = 'PaymentRequiredError';
-  /** Where card credit is bought; null in the other flows. */
-  readonly topUpUrl: string | null;
+  /** Where card credit is bought; null in the other flows. It may name the account, and is not shown with the error. */
+  declare readonly topUpUrl: string | null;
   /** What is missing at least, where the service told price and balance. */
   readonly missingMicroUsd: bigint | null;
 
   constructor(fault: Fault, way: { readonly topUpUrl: string | null; readonly missingMicroUsd: bigint | null }) {
     super(fault);
-    this.topUpUrl = way.topUpUrl;
+    Object.defineProperty(this, 'topUpUrl', { value: way.topUpUrl });
     this.missingMicroUsd = way.missingMicroUsd;
   }
 }
@@ -111,11 +111,12 @@ export class UntrustedError extends SpeechgateError {
  */
 export class OutcomeUnknownError extends SpeechgateError {
   override readonly name: string = 'OutcomeUnknownError';
-  readonly pending: PendingPurchase;
+  /** Not shown with the error: it has the text, and what pays. */
+  declare readonly pending: PendingPurchase;
 
   constructor(pending: PendingPurchase, options?: ErrorOptions) {
     super(`Whether ${pending.identifier} was charged is not known yet. Resume it instead of paying again.`, options);
-    this.pending = pending;
+    Object.defineProperty(this, 'pending', { value: pending });
   }
 }
 

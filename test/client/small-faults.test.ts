@@ -1,8 +1,17 @@
 import assert from 'node:assert/strict';
 import { getEventListeners } from 'node:events';
+import { inspect } from 'node:util';
 import { t, test } from 'tap';
-import { AudioLostError, cardCredits, type PendingPurchase, Speechgate } from '../../src/client/index.ts';
-import { errorOf, prepaidCaller } from '../support/client.ts';
+import {
+  AudioLostError,
+  cardCredits,
+  OutcomeUnknownError,
+  type PendingPurchase,
+  Speechgate,
+  UnreachableError,
+} from '../../src/client/index.ts';
+import { freePort } from '../../src/sandbox/free-port.ts';
+import { errorOf, prepaidCaller, recordingBudget } from '../support/client.ts';
 import { startLyingServer } from '../support/lying-server.ts';
 import { startPrepaidGateway } from '../support/prepaid.ts';
 import { silentMp3 } from '../support/silent-audio.ts';
@@ -54,4 +63,34 @@ test('the audio of a job comes by another name of the service too', async () => 
   const baseUrl = lying.url.replace('127.0.0.1', 'localhost');
   const client = new Speechgate({ baseUrl, pay: cardCredits(account), patienceMs: 2000 });
   assert.deepEqual(await (await client.speak(HELLO, { durable: true })).bytes(), AUDIO);
+});
+
+test('what is printed of an unknown end names neither the text nor what pays', async () => {
+  const { client } = await prepaidCaller(gateway, { patienceMs: 0 });
+  lying.lie = (truth, path) => {
+    if (path === '/x402/tts') Object.assign(truth, { status: 502, json: 'a proxy' });
+  };
+  const error = await errorOf(client.speak(HELLO));
+  lying.lie = undefined;
+  assert.ok(error instanceof OutcomeUnknownError, String(error));
+  assert.equal(error.pending.maxMicroUsd, '198');
+  assert.ok(!inspect(error).includes('x-x402-signature'));
+});
+
+test('a card request whose connection never opened, or that can not be built, was not charged', async () => {
+  const account = await gateway.fund(500);
+  const { budget, told } = recordingBudget();
+  const closed = `http://127.0.0.1:${await freePort(undefined)}/tts`;
+  const away: typeof fetch = (request, init) => {
+    const { url } = request as Request;
+    return fetch(url.endsWith('/tts') ? new Request(closed, request as Request) : request, init);
+  };
+  const client = new Speechgate({ baseUrl: lying.url, pay: cardCredits(account), budget, fetch: away });
+  assert.ok((await errorOf(client.speak(HELLO))) instanceof UnreachableError);
+  assert.equal(told.at(-1), 'settle 0');
+
+  const wrong = new Speechgate({ baseUrl: lying.url, pay: cardCredits('a\nb'), budget });
+  told.length = 0;
+  assert.match((await errorOf(wrong.speak(HELLO))).message, /can not be sent/);
+  assert.deepEqual(told, []);
 });
