@@ -172,28 +172,6 @@ test('audio that is paid for is spoken also where the budget cannot be read then
   assert.deepEqual([calls[0]?.end, calls[0]?.leftMicroUsd, calls[0]?.error], ['spoken', null, undefined]);
 });
 
-test('what a program did not wait for is given to it when it asks again: it is charged once', async (t) => {
-  const { bridge, upstream, balance, calls } = await open(t);
-  const drip = new Drip();
-  upstream.mode = drip.mode;
-  const openai = new OpenAI({ baseURL: bridge.url, apiKey: 'anything', timeout: 1_500, maxRetries: 5 });
-  const asked = openai.audio.speech.create(ORDER);
-  await drip.opened;
-  await until(() => calls.length > 0, 10_000);
-  await drip.write(silentMp3(960));
-  drip.end();
-  assert.equal((await (await asked).arrayBuffer()).byteLength, silentMp3(960).length);
-  await until(() => calls.at(-1)?.end === 'spoken');
-  assert.equal(await balance(), 1_000_000n - HELLO_MICRO_USD);
-  assert.equal(upstream.requests.length, 1);
-  const [first] = calls;
-  assert.deepEqual([first?.end, first?.chargedMicroUsd], ['left', 0n]);
-  assert.equal(
-    calls.reduce((sum, { chargedMicroUsd }) => sum + chargedMicroUsd, 0n),
-    HELLO_MICRO_USD,
-  );
-});
-
 test('null for a format is as if it was left out', async (t) => {
   const { openai } = await open(t);
   const response = await openai.audio.speech.create({ ...ORDER, response_format: null, stream_format: null } as never);
