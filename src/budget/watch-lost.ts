@@ -12,17 +12,15 @@ export function watchLost(
   client: Parameters<FileBudget['concludeLost']>[0],
   kept?: Pick<KeptSpeech, 'keep'>,
 ): () => void {
-  let running: Promise<void> | undefined;
-  // What can't be told now is told the next time.
-  const conclude = () => {
-    running ??= budget
-      .concludeLost(client, kept)
-      .catch(() => {})
-      .finally(() => {
-        running = undefined;
-      });
+  let isLooking = false;
+  const look = async () => {
+    if (isLooking) return;
+    isLooking = true;
+    // What can't be told now is told the next time.
+    await budget.concludeLost(client, kept).catch(() => {});
+    isLooking = false;
   };
-  conclude();
-  const timer = setInterval(conclude, EVERY_MS).unref();
+  void look();
+  const timer = setInterval(look, EVERY_MS).unref();
   return () => clearInterval(timer);
 }

@@ -7,7 +7,7 @@ import { assertCanPay, paid } from './can-pay.ts';
 import { EXIT } from './exit-codes.ts';
 import { CommandError } from './failure.ts';
 import { interruption } from './interrupt.ts';
-import { isRepeatable, KeptPurchases, type Watcher } from './kept-purchases.ts';
+import { isRepeatable, KeptPurchases, keptSpeech, type Watcher } from './kept-purchases.ts';
 import { openCaller } from './open-caller.ts';
 import { withProgress } from './progress.ts';
 
@@ -54,7 +54,7 @@ export async function buySpeech(purchase: SpeechPurchase): Promise<BoughtSpeech>
   const kept = new KeptPurchases(caller.settings.folder);
   assertCanPay(caller);
   // What earlier commands have left open need not be held back any longer; what can't be told stays so.
-  await caller.budget.concludeLost(caller.client).catch(() => {});
+  await caller.budget.concludeLost(caller.client, keptSpeech(caller.settings.folder)).catch(() => {});
   const file = await openAudioFile(path);
   const signal = interruption();
   /** Known as soon as it was paid: the audio is still on its way then. */

@@ -4,6 +4,7 @@ import { watchLost } from '../../budget/watch-lost.ts';
 import { createMcpServer } from '../../mcp/server.ts';
 import { SpeechFolder } from '../../mcp/speech-folder.ts';
 import { UsageError } from '../usage-error.ts';
+import { assertCanPay } from './can-pay.ts';
 import { COMMON_OPTIONS, runCommand } from './command.ts';
 import { readFlow } from './flow-word.ts';
 import { keptSpeech } from './kept-purchases.ts';
@@ -29,10 +30,12 @@ starts it. Its tools are list_voices, quote, speak and balance.
   maxWords: 0,
   run: async ({ folder: path, pay, max }) => {
     const folder = await openFolder(path);
-    const { client, budget, flow, settings } = await openCaller({
+    const caller = await openCaller({
       ...(pay !== undefined && { pay: readFlow(pay, '--pay') }),
       ...(max !== undefined && { maxMicroUsd: readUsd(max, '--max') }),
     });
+    assertCanPay(caller);
+    const { client, budget, flow, settings } = caller;
     const kept = keptSpeech(settings.folder);
     const server = createMcpServer({ client, budget, kept, flow, folder });
     const stopWatching = watchLost(budget, client, kept);

@@ -1,9 +1,10 @@
 import { join } from 'node:path';
 import { type FileBudget, openFileBudget } from '../../budget/file-budget.ts';
+import type { PendingPurchase } from '../../client/pending-purchase.ts';
 import { UsageError } from '../usage-error.ts';
 import { COMMON_OPTIONS, runCommand } from './command.ts';
 import { EXIT } from './exit-codes.ts';
-import { isRepeatable, type KeptPurchase, KeptPurchases } from './kept-purchases.ts';
+import { isRepeatable, type KeptPurchase, KeptPurchases, keptSpeech } from './kept-purchases.ts';
 import { BUDGET_FILE } from './open-caller.ts';
 import { withProgress } from './progress.ts';
 import { clientOf, notWritten, type Resumed, resumePurchase } from './resume-purchase.ts';
@@ -50,7 +51,8 @@ For operators: speechgate resume FLOW --reason TEXT opens a paused flow again.
       resumed.push(await withProgress(`Asking about ${kept.pending.identifier}`, output.isJson, asking));
     }
     if (identifier === undefined) {
-      await budget.concludeLost({ conclude: async (pending) => (await clientOf(folder, pending)).conclude(pending) });
+      const conclude = async (pending: PendingPurchase) => (await clientOf(folder, pending)).conclude(pending);
+      await budget.concludeLost({ conclude }, keptSpeech(folder));
     }
     const documents = resumed.map(({ line, ...document }) => document);
     const lines = resumed.length > 0 ? resumed.map(({ line }) => line) : ['No purchase waits for its end.'];
