@@ -71,7 +71,8 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
       admit(request, token);
       const [path = '', query] = (request.url ?? '').split('?', 2);
       if (request.method === 'POST' && path === SPEECH) {
-        options.onCall?.(await answerSpeech(parts, request, response));
+        const call = await answerSpeech(parts, request, response);
+        options.onCall?.(call);
         return;
       }
       const list = request.method === 'GET' ? await read(path, new URLSearchParams(query)) : undefined;
