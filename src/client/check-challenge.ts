@@ -39,6 +39,9 @@ export function checkChallenge(challenge: PaymentRequired, expected: Expected): 
   if (!isSameAddress(offer.asset, asset.address)) {
     throw new UntrustedError('wrong_asset', `The challenge asks for the token ${offer.asset}.`);
   }
+  if (asset.decimals !== 6) {
+    throw new UntrustedError('wrong_asset', `The token has ${asset.decimals} decimals: its units are no micro-USD.`);
+  }
   checkPayee(metadata, offer.payTo, expected.quotedPayee);
   checkDomain(offer, asset.name);
   if (offer.amount !== String(amountMicroUsd)) {

@@ -29,7 +29,8 @@ async function offer(wallet: Wallet, order: SpeechOrder, terms: Terms, quoteFirs
   const quote = quoteFirst ? await readQuote({ ...order, model }, { ...terms, metadata }) : undefined;
   const text = order.text.trim();
   const unpaid = JSON.stringify(quote ? { quoteToken: quote.quoteToken } : { ...order, text, model });
-  const body = quote ? JSON.stringify({ quoteToken: quote.quoteToken, text }) : unpaid;
+  // With model, voice and speed: the service refuses a quote for others (R29).
+  const body = quote ? JSON.stringify({ ...order, model, quoteToken: quote.quoteToken, text }) : unpaid;
   const challenge = await readChallenge(signal, (signal) =>
     api.POST(X402_TARGET, { body: { text: unpaid }, bodySerializer: () => unpaid, signal }),
   );

@@ -56,6 +56,12 @@ export async function signPayment(
     // Asset and amount were held against the signed metadata and the caller's own caps.
     .setSpendControls(false);
   const extensions = appendPaymentIdentifierToExtensions(structuredClone(challenge.extensions ?? {}), identifier);
+  if (!('payment-identifier' in extensions)) {
+    throw new UntrustedError(
+      'malformed',
+      'The challenge takes no payment identifier: a lost answer could not be asked for.',
+    );
+  }
   const payload = await client.createPaymentPayload({ ...challenge, accepts: [offer], extensions });
   const { validBefore } = payload.payload.authorization as { validBefore: string };
   return { header: encodePaymentSignatureHeader(payload), validBefore: Number(validBefore) };

@@ -46,6 +46,7 @@ const LIES: readonly (readonly [what: string, reason: string, path: string, valu
   ['another version', 'malformed', 'x402Version', 1],
   ['no offer', 'malformed', 'accepts', []],
   ['no list of offers', 'malformed', 'accepts', {}],
+  ['no payment identifier', 'malformed', 'extensions', {}],
 ];
 
 test('a challenge that asks for anything but the signed terms is refused before it is signed', async (t) => {
