@@ -1,7 +1,6 @@
 import { frameLength, frameSeconds, id3Length } from '../speech/mpeg-audio.ts';
+import { waveChunks } from '../speech/wave-chunks.ts';
 
-const RIFF_HEADER_BYTES = 12;
-const CHUNK_HEADER_BYTES = 8;
 /** Where the format chunk tells the bytes of a second. */
 const BYTE_RATE_OFFSET = 8;
 
@@ -24,21 +23,11 @@ function mpegSeconds(audio: Uint8Array): number | undefined {
 }
 
 function waveSeconds(audio: Uint8Array): number | undefined {
-  const view = new DataView(audio.buffer, audio.byteOffset, audio.byteLength);
   let bytesPerSecond = 0;
-  for (let offset = RIFF_HEADER_BYTES; offset + CHUNK_HEADER_BYTES <= audio.length; ) {
-    const name = Buffer.from(audio.subarray(offset, offset + 4)).toString('latin1');
-    const size = view.getUint32(offset + 4, true);
-    const start = offset + CHUNK_HEADER_BYTES;
-    if (name === 'fmt ' && start + BYTE_RATE_OFFSET + 4 <= audio.length) {
-      bytesPerSecond = view.getUint32(start + BYTE_RATE_OFFSET, true);
-    }
-    // A writer that could not know the size puts 0 or a huge number there: then it is all that follows.
-    if (name === 'data') {
-      const follows = audio.length - start;
-      return bytesPerSecond > 0 ? (size === 0 ? follows : Math.min(size, follows)) / bytesPerSecond : undefined;
-    }
-    offset = start + size + (size % 2);
+  for (const { name, content } of waveChunks(audio)) {
+    if (name === 'fmt ' && content.length >= BYTE_RATE_OFFSET + 4)
+      bytesPerSecond = content.readUInt32LE(BYTE_RATE_OFFSET);
+    if (name === 'data') return bytesPerSecond > 0 ? content.length / bytesPerSecond : undefined;
   }
   return undefined;
 }

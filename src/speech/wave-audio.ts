@@ -2,7 +2,8 @@ import type { AudioCheck, AudioFault } from './audio-check.ts';
 
 /** Bytes of the RIFF header: `RIFF`, size, `WAVE`. */
 export const RIFF_HEADER_BYTES = 12;
-const CHUNK_HEADER_BYTES = 8;
+/** Bytes of a chunk's header: its name, its size. */
+export const WAVE_CHUNK_HEADER_BYTES = 8;
 /** The size field of a RIFF chunk does not count the identifier and itself. */
 const RIFF_SIZE_EXCLUDES = 8;
 /**
@@ -11,7 +12,9 @@ const RIFF_SIZE_EXCLUDES = 8;
  */
 const STREAMING_SIZE = 0x7000_0000;
 
-const knownSize = (size: number) => (size === 0 || size >= STREAMING_SIZE ? undefined : size);
+/** A size as its writer has told it; undefined where that could not be known then. */
+export const writtenSize = (size: number): number | undefined =>
+  size === 0 || size >= STREAMING_SIZE ? undefined : size;
 
 /**
  * Walks the chunks of a RIFF/WAVE body while it streams by, without keeping its bytes. Where the `data` chunk tells its
@@ -52,10 +55,10 @@ export class WaveAudioCheck implements AudioCheck {
   #enter(): void {
     const size = this.#header.getUint32(4, true);
     if (this.#headerNeeded === RIFF_HEADER_BYTES) {
-      this.#riffSize = knownSize(size);
-      this.#headerNeeded = CHUNK_HEADER_BYTES;
+      this.#riffSize = writtenSize(size);
+      this.#headerNeeded = WAVE_CHUNK_HEADER_BYTES;
     } else if (this.#header.getUint32(0) === 0x64617461) {
-      this.#dataSize = knownSize(size);
+      this.#dataSize = writtenSize(size);
       this.#isInData = true;
     } else {
       this.#skip = size + (size % 2);

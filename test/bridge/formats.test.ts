@@ -66,6 +66,18 @@ test('WAV becomes each format too', { skip: withoutProbe }, async () => {
   }
 });
 
+test('a WAV whose size was not known as it was written is heard to its end', async () => {
+  const wav = silentWav(1_000);
+  const at = wav.indexOf('data') + 4;
+  const whole = await inWhole('pcm', wav, 'audio/wav');
+  assert.ok(whole.length > 0);
+  for (const size of [0, 0xffff_ffff]) {
+    const streamed = Buffer.from(wav);
+    streamed.writeUInt32LE(size, at);
+    assert.deepEqual(await inWhole('pcm', streamed, 'audio/wav'), whole, String(size));
+  }
+});
+
 test('every frame of an MP3 is heard, and the header of a WAV or FLAC file tells how many', {
   skip: withoutProbe,
 }, async () => {

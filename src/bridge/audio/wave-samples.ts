@@ -1,5 +1,5 @@
-const HEADER_BYTES = 12;
-const CHUNK_HEADER_BYTES = 8;
+import { waveChunks } from '../../speech/wave-chunks.ts';
+
 const INTEGERS = 1;
 const FLOATS = 3;
 const EXTENSIBLE = 0xfffe;
@@ -17,13 +17,9 @@ interface Format {
  */
 export function readWave(bytes: Buffer): { rate: number; channels: Float32Array[] } {
   let format: Format | undefined;
-  for (let at = HEADER_BYTES; at + CHUNK_HEADER_BYTES <= bytes.length; ) {
-    const name = bytes.toString('latin1', at, at + 4);
-    const size = bytes.readUInt32LE(at + 4);
-    const chunk = bytes.subarray(at + CHUNK_HEADER_BYTES, at + CHUNK_HEADER_BYTES + size);
-    if (name === 'fmt ' && chunk.length >= 16) format = readFormat(chunk);
-    if (name === 'data' && format) return { rate: format.rate, channels: split(chunk, format) };
-    at += CHUNK_HEADER_BYTES + size + (size % 2);
+  for (const { name, content } of waveChunks(bytes)) {
+    if (name === 'fmt ' && content.length >= 16) format = readFormat(content);
+    if (name === 'data' && format) return { rate: format.rate, channels: split(content, format) };
   }
   throw new Error('The audio is no WAV file.');
 }
