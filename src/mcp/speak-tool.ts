@@ -1,7 +1,7 @@
 import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import * as z from 'zod';
 import { AudioLostError, ServiceError, type Speech } from '../client/index.ts';
-import { formatUsd } from '../lib/money.ts';
+import { DECIMAL_USD, formatUsd, parseUsd } from '../lib/money.ts';
 import { formatted, leftUsd, usd, usdOrNull } from './money.ts';
 import { ORDER_ARGUMENTS, orderOf } from './order.ts';
 import { type Extra, reportProgress } from './progress.ts';
@@ -20,7 +20,7 @@ const INPUT = {
   overwrite: z.boolean().optional().describe('Whether a file of that name may be replaced. It is not by default.'),
   maxUsd: z
     .string()
-    .regex(/^\d{1,9}(\.\d{1,6})?$/)
+    .regex(DECIMAL_USD)
     .optional()
     .describe('The most that this call may cost, in US dollars, such as "0.01". Nothing is bought above it.'),
   resume: z
@@ -116,14 +116,9 @@ async function speak(parts: McpParts, given: Arguments, extra: Extra) {
 }
 
 /** Jobs, where card credits pay: their audio can be fetched again. */
-const optionsOf = ({ maxUsd }: Arguments) => ({
-  durable: true,
-  ...(maxUsd !== undefined && { maxMicroUsd: microUsdOf(maxUsd) }),
-});
-
-function microUsdOf(decimal: string): bigint {
-  const [dollars = '', parts = ''] = decimal.split('.');
-  return BigInt(dollars + parts.padEnd(6, '0'));
+function optionsOf({ maxUsd }: Arguments) {
+  const maxMicroUsd = maxUsd === undefined ? undefined : parseUsd(maxUsd);
+  return { durable: true, ...(maxMicroUsd !== undefined && { maxMicroUsd }) };
 }
 
 /** Asks for the speech of a purchase whose end was unknown, and settles it in the budget, whichever process bought it. */
