@@ -9,12 +9,14 @@ import { startStubUpstream } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
 
 const SECONDS = 5_000;
+/** One account asks until it is served. */
+const UNLIMITED = { RATE_LIMIT_MAX: '10000', EDGE_RATE_LIMIT_MAX: '100000' };
 const WHY = ['--reason', 'the provider is being moved'];
 
 async function start(t: Test) {
   const upstream = await startStubUpstream();
   t.teardown(() => upstream.close());
-  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url });
+  const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url, ...UNLIMITED });
   const run = (...args: string[]) =>
     speechgate({ DATABASE_URL: gateway.databaseUrl, USER: 'root', SUDO_USER: 'alice' }, ...args);
   return { gateway, upstream, run, account: await gateway.fund(500) };
@@ -29,6 +31,7 @@ test('what is paused by the command is refused by every replica, also by one tha
   const second = await startGatewayProcess(t, {
     DATABASE_URL: gateway.databaseUrl,
     SPEECH_BASE_URL: upstream.url,
+    ...UNLIMITED,
     STRIPE_SECRET_KEY: 'sk_test_gateway',
     STRIPE_API_BASE: 'http://127.0.0.1:1',
   });

@@ -14,6 +14,15 @@ import { newNonce } from '../support/chain.ts';
 import { databaseDirectory } from '../support/database-directory.ts';
 import { until } from '../support/until.ts';
 
+/** One that has ended by itself meanwhile is as good. */
+function killNow(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+  }
+}
+
 /** A server of its own that writes no log by itself for ten seconds, so that a crash loses what did not wait for it. */
 async function startCrashing(t: Test) {
   const dataDir = await mkdtemp(join(await databaseDirectory(), 'speechgate-crash-'));
@@ -38,7 +47,8 @@ async function startCrashing(t: Test) {
       select pid from pg_stat_activity where backend_type in ('walwriter', 'checkpointer', 'background writer')`.execute(
       db,
     );
-    for (const { pid } of [...rows, postmaster]) process.kill(pid, 'SIGKILL');
+    // The postmaster first: where one of the others is killed, it ends the rest itself.
+    for (const { pid } of [postmaster, ...rows]) killNow(pid);
     await until(async () => (await findPostmaster(data)) === undefined);
     servers.push(await startPostgres({ dataDir, durable: false, port: postmaster.port }));
   };
