@@ -1,4 +1,5 @@
 import type { ClosedLoopResult } from './load/closed-loop.ts';
+import { isSigned } from './load/requests.ts';
 import type { Prepared } from './prepare.ts';
 import { AT_ONCE } from './servers/upstream.ts';
 import type { Setup } from './setup.ts';
@@ -61,7 +62,7 @@ async function measure(setup: Setup, measured: Measured, { warmUpSeconds, second
   const result = await setup.load<ClosedLoopResult>(row, {
     kind: 'closed-loop',
     ...{ port: target.port, plan, expected, concurrency: CONCURRENCY, warmUpSeconds, seconds },
-    most: Math.ceil(mostPerSecond(measured) * (warmUpSeconds + seconds)),
+    ...(isSigned(plan) && { most: Math.ceil(mostPerSecond(measured) * (warmUpSeconds + seconds)) }),
     ...{ targetPid: target.pid, postgresPid: row.target === 'ours' ? setup.books.postmaster : undefined },
   });
   const eventLoopP99Ms = await readDelay?.();
@@ -80,7 +81,7 @@ const LEAST_PER_SECOND = 2_000;
 /** A round may be so many times as fast as the fastest before it. */
 const RESERVE = 2;
 
-/** How many requests a second the next round has at most, which has to be known to sign enough of them. */
+/** How many requests a second the next round has at most, to sign enough of them. */
 const mostPerSecond = ({ rate, rounds }: Measured): number =>
   Math.max(LEAST_PER_SECOND, RESERVE * Math.max(rate, ...rounds.map((round) => round.requestsPerSecond)));
 

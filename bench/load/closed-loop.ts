@@ -13,8 +13,8 @@ export interface ClosedLoop {
   readonly concurrency: number;
   readonly warmUpSeconds: number;
   readonly seconds: number;
-  /** It ends after so many requests too. Where they are signed, this many are beforehand. */
-  readonly most: number;
+  /** It ends after so many requests too. Where they are signed, this many are beforehand, and it has to be given. */
+  readonly most?: number;
   readonly targetPid: number;
   readonly postgresPid: number | undefined;
 }
@@ -38,14 +38,15 @@ export interface ClosedLoopResult extends Counters {
 
 /** Throws when an answer is not as expected. */
 export async function runClosedLoop(job: ClosedLoop): Promise<ClosedLoopResult> {
-  const requests = buildRequests(job.plan, job.most);
+  const { most = Number.POSITIVE_INFINITY } = job;
+  const requests = buildRequests(job.plan, most);
   const latencies: number[] = [];
   let sent = 0;
   let phase: 'warm-up' | 'measured' | 'over' = 'warm-up';
   const stop = new AbortController();
 
   const askOnAndOn = async (connection: Connection) => {
-    while (phase !== 'over' && sent < job.most) {
+    while (phase !== 'over' && sent < most) {
       const request = requests[sent++ % requests.length] as Buffer;
       const sentAt = performance.now();
       await connection.ask(request);

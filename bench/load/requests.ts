@@ -53,6 +53,9 @@ function signers() {
   }));
 }
 
+/** Whether each of its requests is good for once only. */
+export const isSigned = ({ payment }: Plan): boolean => payment.by === 'prepaid' || payment.by === 'direct';
+
 /**
  * Whole requests as they go over the wire, signed where they must be, in the order of accounts or wallets. Without
  * signatures there is one for each account, to be sent again and again.
