@@ -11,12 +11,16 @@ Brings the database of DATABASE_URL to the current schema. It takes no options.`
 
 readArguments({}, USAGE);
 const role = process.env.DATABASE_APP_ROLE?.trim() || APPLICATION_ROLE;
-const { applied, notValid, hasGranted } = await migrate(databaseUrlOf(process.env), role).catch((error) => {
+const { applied, notValid, hasGranted, newer } = await migrate(databaseUrlOf(process.env), role).catch((error) => {
   console.error(`The schema can't be brought up to date: ${faultOf(error)}`);
   console.error(isAway(error) || isRefused(error) ? CHECK_URL : ASK);
   process.exit(1);
 });
-console.log(applied.length > 0 ? `Applied ${applied.join(', ')}.` : 'The schema is current.');
+const current =
+  newer.length > 0
+    ? `A newer release has migrated it: ${newer.join(', ')}. This release works with that; nothing was changed.`
+    : 'The schema is current.';
+console.log(applied.length > 0 ? `Applied ${applied.join(', ')}.` : current);
 for (const name of notValid) {
   console.log(`Rows of an earlier release break ${name}, which new rows keep. npm run audit shows them.`);
 }

@@ -1,4 +1,5 @@
 import { type Kysely, sql, type Transaction } from 'kysely';
+import { lockBriefly } from './brief-locks.ts';
 
 /** Any number that nothing else in this database locks. */
 const GRANT_LOCK = 7_300_010;
@@ -36,6 +37,7 @@ export async function grantApplicationRole<T>(db: Kysely<T>, role: string): Prom
       select rolname <> current_user and not rolsuper as separate from pg_roles where rolname = ${role}`.execute(trx);
     if (!rows[0]?.separate) return false;
     await sql`select pg_advisory_xact_lock(${GRANT_LOCK})`.execute(trx);
+    await lockBriefly(trx);
     const run = (statement: string) => sql.raw(statement.replaceAll('ROLE', quoted(role))).execute(trx);
     await run('revoke all on all tables in schema public from ROLE');
     await run('grant usage on schema public to ROLE');

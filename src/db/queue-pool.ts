@@ -9,7 +9,10 @@ const STATEMENT_TIMEOUT_MS = 10_000;
  * Connections for graphile_worker, apart from ours: it reads int8 as text, and listens on one of them. A broken
  * connection is replaced on the next use.
  */
-export function openQueuePool(url: string, options: { maxConnections: number; statementTimeoutMs?: number }): pg.Pool {
+export function openQueuePool(
+  url: string,
+  options: { maxConnections: number; statementTimeoutMs?: number; lockTimeoutMs?: number },
+): pg.Pool {
   const statementTimeout = options.statementTimeoutMs ?? STATEMENT_TIMEOUT_MS;
   const pool = new pg.Pool({
     connectionString: url,
@@ -18,6 +21,7 @@ export function openQueuePool(url: string, options: { maxConnections: number; st
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     statement_timeout: statementTimeout,
     query_timeout: statementTimeout && statementTimeout + ANSWER_RESERVE_MS,
+    ...(options.lockTimeoutMs !== undefined && { lock_timeout: options.lockTimeoutMs }),
     keepAlive: true,
     application_name: 'speechgate queue',
   });

@@ -1,4 +1,5 @@
 import { type Kysely, sql } from 'kysely';
+import { lockBriefly, untilUnlocked } from './brief-locks.ts';
 
 const CHECK_VIOLATION = '23514';
 
@@ -11,7 +12,12 @@ export async function validateConstraints<T>(db: Kysely<T>): Promise<string[]> {
   const broken: string[] = [];
   for (const { table, name } of await findNotValid(db)) {
     try {
-      await sql`alter table ${sql.raw(table)} validate constraint ${sql.ref(name)}`.execute(db);
+      await untilUnlocked(() =>
+        db.transaction().execute(async (transaction) => {
+          await lockBriefly(transaction);
+          await sql`alter table ${sql.raw(table)} validate constraint ${sql.ref(name)}`.execute(transaction);
+        }),
+      );
     } catch (error) {
       if ((error as { code?: unknown }).code !== CHECK_VIOLATION) throw error;
       broken.push(name);

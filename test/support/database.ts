@@ -31,8 +31,18 @@ export async function testDatabase(t: Test, filled?: { readonly url: string }): 
   const server = await admin;
   template ??= migratedTemplate(server);
   const source = filled ? new URL(filled.url).pathname.slice(1) : await template;
+  return makeDatabase(t, server, `template ${source} strategy file_copy`);
+}
+
+/** Likewise, without any tables. */
+export async function emptyDatabase(t: Test): Promise<{ url: string }> {
+  admin ??= adminUrl();
+  return makeDatabase(t, await admin, '');
+}
+
+async function makeDatabase(t: Test, server: string, how: string): Promise<{ url: string }> {
   const name = `speechgate_test_${randomUUID().replaceAll('-', '')}`;
-  await withClient(server, (client) => client.query(`create database ${name} template ${source} strategy file_copy`));
+  await withClient(server, (client) => client.query(`create database ${name} ${how}`));
   t.teardown(() => {
     drops.push(dropWhenClosed(server, name));
   });

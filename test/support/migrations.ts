@@ -1,0 +1,53 @@
+import { readdir, readFile } from 'node:fs/promises';
+import { Migrator, sql } from 'kysely';
+import { type Database, openDatabase } from '../../src/db/database.ts';
+
+const FOLDER = new URL('../../db/migrations/', import.meta.url);
+
+/** A file of db/migrations. */
+export interface MigrationFile {
+  /** Without `.sql`. */
+  readonly name: string;
+  readonly text: string;
+}
+
+/** All of them, in their order. */
+export async function migrationFiles(): Promise<MigrationFile[]> {
+  const names = (await readdir(FOLDER)).filter((name) => name.endsWith('.sql')).sort();
+  return Promise.all(
+    names.map(async (name) => ({
+      name: name.slice(0, -'.sql'.length),
+      text: await readFile(new URL(name, FOLDER), 'utf8'),
+    })),
+  );
+}
+
+/** Applies these migrations as `src/db/migrate.ts` notes them, as a release that knows no others would have. */
+export async function applyMigrations(db: Database, files: readonly MigrationFile[]): Promise<void> {
+  const migrator = new Migrator({
+    db,
+    provider: {
+      getMigrations: async () =>
+        Object.fromEntries(
+          files.map(({ name, text }) => [name, { up: async (on) => void (await sql.raw(text).execute(on)) }]),
+        ),
+    },
+    migrationTableName: 'schema_migration',
+    migrationLockTableName: 'schema_migration_lock',
+  });
+  const { error } = await migrator.migrateToLatest();
+  if (error) throw error;
+}
+
+/** Brings an empty database to the schema that this migration leaves. */
+export async function migrateUpTo(url: string, last: string): Promise<void> {
+  const db = openDatabase(url, { maxConnections: 1 });
+  try {
+    await applyMigrations(
+      db,
+      (await migrationFiles()).filter(({ name }) => name <= last),
+    );
+  } finally {
+    await db.destroy();
+  }
+}
