@@ -75,7 +75,7 @@ async function speakAndHandOn<Code extends RefusalCode>(
     deadline.end();
     endLease?.();
   };
-  testPoint('speech held');
+  testPoint('stream held');
   let begun: Begun;
   let speech: Speech;
   try {
@@ -86,6 +86,7 @@ async function speakAndHandOn<Code extends RefusalCode>(
     );
   } catch (error) {
     end();
+    testPoint('stream failed');
     await hold.void();
     throw error;
   }
@@ -107,9 +108,9 @@ async function captureWhole<Code extends RefusalCode>(
   hold: PaymentHold<Code>,
   upstream: SpeakingUpstream | undefined,
 ): Promise<Refused<Code> | undefined> {
-  testPoint('speech spoken');
+  testPoint('whole speech spoken');
   const refusal = await hold.capture(upstream);
-  testPoint('speech captured');
+  testPoint('whole speech captured');
   return refusal;
 }
 
@@ -123,14 +124,15 @@ async function forward(
   try {
     last = await forwardAllButLastByte(source, target, deadline);
   } catch (error) {
+    testPoint('stream broken off');
     await hold.void();
     target.destroy(error as Error);
     return false;
   }
-  testPoint('speech spoken');
+  testPoint('stream spoken');
   try {
     if (await hold.capture(upstream)) throw new SpeechError('TTS_UNAVAILABLE', 'The hold was lost.', true);
-    testPoint('speech captured');
+    testPoint('stream captured');
     target.finish(last);
     return true;
   } catch (error) {

@@ -7,6 +7,7 @@ import { testDatabase } from '../support/database.ts';
 import { type Call, send } from '../support/gateway.ts';
 import { startGatewayProcess } from '../support/gateway-process.ts';
 import { SHORT_LEASES, startVictim } from '../support/kill.ts';
+import { type Kill, killCases } from '../support/kills.ts';
 import { until } from '../support/until.ts';
 import { challengeOf, sign, startX402Gateway, timesPaid, withPayment } from '../support/x402.ts';
 
@@ -70,16 +71,71 @@ async function isCreditedByItself({
   assert.deepEqual(await audit(gateway.db), []);
 }
 
-for (const point of ['x402 settle answered', 'deposit awaited']) {
-  test(`kill -9 at "${point}": the deposit is credited once, without the client's return`, { skip }, async (t) => {
-    const started = await start(t);
-    const victim = await startVictim(t, point, started.env);
-    await assert.rejects(send(victim.url, PATH, started.paid));
-    await until(() => victim.child.process.signalCode === 'SIGKILL');
-    assert.equal(await timesPaid(chain, started.payer), 1);
-    await isCreditedByItself(started);
-  });
-}
+/** Where it has been paid, and only the confirmations are missing. */
+const isCreditedAfter = (point: Kill) => async (t: Test) => {
+  const started = await start(t);
+  const victim = await startVictim(t, point, started.env);
+  await assert.rejects(send(victim.url, PATH, started.paid));
+  await until(() => victim.child.process.signalCode === 'SIGKILL');
+  assert.equal(await timesPaid(chain, started.payer), 1);
+  await isCreditedByItself(started);
+};
+
+const CASES = killCases<'test/faults/deposit-kill.proof.test.ts', (t: Test) => Promise<void>>(
+  'test/faults/deposit-kill.proof.test.ts',
+  {
+    'deposit reserved': async (t) => {
+      const { gateway, payer, paid, env, balance, payment } = await start(t);
+      const victim = await startVictim(t, 'deposit reserved', env);
+      await assert.rejects(send(victim.url, PATH, paid));
+      assert.equal((await payment())?.state, 'reserved');
+      await until(async () => (await payment()) === undefined);
+      assert.deepEqual([await timesPaid(chain, payer), await balance()], [0, undefined]);
+      assert.deepEqual(await audit(gateway.db), []);
+
+      const again = gateway.call(PATH, paid);
+      await until(async () => ((await payment())?.awaited_transaction ?? null) !== null);
+      await chain.client.mine({ blocks: 1 });
+      const { status, json } = await again;
+      assert.deepEqual([status, json.creditedMicroUsd, json.alreadyCredited], [200, Number(AMOUNT), false]);
+      assert.deepEqual([await timesPaid(chain, payer), await balance()], [1, AMOUNT]);
+      assert.deepEqual(await audit(gateway.db), []);
+    },
+    'x402 settle answered': isCreditedAfter('x402 settle answered'),
+    'deposit awaited': isCreditedAfter('deposit awaited'),
+    'x402 settled': async (t) => {
+      const { gateway, payer, paid, env, balance, payment, repeated } = await start(t);
+      const victim = await startVictim(t, 'x402 settled', env);
+      const request = assert.rejects(send(victim.url, PATH, paid));
+      await until(async () => ((await payment())?.awaited_transaction ?? null) !== null);
+      await chain.client.mine({ blocks: 1 });
+      await request;
+      assert.equal(await balance(), AMOUNT);
+      assert.deepEqual(await repeated(), [200, 0, true]);
+      assert.equal(await balance(), AMOUNT);
+      assert.equal(await timesPaid(chain, payer), 1);
+      assert.deepEqual(await audit(gateway.db), []);
+    },
+    // The last one, since its end takes the chain's clock past the authorization.
+    'x402 settling': async (t) => {
+      const { gateway, payer, paid, env, balance, payment, untilReconciled, repeated } = await start(t);
+      const victim = await startVictim(t, 'x402 settling', env);
+      await assert.rejects(send(victim.url, PATH, paid));
+      await untilReconciled();
+      assert.deepEqual(await repeated(), [409, 'PAYMENT_OUTCOME_UNKNOWN']);
+      await chain.client.increaseTime({ seconds: 600 });
+      await chain.client.mine({ blocks: 3 });
+      await until(async () => (await payment())?.state === 'failed');
+      assert.deepEqual(await repeated(), [402, 'PAYMENT_REQUIRED']);
+      assert.deepEqual([await timesPaid(chain, payer), await balance()], [0, undefined]);
+      assert.deepEqual(
+        gateway.facilitator.calls.map(({ endpoint }) => endpoint),
+        ['verify'],
+      );
+      assert.deepEqual(await audit(gateway.db), []);
+    },
+  },
+);
 
 test("kill -9 while a deposit's confirmations are waited for: credited once, without the client's return", {
   skip,
@@ -93,55 +149,10 @@ test("kill -9 while a deposit's confirmations are waited for: credited once, wit
   await isCreditedByItself(started);
 });
 
-test('kill -9 at "x402 settled": the deposit is credited once, and its repetition told so', { skip }, async (t) => {
-  const { gateway, payer, paid, env, balance, payment, repeated } = await start(t);
-  const victim = await startVictim(t, 'x402 settled', env);
-  const request = assert.rejects(send(victim.url, PATH, paid));
-  await until(async () => ((await payment())?.awaited_transaction ?? null) !== null);
-  await chain.client.mine({ blocks: 1 });
-  await request;
-  assert.equal(await balance(), AMOUNT);
-  assert.deepEqual(await repeated(), [200, 0, true]);
-  assert.equal(await balance(), AMOUNT);
-  assert.equal(await timesPaid(chain, payer), 1);
-  assert.deepEqual(await audit(gateway.db), []);
-});
-
-test('kill -9 at "deposit reserved": nothing is paid, and the same payment is free again', { skip }, async (t) => {
-  const { gateway, payer, paid, env, balance, payment } = await start(t);
-  const victim = await startVictim(t, 'deposit reserved', env);
-  await assert.rejects(send(victim.url, PATH, paid));
-  assert.equal((await payment())?.state, 'reserved');
-  await until(async () => (await payment()) === undefined);
-  assert.deepEqual([await timesPaid(chain, payer), await balance()], [0, undefined]);
-  assert.deepEqual(await audit(gateway.db), []);
-
-  const again = gateway.call(PATH, paid);
-  await until(async () => ((await payment())?.awaited_transaction ?? null) !== null);
-  await chain.client.mine({ blocks: 1 });
-  const { status, json } = await again;
-  assert.deepEqual([status, json.creditedMicroUsd, json.alreadyCredited], [200, Number(AMOUNT), false]);
-  assert.deepEqual([await timesPaid(chain, payer), await balance()], [1, AMOUNT]);
-  assert.deepEqual(await audit(gateway.db), []);
-});
-
-// The last one, since its end takes the chain's clock past the authorization.
-test('kill -9 at "x402 settling": nothing is paid, nothing is credited, and no second settle is ever sent', {
-  skip,
-}, async (t) => {
-  const { gateway, payer, paid, env, balance, payment, untilReconciled, repeated } = await start(t);
-  const victim = await startVictim(t, 'x402 settling', env);
-  await assert.rejects(send(victim.url, PATH, paid));
-  await untilReconciled();
-  assert.deepEqual(await repeated(), [409, 'PAYMENT_OUTCOME_UNKNOWN']);
-  await chain.client.increaseTime({ seconds: 600 });
-  await chain.client.mine({ blocks: 3 });
-  await until(async () => (await payment())?.state === 'failed');
-  assert.deepEqual(await repeated(), [402, 'PAYMENT_REQUIRED']);
-  assert.deepEqual([await timesPaid(chain, payer), await balance()], [0, undefined]);
-  assert.deepEqual(
-    gateway.facilitator.calls.map(({ endpoint }) => endpoint),
-    ['verify'],
+for (const [point, prove] of CASES) {
+  test(
+    `kill -9 of a deposit at "${point}": credited once if it was paid, and nothing is settled twice`,
+    { skip },
+    prove,
   );
-  assert.deepEqual(await audit(gateway.db), []);
-});
+}

@@ -10,22 +10,28 @@ import { testChain, wallet } from '../support/chain.ts';
 import { startChild } from '../support/child.ts';
 import { testDatabase } from '../support/database.ts';
 import { send } from '../support/gateway.ts';
+import { killCases } from '../support/kills.ts';
 import { until } from '../support/until.ts';
 import { challengeOf, HELLO, PRICE, sign, startX402Gateway, timesPaid, withPayment } from '../support/x402.ts';
 
 const { chain, skip } = await testChain();
 
-/** Each point, how often the payer has paid by then, and how a repetition ends. */
-const POINTS: [string, number, 200 | 402][] = [
-  ['x402 reserved', 0, 200],
-  ['x402 audio stored', 0, 200],
-  ['x402 settle answered', 1, 200],
-  ['x402 settled', 1, 200],
-  // The last one, since its end takes the chain's clock past the authorization.
-  ['x402 settling', 0, 402],
-];
+/** How often the payer has paid by then, and how a repetition ends. */
+interface Case {
+  readonly paidBefore: number;
+  readonly status: 200 | 402;
+}
 
-for (const [point, paidBefore, status] of POINTS) {
+const CASES = killCases<'test/faults/x402-kill.proof.test.ts', Case>('test/faults/x402-kill.proof.test.ts', {
+  'x402 reserved': { paidBefore: 0, status: 200 },
+  'x402 audio stored': { paidBefore: 0, status: 200 },
+  'x402 settle answered': { paidBefore: 1, status: 200 },
+  'x402 settled': { paidBefore: 1, status: 200 },
+  // The last one, since its end takes the chain's clock past the authorization.
+  'x402 settling': { paidBefore: 0, status: 402 },
+});
+
+for (const [point, { paidBefore, status }] of CASES) {
   test(`kill -9 at "${point}": paid at most once, and if and only if the audio is there`, { skip }, async (t) => {
     const directory = await mkdtemp(join(tmpdir(), 'speechgate-kill-'));
     t.teardown(() => rm(directory, { recursive: true, force: true }));

@@ -11,7 +11,16 @@ import { type Child, startChild } from '../support/child.ts';
 import { testDatabase } from '../support/database.ts';
 import { send } from '../support/gateway.ts';
 import { later, untilJob } from '../support/jobs.ts';
-import { Drip, hangBeforeHeaders, mp3, openAiError, silentMp3, startStubUpstream } from '../support/stub-upstream.ts';
+import { killCases } from '../support/kills.ts';
+import {
+  Drip,
+  hangBeforeHeaders,
+  type Mode,
+  mp3,
+  openAiError,
+  silentMp3,
+  startStubUpstream,
+} from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
 
 const FUNDS = 5_000_000n;
@@ -85,30 +94,36 @@ async function freePort(): Promise<number> {
 const killed = (child: Child) => until(() => child.process.signalCode === 'SIGKILL');
 
 /** Where the process dies, what the provider does, and what must have become of the job after a restart. */
-const POINTS: {
-  at: string;
-  fault?: 'permanent' | 'transient';
-  end: 'none' | 'completed' | 'failed';
-  spoken: number;
-}[] = [
-  { at: 'job accepting', end: 'none', spoken: 0 },
-  { at: 'job accepted', end: 'completed', spoken: 1 },
-  { at: 'job claimed', end: 'completed', spoken: 1 },
-  { at: 'job spoken', end: 'completed', spoken: 2 },
-  { at: 'job stored', end: 'completed', spoken: 2 },
-  { at: 'job completed', end: 'completed', spoken: 1 },
-  { at: 'job retry', fault: 'transient', end: 'completed', spoken: 2 },
-  { at: 'job failed', fault: 'permanent', end: 'failed', spoken: 1 },
-];
+interface Case {
+  readonly mode?: Mode;
+  readonly end: 'none' | 'completed' | 'failed';
+  readonly spoken: number;
+}
+
+const CASES = killCases<'test/jobs/kill.proof.test.ts', Case>('test/jobs/kill.proof.test.ts', {
+  'job accepting': { end: 'none', spoken: 0 },
+  'job accepted': { end: 'completed', spoken: 1 },
+  'job claimed': { end: 'completed', spoken: 1 },
+  'job spoken': { end: 'completed', spoken: 2 },
+  'job stored': { end: 'completed', spoken: 2 },
+  'job completed': { end: 'completed', spoken: 1 },
+  'job retry': { mode: openAiError(500), end: 'completed', spoken: 2 },
+  'job failed': { mode: openAiError(400), end: 'failed', spoken: 1 },
+  // It is given back when its process is told to stop.
+  'job given back': { mode: hangBeforeHeaders(), end: 'completed', spoken: 2 },
+});
 
 test('kill -9 at each step of a job: after a restart job and balance end right', { jobs: 2 }, async (t) => {
-  const proofs = POINTS.map(({ at, fault, end, spoken }) =>
+  const proofs = CASES.map(([at, { mode = mp3(200), end, spoken }]) =>
     t.test(at, async (t) => {
       const { upstream, db, account, run, balance, job } = await start(t);
-      const broken = fault === 'permanent' ? openAiError(400) : openAiError(500);
-      upstream.mode = fault ? broken : mp3(200);
+      upstream.mode = mode;
       const first = await run({ SPEECHGATE_TEST_KILL_AT: at });
       await later(first, account, { key: KEY }).catch(() => undefined);
+      if (at === 'job given back') {
+        await upstream.waitForRequests(1);
+        first.child.process.kill('SIGTERM');
+      }
       await killed(first.child);
       upstream.mode = mp3(200);
 

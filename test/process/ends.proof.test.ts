@@ -5,6 +5,7 @@ import { audit } from '../../src/ledger/audit.ts';
 import { askForFlowingAudio } from '../support/flowing-audio.ts';
 import { send } from '../support/gateway.ts';
 import { SHORT_LEASES, untilVictimIsSwept } from '../support/kill.ts';
+import type { Kill } from '../support/kills.ts';
 import { ask, isThere, startSeveral, untilGone } from '../support/several-processes.ts';
 import { Drip, silentMp3 } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
@@ -57,7 +58,7 @@ test('kill -9 of a process between capture and last byte: another one gives back
   const several = await startSeveral(t, {
     ...SHORT_LEASES,
     NODE_ENV: 'test',
-    SPEECHGATE_TEST_KILL_AT: 'speech captured',
+    SPEECHGATE_TEST_KILL_AT: 'whole speech captured' satisfies Kill,
   });
   const { url, gateway, child } = several;
   const account = await gateway.fund(500);

@@ -1,7 +1,12 @@
+import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { sql } from 'kysely';
 import type { Test } from 'tap';
 import type { Database } from '../../src/db/database.ts';
+import type { Gateway } from './gateway.ts';
 import { type GatewayProcess, startGatewayProcess } from './gateway-process.ts';
+import type { Kill } from './kills.ts';
+import { testRunner } from './reconcile.ts';
 
 /** Settings of short leases: a second for the synthesis, and 30 that a lease outlasts it. */
 export const SHORT_LEASES = { SPEECH_TIMEOUT_MS: '1000', RECONCILE_INTERVAL_MS: '1000' };
@@ -11,8 +16,35 @@ const RESERVE_MS = 30_000;
 const POLL_MS = 200;
 
 /** A gateway that ends as by `kill -9` when it comes to this point (src/lib/test-point.ts). */
-export const startVictim = (t: Test, point: string, env: Record<string, string>): Promise<GatewayProcess> =>
+export const startVictim = (t: Test, point: Kill, env: Record<string, string>): Promise<GatewayProcess> =>
   startGatewayProcess(t, { ...env, NODE_ENV: 'test', SPEECHGATE_TEST_KILL_AT: point });
+
+/** As if the victim had died an hour ago: its leases are over, and nobody has heard of it since. */
+async function letLeasesEnd(db: Database): Promise<void> {
+  await sql`update transfer set lease_until = now() - interval '1 second' where state = 'pending'
+            and lease_until is not null`.execute(db);
+  await sql`update gateway_process set heartbeat_at = now() - interval '1 hour',
+            suspected_at = now() - interval '1 hour'`.execute(db);
+  await sql`update x402_payment set lease_until = now() - interval '1 second' where lease_until is not null`.execute(
+    db,
+  );
+  await sql`update worker set heartbeat_at = now() - interval '1 hour'`.execute(db);
+  await sql`update reconciler set lease_until = now() - interval '1 second', started_at = now() - interval '1 hour'
+            where lease_until is not null`.execute(db);
+}
+
+/** What another process's reconcilers make of a victim whose leases have ended: no hold of it is left, nor itself. */
+export async function sweepVictim(gateway: Gateway): Promise<void> {
+  const { db } = gateway;
+  await letLeasesEnd(db);
+  const runner = testRunner(gateway, { names: ['expired_holds', 'undelivered'] });
+  // The process is forgotten in the turn after that in which its holds were ended.
+  for (let turns = 0; turns < 2; turns++) {
+    for (const { outcome, error } of await runner.turn()) assert.equal(outcome, 'done', String(error));
+  }
+  assert.deepEqual(await db.selectFrom('transfer').select('id').where('state', '=', 'pending').execute(), []);
+  assert.deepEqual(await db.selectFrom('gateway_process').select('id').execute(), []);
+}
 
 /**
  * Waits until nothing is left of the process that was registered first, the victim: no hold is pending, and what it did

@@ -1,0 +1,69 @@
+/** Every step of the code has a proof that kills the process there. */
+import assert from 'node:assert/strict';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Test, test } from 'tap';
+import { KILLS } from '../support/kills.ts';
+import { readSteps, stepsIn } from '../support/steps.ts';
+
+const PROJECT = new URL('../../', import.meta.url);
+
+const steps = readSteps();
+const kills = Object.values(KILLS).flat() as string[];
+
+test('at each step of the code some proof kills the process', async () => {
+  const unproved = steps.filter(({ name }) => !kills.includes(name)).map(({ name, place }) => `${name} (${place})`);
+  assert.deepEqual(unproved, []);
+});
+
+test('no proof kills at a step that the code has not', async () => {
+  const names = new Set(steps.map(({ name }) => name));
+  assert.deepEqual(
+    kills.filter((kill) => !names.has(kill)),
+    [],
+  );
+});
+
+test('a step is one place of the code: what stands at two places has two names', async () => {
+  const places = new Map<string, string[]>();
+  for (const { name, place } of steps) places.set(name, [...(places.get(name) ?? []), place]);
+  assert.deepEqual(
+    [...places].filter(([, of]) => of.length > 1),
+    [],
+  );
+});
+
+test('each proof takes its cases from the list', async () => {
+  for (const proof of Object.keys(KILLS)) {
+    const source = await readFile(new URL(proof, PROJECT), 'utf8');
+    assert.match(source, new RegExp(`killCases(<[^;]*?>)?\\(\\s*'${proof}'`), proof);
+  }
+});
+
+async function stepsOf(t: Test, source: string) {
+  const directory = await mkdtemp(join(tmpdir(), 'speechgate-steps-'));
+  t.teardown(() => rm(directory, { recursive: true, force: true }));
+  const file = join(directory, 'code.ts');
+  await writeFile(file, source);
+  return stepsIn(file);
+}
+
+test('a template is each text that its type allows; a name that the file does not tell is an error', async (t) => {
+  const steps = await stepsOf(
+    t,
+    `type End = { kind: 'done' } | { kind: 'lost' };
+async function end(make: () => Promise<End>) {
+  const it = await make();
+  testPoint(\`work \${it.kind}\`);
+  testPoint('work told');
+}`,
+  );
+  assert.deepEqual(steps, [
+    { name: 'work done', line: 4 },
+    { name: 'work lost', line: 4 },
+    { name: 'work told', line: 5 },
+  ]);
+  await assert.rejects(stepsOf(t, 'function end(kind: string) { testPoint(`work ${' + 'kind}`); }'), /does not tell/);
+  await assert.rejects(stepsOf(t, 'function end(kind: string) { testPoint(kind); }'), /not the name of a step/);
+});
