@@ -16,6 +16,7 @@ import { createServer } from './http/server.ts';
 import type { JobWorker } from './jobs/job-worker.ts';
 import { Belonging } from './ledger/belonging.ts';
 import { RunningWork } from './lib/running-work.ts';
+import { WorkInProgress } from './lib/work-in-progress.ts';
 import { RollingWindow } from './limits/rolling-window.ts';
 import { Metrics } from './observability/metrics.ts';
 import { catalogOperations } from './operations/catalog-operations.ts';
@@ -51,10 +52,11 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   // Read first, before other gauges use the pool.
   addPoolGauges(metrics, pool);
   const work = new RunningWork();
+  const inProgress = new WorkInProgress();
   const limits = new RollingWindow(db, { ...config.rateLimit, livemode: config.card?.livemode }, metrics);
   const pauses = new KnownPauses(db, log);
   addPauseGauge(metrics, pauses);
-  const shared = { config, db, limits, pauses, work, metrics, log };
+  const shared = { config, db, limits, pauses, work, inProgress, metrics, log };
   const belonging = new Belonging(db, config);
 
   const holds = openHolds(shared);
@@ -76,7 +78,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
       logger: log,
       longestOperationMs: config.speech?.timeoutMs ?? 0,
       windows: { requests: limits, purchases: card.purchaseLimits },
-      ...{ proofs: x402.proofs, standIns: x402.standIns, work, metrics },
+      ...{ proofs: x402.proofs, standIns: x402.standIns, work, inProgress, metrics },
     },
   );
   const admin = createAdminServer({ db, metrics, names: config.admin.names });

@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
 import type { Database } from '../db/database.ts';
 import type { RunningWork } from '../lib/running-work.ts';
+import type { WorkInProgress } from '../lib/work-in-progress.ts';
 import type { RollingWindow } from '../limits/rolling-window.ts';
 import type { Metrics } from '../observability/metrics.ts';
 import type { KnownPauses } from '../operators/known-pauses.ts';
@@ -17,6 +18,8 @@ export interface SharedParts {
   readonly pauses: KnownPauses;
   /** Work that a stop waits for. */
   readonly work: RunningWork;
+  /** Requests that are worked on. */
+  readonly inProgress: WorkInProgress;
   readonly metrics: Metrics;
   readonly log: Logger;
 }

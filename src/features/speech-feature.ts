@@ -20,7 +20,7 @@ export interface Speech extends Feature {
 }
 
 /** The speech provider. */
-export async function openSpeech({ config, metrics, log }: SharedParts): Promise<Speech> {
+export async function openSpeech({ config, inProgress, metrics, log }: SharedParts): Promise<Speech> {
   if (!config.speech) {
     log.warn('no speech provider: SPEECH_BASE_URL is unset, speech answers 503');
     return { speaking: undefined, reconcilers: [] };
@@ -32,7 +32,10 @@ export async function openSpeech({ config, metrics, log }: SharedParts): Promise
   const deadlines = new StreamDeadlines({ silenceMs: timeoutMs, totalMs: streaming.totalMs });
   addWaitingAudioGauge(metrics, memory);
   return {
-    speaking: { provider, timeoutMs, admission, streaming: { admission, deadlines, memory } },
+    speaking: {
+      ...{ provider, timeoutMs, admission, inProgress },
+      streaming: { admission, deadlines, memory, inProgress },
+    },
     reconcilers: [],
     stop: () => deadlines.stop(),
     close: () => provider.close(),

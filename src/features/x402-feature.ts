@@ -91,7 +91,7 @@ export function openX402(
 
 /** The parts that need the chain (R58). */
 function openChained(
-  { config, db, metrics, log }: SharedParts,
+  { config, db, inProgress, metrics, log }: SharedParts,
   { asset, rpcUrls, ...x402 }: X402Config & { readonly rpcUrls: NodeUrls },
   store: AudioStore,
 ) {
@@ -107,7 +107,7 @@ function openChained(
   return {
     ...opened,
     deposits: new Deposits({ db, ...opened, intake, known, settlement, log, confirmationTimeoutMs }),
-    direct: new DirectPayment({ ...opened, known, intake, settlement, store, work, log }),
+    direct: new DirectPayment({ ...opened, known, intake, settlement, store, work, inProgress, log }),
     close: async () => {
       await facilitator.close();
       await opened.chain.close();

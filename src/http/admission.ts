@@ -37,6 +37,8 @@ export interface Ticket {
   pendingSlot(key?: string): RequestSlot;
   /** Takes a slot for a credential that failed. */
   credentialFailed(): Promise<RateLimited | undefined>;
+  /** Remembers for the client's minute that its credential is nobody's, where that takes no slot of its own. */
+  credentialUnknown(): void;
   /** Takes a request from the edge's limit where that counts those without a credential that verifies. */
   credentialVerified(): void;
   /** Begins a payment that takes a slot if it fails. */
@@ -108,6 +110,11 @@ export class Admission implements Ticket {
     return undefined;
   }
 
+  /** Whether the last credential that the address has shown within its minute failed. */
+  get isGuess(): boolean {
+    return this.#parts.limiter.lastShown(this.#request.ip) === 'failed';
+  }
+
   async take(reason: 'request' | 'payment', key?: string): Promise<RateLimited | undefined> {
     const slot = await this.#takeSlot(this.#windowFor(reason), key);
     return this.#show(slot);
@@ -125,6 +132,10 @@ export class Admission implements Ticket {
     const by = this.#windowFor('failed-credential');
     this.#parts.limiter.remember(this.#request.ip, 'failed');
     return this.#show(await this.#takeSlot(by));
+  }
+
+  credentialUnknown(): void {
+    this.#parts.limiter.remember(this.#request.ip, 'failed');
   }
 
   credentialVerified(): void {

@@ -66,6 +66,11 @@ export class EdgeLimiter {
     if (minute) minute.shown = shown;
   }
 
+  /** What the client's last credential turned out to be within its minute. */
+  lastShown(address: string): Credential | undefined {
+    return this.#minuteOf(address)?.shown;
+  }
+
   /**
    * Lets a client beyond its limit show a credential that may take the request from it, so far as the client's last one
    * did not fail: looking at one costs more than refusing. Undefined when it may not.

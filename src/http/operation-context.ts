@@ -17,6 +17,8 @@ export interface OperationContext {
   readonly bytes: Buffer;
   /** The request said nothing at all, and what it is taken for was made up by the service. */
   readonly isBare: boolean;
+  /** Too much is in progress: the request may learn what it has paid for before, and nothing new is begun for it. */
+  readonly isOverloaded: boolean;
   /** Whether the request has this header, which the operation need not declare: payment flows are not mixed (R36). */
   hasHeader(name: string): boolean;
   /** Whether the caller would rather have a page than JSON (R15). */

@@ -12,14 +12,20 @@ const EMPTY = Buffer.alloc(0);
 /** What an operation is told of a request. One is made for each request, so it holds what others have and no more. */
 export class RequestContext implements OperationContext {
   readonly isBare: boolean;
+  readonly isOverloaded: boolean;
   readonly #request: FastifyRequest;
   readonly #reply: FastifyReply;
   #answer: Answer | undefined;
 
-  constructor(request: FastifyRequest, reply: FastifyReply, isBare: boolean) {
+  constructor(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    { isBare, isOverloaded }: Pick<OperationContext, 'isBare' | 'isOverloaded'>,
+  ) {
     this.#request = request;
     this.#reply = reply;
     this.isBare = isBare;
+    this.isOverloaded = isOverloaded;
   }
 
   get traceId(): string {

@@ -12,6 +12,7 @@ import type { CredentialProofs, OperationResult, Operations } from '../contract/
 import { type Route, routes } from '../contract/routes.ts';
 import type { OpenApiDocument } from '../contract/types.ts';
 import type { RunningWork } from '../lib/running-work.ts';
+import type { WorkInProgress } from '../lib/work-in-progress.ts';
 import { AttemptLimit } from '../limits/attempt-limit.ts';
 import type { Metrics } from '../observability/metrics.ts';
 import { Admission, type AdmissionParts, type Windows } from './admission.ts';
@@ -21,16 +22,19 @@ import { ConnectionGuard } from './connection-guard.ts';
 import { contractDocument } from './contract-document.ts';
 import { EdgeLimiter } from './edge-limiter.ts';
 import { handleError } from './error-handler.ts';
+import { hasTooManyHeaders, MAX_HEADERS, refuseHeaders } from './header-count.ts';
 import { EDGE_HEADERS } from './headers.ts';
 import { createNotFoundHandler } from './not-found.ts';
 import type { OperationContext } from './operation-context.ts';
+import { isSheddable, Overload, type OverloadBounds } from './overload.ts';
+import { overloaded } from './overload-answer.ts';
 import type { RateLimited } from './rate-limit-answer.ts';
 import { readRequest } from './read-request.ts';
 import { sendFailure, sendResult } from './reply.ts';
 import { RequestContext } from './request-context.ts';
 import { hasEmptyParameter, refuseHead } from './request-head.ts';
 import { RequestRecord, refusalRecorder } from './request-record.ts';
-import { errorBody, failure } from './structured-error.ts';
+import { failure } from './structured-error.ts';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -44,8 +48,6 @@ declare module 'fastify' {
 
 /** The largest request line with headers: 1500 CJK characters in a query, and a payment beside them (R5). */
 const MAX_HEADER_BYTES = 65_536;
-/** Beyond them Node would leave headers out without a word, X-Forwarded-For among them. */
-const MAX_HEADERS = 200;
 /** The longest body in bytes, where the contract's `x-body-limit` says nothing else (R4). */
 const DEFAULT_BODY_LIMIT = 65_536;
 const HEADERS_TIMEOUT_MS = 20_000;
@@ -73,6 +75,9 @@ export interface ServerOptions {
   readonly standIns: Readonly<Record<string, StandIn>>;
   /** Every operation that runs is added to it. */
   readonly work: RunningWork;
+  /** Requests that are worked on, and how many there may be. */
+  readonly inProgress: WorkInProgress;
+  readonly overloadBounds: OverloadBounds;
   readonly metrics: Metrics;
 }
 
@@ -88,6 +93,7 @@ export async function createServer(
   options: ServerOptions,
 ): Promise<FastifyInstance> {
   const guard = new ConnectionGuard({ ...options, stallMs: options.clientStallMs });
+  const overload = new Overload({ ...options, routes });
   const recordRefusal = refusalRecorder(options.logger, options.metrics);
   const app = Fastify({
     loggerInstance: options.logger,
@@ -106,7 +112,7 @@ export async function createServer(
           requestTimeout: REQUEST_TIMEOUT_MS,
           keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
         },
-        onRequest,
+        overload.before(onRequest),
       );
       server.maxHeadersCount = MAX_HEADERS + 1;
       answerExpectations(server, recordRefusal);
@@ -142,27 +148,34 @@ export async function createServer(
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
 
   const operations = operationsOf(await contractDocument(options.baseUrl));
-  addHooks(app, parts, options);
+  addHooks(app, parts, overload, options);
   guard.start();
+  overload.start();
   app.addHook('preClose', async () => guard.stop());
-  app.addHook('onClose', async () => guard.close());
+  app.addHook('onClose', async () => {
+    guard.close();
+    overload.close();
+  });
   for (const route of routes) {
     const group = operations[route.tag as keyof Operations<OperationContext>] as unknown as Record<string, Operation>;
     const operation = group[route.operationId]?.bind(group) as Operation;
+    const isCounted = isSheddable(route);
     app.route({
       method: route.method,
       url: route.path,
       config: { contract: route },
       exposeHeadRoute: route.method === 'GET' && !route.noHead,
       ...(route.bodyLimit && { bodyLimit: route.bodyLimit }),
-      handler: (request, reply) =>
-        options.work.add(request.record.follow(serve(route, operation, request, reply, options))),
+      handler: (request, reply) => {
+        const served = request.record.follow(serve({ route, operation, overload }, request, reply, options));
+        return options.work.add(isCounted ? overload.follow(request.raw, served) : served);
+      },
     });
   }
   return app;
 }
 
-function addHooks(app: FastifyInstance, parts: AdmissionParts, options: ServerOptions): void {
+function addHooks(app: FastifyInstance, parts: AdmissionParts, overload: Overload, options: ServerOptions): void {
   let warned = options.trustProxy.length > 0;
   app.decorateRequest('admission');
   app.decorateRequest('record');
@@ -185,30 +198,22 @@ function addHooks(app: FastifyInstance, parts: AdmissionParts, options: ServerOp
     const admitted = await Admission.enter(parts, request, reply);
     if (!(admitted instanceof Admission)) return sendFailure(route, admitted, reply);
     request.admission = admitted;
+    if (route && overload.refusesGuess(route, request.headers, admitted))
+      return sendFailure(route, overloaded(), reply);
     const refusal = refuseHead(request, route);
     if (refusal) return sendFailure(route, admitted.refuse() ?? refusal, reply);
     if (route && hasEmptyParameter(request)) return reply.callNotFound();
   });
 }
 
-const hasTooManyHeaders = ({ raw }: FastifyRequest): boolean => raw.rawHeaders.length > 2 * MAX_HEADERS;
-
-/** Whose request it is can't be told, so that nobody is counted for it. */
-const refuseHeaders = (reply: FastifyReply): FastifyReply =>
-  reply
-    .code(431)
-    .header('connection', 'close')
-    .send(
-      errorBody('REQUEST_TOO_LARGE', `A request has at most ${MAX_HEADERS} headers.`, {
-        field: 'headers',
-        rule: 'maxItems',
-        maximum: MAX_HEADERS,
-      }),
-    );
+interface Served {
+  readonly route: Route;
+  readonly operation: Operation;
+  readonly overload: Overload;
+}
 
 async function serve(
-  route: Route,
-  operation: Operation,
+  { route, operation, overload }: Served,
   request: FastifyRequest,
   reply: FastifyReply,
   { proofs, standIns }: ServerOptions,
@@ -223,7 +228,10 @@ async function serve(
   const read = bare ? standFor(request, bare) : readRequest(route, request);
   if (read.outcome === 'unreadable') return sendFailure(route, admission.refuse() ?? read.failure, reply);
   const proof = (proofs as unknown as Record<string, CredentialProof>)[route.operationId];
-  const context = new RequestContext(request, reply, bare !== undefined);
+  const context = new RequestContext(request, reply, {
+    isBare: bare !== undefined,
+    isOverloaded: overload.isLookup(request.raw),
+  });
   const refusal = await admission.prove(() => proof?.(read.request, context));
   if (refusal) return sendFailure(route, refusal, reply);
   return sendResult(route, await operation(read.request, context), reply);

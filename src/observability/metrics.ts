@@ -19,6 +19,10 @@ interface MovedPayment {
 
 /** How a request ended: its answer was sent, or its caller left before, or this side broke the answer off. */
 export type RequestEnd = 'answered' | 'caller_left' | 'broken_off';
+/** Who was refused because of overload: nobody's, a payer's, or that of an address whose last credential failed. */
+export type ShedClass = 'unpaid' | 'paid' | 'guess';
+/** Which bound was met. */
+export type ShedReason = 'work' | 'event_loop';
 /** How a synthesis ended: ok, error, the code of a SpeechError, or abandoned when its reader stopped before the end. */
 export type SynthesisOutcome = string;
 
@@ -134,6 +138,13 @@ export class Metrics {
     registers: [this.#registry],
   });
 
+  readonly #shed = new Counter({
+    name: 'speechgate_shed_requests_total',
+    help: 'Requests that were refused because of overload before anything was held, by who asked and which bound was met.',
+    labelNames: ['class', 'reason'],
+    registers: [this.#registry],
+  });
+
   readonly #request = byLabels((...labels) => this.#requests.labels(...labels));
   readonly #hold = byLabels((...labels) => this.#holds.labels(...labels));
   readonly #held = byLabels((...labels) => this.#heldMicroUsd.labels(...labels));
@@ -210,6 +221,11 @@ export class Metrics {
 
   rateLimitRefused(scope: string): void {
     this.#refusals.inc({ scope });
+  }
+
+  /** Counts a request that was refused because of overload. */
+  shed(shed: ShedClass, reason: ShedReason): void {
+    this.#shed.inc({ class: shed, reason });
   }
 
   /**

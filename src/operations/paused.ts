@@ -1,3 +1,5 @@
+import type { OperationContext } from '../http/operation-context.ts';
+import { OVERLOADED, retryAfterSeconds } from '../http/overload-answer.ts';
 import { failure } from '../http/structured-error.ts';
 import type { KnownPauses } from '../operators/known-pauses.ts';
 import type { PausableFlow } from '../operators/pauses.ts';
@@ -23,6 +25,17 @@ export const pausedSpeech = (pauses: Pauses, flow: PausableFlow): SpeechError | 
   pauses.has(flow)
     ? new SpeechError('TTS_UNAVAILABLE', PAUSED[flow], true, PAUSE_RETRY_SECONDS, 'utterance', 'paused')
     : undefined;
+
+/** Likewise, or why nothing new is begun for this request. */
+export const closedSpeech = (
+  pauses: Pauses,
+  flow: PausableFlow,
+  { isOverloaded }: Pick<OperationContext, 'isOverloaded'>,
+): SpeechError | undefined =>
+  pausedSpeech(pauses, flow) ??
+  (isOverloaded
+    ? new SpeechError('TTS_UNAVAILABLE', OVERLOADED, true, retryAfterSeconds(), 'utterance', 'overloaded')
+    : undefined);
 
 /** The 503 of a flow that sells no speech and is paused. */
 export const pausedAnswer = (flow: 'top-up' | 'deposit') => ({

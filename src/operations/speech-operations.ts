@@ -26,7 +26,7 @@ import type { SpeechError } from '../speech/provider.ts';
 import { creditChallenge } from './credit-challenge.ts';
 import { refuseForeignHeaders } from './flows.ts';
 import { type JobLinks, jobBody } from './job-body.ts';
-import { type Pauses, pausedSpeech } from './paused.ts';
+import { closedSpeech, type Pauses } from './paused.ts';
 import { refusalAnswer } from './refusals.ts';
 import { providerMissing, speechFailed, speechFailure } from './speech-failure.ts';
 
@@ -85,7 +85,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
     const { credential: accountId } = cardCredits.credentialOf(terms.headers);
     const slot = context.admission.pendingSlot(accountId);
     const isLater = isAsynchronous(terms.asynchronous, characters);
-    const closed = pausedSpeech(pauses, isLater ? 'jobs' : 'card');
+    const closed = closedSpeech(pauses, isLater ? 'jobs' : 'card', context);
     if (closed && !isLater) return speechFailure(closed, cardCredits.untaken);
     const limited = isLater ? await slot.refusal() : undefined;
     if (limited) return limited;
@@ -115,6 +115,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
     if (limited) return limited;
     switch (spoken.outcome) {
       case 'delivered': {
+        context.admission.credentialVerified();
         const { mimeType, audio, ended } = spoken.delivered;
         const noted = ended.then((isCharged) =>
           context.note({ chargedMicroUsd: isCharged ? charge.priceMicroUsd : 0n }),
@@ -127,6 +128,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
       }
       case 'refused':
         if (spoken.isUncharged) context.note({ chargedMicroUsd: 0n });
+        if (spoken.reason === 'unknown_account') context.admission.credentialUnknown();
         return refusalAnswer(spoken, challenge);
       case 'failed':
         return speechFailed(cardCredits, spoken, context);

@@ -11,7 +11,7 @@ import { speak } from '../payments/speak.ts';
 import { utteranceOf } from '../speech/order.ts';
 import type { Resource } from '../x402/challenge.ts';
 import { limitCredential } from './credential-limit.ts';
-import { type Pauses, pausedSpeech } from './paused.ts';
+import { closedSpeech, type Pauses } from './paused.ts';
 import { depositRequired, paymentRequired } from './payment-required.ts';
 import { answerRepeated, type PrepaidLinks } from './prepaid-audio.ts';
 import { refusalAnswer } from './refusals.ts';
@@ -56,7 +56,7 @@ export async function sellX402Speech(sale: X402Sale, context: OperationContext):
     resource,
   };
   context.note({ flow: flow.name, characters });
-  const closed = pausedSpeech(pauses, flow.name);
+  const closed = closedSpeech(pauses, flow.name, context);
   if (hasExpired || closed) {
     const earlier = await flow.replay?.(credential, charge);
     if (!earlier) return closed ? speechFailure(closed, flow.untaken) : quoteExpired();

@@ -1,6 +1,7 @@
 import type { FastifyBaseLogger } from 'fastify';
 import { type AudioStore, StoreError } from '../audio/audio-store.ts';
 import type { SpokenBy } from '../ledger/paid-for.ts';
+import type { WorkInProgress } from '../lib/work-in-progress.ts';
 import type { Payment } from '../x402/payment.ts';
 import { paymentAudioKey } from '../x402/payment-audio.ts';
 import type { Settlement } from '../x402/settlement.ts';
@@ -29,6 +30,8 @@ export interface DirectHoldParts {
   readonly intake: PaymentIntake;
   readonly store: AudioStore;
   readonly log: FastifyBaseLogger;
+  /** What waits for the facilitator is taken from it. */
+  readonly inProgress: WorkInProgress;
   /** Told once what the synthesis came to. */
   end(end: DirectWorkEnd): void;
 }
@@ -77,7 +80,8 @@ export class DirectHold implements PaymentHold<CaptureCode> {
     if (!(await this.#store(payment, audio))) {
       return refused('REPLAY_CACHE_UNAVAILABLE', 'audio_not_stored', { isUncharged: true });
     }
-    const settled = await this.#parts.settlement.settle(payment, verifiable, { upstream });
+    const { inProgress, settlement } = this.#parts;
+    const settled = await inProgress.waitFor(settlement.settle(payment, verifiable, { upstream }));
     switch (settled.outcome) {
       case 'settled':
         this.#receipt = directReceipt(settled.receipt, verifiable.envelope.identifier, false);

@@ -2,6 +2,7 @@ import type { Readable } from 'node:stream';
 import type { FastifyBaseLogger } from 'fastify';
 import { type AudioStore, StoreError } from '../audio/audio-store.ts';
 import { testPoint } from '../lib/test-point.ts';
+import type { WorkInProgress } from '../lib/work-in-progress.ts';
 import { addressKey } from '../limits/address-key.ts';
 import type { Resource } from '../x402/challenge.ts';
 import type { PaymentEnvelope } from '../x402/envelope.ts';
@@ -64,6 +65,7 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, DirectCode, D
   readonly #intake: PaymentIntake;
   readonly #store: AudioStore;
   readonly #work: DirectWork;
+  readonly #inProgress: WorkInProgress;
   readonly #log: FastifyBaseLogger;
 
   constructor(parts: {
@@ -73,6 +75,7 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, DirectCode, D
     intake: PaymentIntake;
     store: AudioStore;
     work: DirectWork;
+    inProgress: WorkInProgress;
     log: FastifyBaseLogger;
   }) {
     this.#reservations = parts.reservations;
@@ -81,6 +84,7 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, DirectCode, D
     this.#intake = parts.intake;
     this.#store = parts.store;
     this.#work = parts.work;
+    this.#inProgress = parts.inProgress;
     this.#log = parts.log;
   }
 
@@ -128,13 +132,15 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, DirectCode, D
       endWork(work);
     };
     try {
-      const refusal = await this.#intake.admit(reserved);
+      const refusal = await this.#inProgress.waitFor(this.#intake.admit(reserved));
       if (refusal) {
         endLease();
         return refusal;
       }
-      const parts = { settlement: this.#settlement, intake: this.#intake, store: this.#store, log: this.#log, end };
-      const hold = new DirectHold(reserved, parts);
+      const hold = new DirectHold(reserved, {
+        ...{ settlement: this.#settlement, intake: this.#intake, store: this.#store, log: this.#log },
+        ...{ inProgress: this.#inProgress, end },
+      });
       if (hold.timeoutMs >= MIN_SYNTHESIS_MS) return { outcome: 'held', hold };
       endLease();
       await this.#intake.release(reserved.payment);

@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream';
 import { testPoint } from '../lib/test-point.ts';
+import type { WorkInProgress } from '../lib/work-in-progress.ts';
 import { type Begun, takeAtOnce } from '../speech/audio-at-once.ts';
 import type { AudioMemory } from '../speech/audio-memory.ts';
 import { speakUntilTaken } from '../speech/collect.ts';
@@ -31,6 +32,8 @@ export interface Streaming {
   readonly admission: SpeechAdmission;
   readonly deadlines: StreamDeadlines;
   readonly memory: AudioMemory;
+  /** What waits for the provider's first audio is taken from it. */
+  readonly inProgress: WorkInProgress;
 }
 
 /**
@@ -67,7 +70,7 @@ async function speakAndHandOn<Code extends RefusalCode>(
   hold: PaymentHold<Code>,
   synthesizer: Synthesizer,
   utterance: Utterance,
-  { deadlines, memory }: Streaming,
+  { deadlines, memory, inProgress }: Streaming,
 ) {
   const deadline = deadlines.begin();
   const endLease = hold.keep?.(() => deadline.abort());
@@ -80,9 +83,8 @@ async function speakAndHandOn<Code extends RefusalCode>(
   let speech: Speech;
   try {
     const beginning = synthesizer.synthesize(utterance, deadline.signal);
-    [speech, begun] = await speakUntilTaken(
-      beginning,
-      async (given) => [given, await takeAtOnce(given.audio)] as const,
+    [speech, begun] = await inProgress.waitFor(
+      speakUntilTaken(beginning, async (given) => [given, await takeAtOnce(given.audio)] as const),
     );
   } catch (error) {
     end();

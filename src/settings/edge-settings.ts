@@ -1,5 +1,6 @@
 import { isIP } from 'node:net';
 import { CLIENT_STALL_MS } from '../http/connection-guard.ts';
+import { OVERLOAD_BOUNDS, type OverloadBounds } from '../http/overload.ts';
 import type { SettingsReader } from './settings-reader.ts';
 
 export interface EdgeConfig {
@@ -12,6 +13,7 @@ export interface EdgeConfig {
   readonly maxConnections: number;
   /** How long a client may read nothing while there are bytes for it. */
   readonly clientStallMs: number;
+  readonly overloadBounds: OverloadBounds;
 }
 
 export function readEdge(reader: SettingsReader): EdgeConfig {
@@ -29,6 +31,7 @@ export function readEdge(reader: SettingsReader): EdgeConfig {
     edgeRateLimitMax: reader.integer('EDGE_RATE_LIMIT_MAX', 1, 1_000_000_000) ?? 600,
     maxConnections: reader.integer('MAX_CONNECTIONS', 1, 1_000_000) ?? 10_000,
     clientStallMs: CLIENT_STALL_MS,
+    overloadBounds: OVERLOAD_BOUNDS,
   };
 }
 
