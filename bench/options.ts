@@ -1,12 +1,13 @@
 import { parseArgs } from 'node:util';
 import type { LatencyPace } from './latency.ts';
 import type { LedgerPace } from './ledger/measure.ts';
+import type { OverloadPace } from './overload.ts';
 import type { WarmUp } from './prepare.ts';
 import { rowNames } from './rows.ts';
 import type { Pace } from './throughput.ts';
 
 /** What is measured beside the rows. */
-const PARTS = ['latency', 'first-byte', 'ledger', 'memory'] as const;
+const PARTS = ['latency', 'first-byte', 'ledger', 'memory', 'overload'] as const;
 export type Part = (typeof PARTS)[number];
 
 export interface Paces {
@@ -14,6 +15,7 @@ export interface Paces {
   readonly throughput: Pace;
   readonly latency: LatencyPace;
   readonly ledger: LedgerPace;
+  readonly overload: OverloadPace;
 }
 
 export interface Options {
@@ -37,6 +39,7 @@ const FULL: Paces = {
   throughput: { rounds: 5, warmUpSeconds: 1.5, seconds: 2 },
   latency: { rounds: 3, seconds: 4 },
   ledger: { rounds: 3, seconds: 3, accounts: [1, 10, 50] },
+  overload: { warmUpSeconds: 2, seconds: 8, idle: 10_000, slow: 500 },
 };
 /** V8 is not done with its compiling then: for what has changed, not for what it comes to. */
 const QUICK: Paces = {
@@ -44,7 +47,10 @@ const QUICK: Paces = {
   throughput: { rounds: 2, warmUpSeconds: 0.3, seconds: 0.5 },
   latency: { rounds: 1, seconds: 0.8 },
   ledger: { rounds: 1, seconds: 1, accounts: [1, 50] },
+  overload: { warmUpSeconds: 0.5, seconds: 1, idle: 100, slow: 10 },
 };
+/** What is measured only when it is named: what it tells is no ratio to what ran beside it. */
+const NAMED_PARTS: ReadonlySet<Part> = new Set(['overload']);
 /** What the quick way has no time for, unless it is named. */
 const SLOW_PARTS: ReadonlySet<Part> = new Set(['first-byte', 'memory']);
 
@@ -74,15 +80,16 @@ export function readOptions(args: readonly string[]): Options {
     rows,
     isWithRows: isAll || rows.length > 0,
     isComplete,
-    parts: new Set(
-      PARTS.filter((part) => positionals.includes(part) || (isAll && !(values.quick && SLOW_PARTS.has(part)))),
-    ),
+    parts: new Set(PARTS.filter((part) => positionals.includes(part) || (isAll && isIncluded(part, values.quick)))),
     paces: { ...paces, ...(rounds !== undefined && { throughput: { ...paces.throughput, rounds } }) },
     processes: values.processes.split(',').map(count),
     writeDocs: values['write-docs'],
     from: values.from,
   };
 }
+
+const isIncluded = (part: Part, isQuick: boolean): boolean =>
+  !NAMED_PARTS.has(part) && !(isQuick && SLOW_PARTS.has(part));
 
 function count(text: string): number {
   if (/^[1-9]\d?$/.test(text)) return Number(text);

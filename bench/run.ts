@@ -2,6 +2,7 @@ import { DRIPPING, measureLatency, SLOW } from './latency.ts';
 import { measureLedger } from './ledger/measure.ts';
 import { measureMemory } from './memory.ts';
 import type { Options } from './options.ts';
+import { measureOverload } from './overload.ts';
 import { type Prepared, prepareRows } from './prepare.ts';
 import { linesOf } from './report/comparison.ts';
 import { commitOfCheckout, lookAtMachine, versionOf } from './report/machine.ts';
@@ -20,7 +21,8 @@ export async function run(options: Options, onProgress: OnProgress): Promise<Res
   const rows = options.isWithRows ? selectRows(options.rows, processes) : [];
   const rowsOf = (part: keyof typeof ROWS_OF): Row[] => (parts.has(part) ? namedRows(ROWS_OF[part]) : []);
   const [latencyRows, firstByteRows, memoryRows] = [rowsOf('latency'), rowsOf('first-byte'), rowsOf('memory')];
-  const all = [...rows, ...latencyRows, ...firstByteRows, ...memoryRows];
+  const overloadRows = rowsOf('overload');
+  const all = [...rows, ...latencyRows, ...firstByteRows, ...memoryRows, ...overloadRows];
   const wanted: Wanted[] = all.map(({ target, processes: count }) => ({ name: target, processes: count }));
   // Whose answer it is.
   if (wanted.some(({ name }) => name === 'prebuilt')) wanted.push({ name: 'ours', processes: 1 });
@@ -35,6 +37,8 @@ export async function run(options: Options, onProgress: OnProgress): Promise<Res
     const firstByte =
       parts.has('first-byte') && (await measureLatency(setup, of(firstByteRows), DRIPPING, paces.latency, onProgress));
     const memory = parts.has('memory') && (await measureMemory(setup, of(memoryRows), onProgress));
+    const overload =
+      parts.has('overload') && (await measureOverload(setup, of(overloadRows), paces.overload, onProgress));
     const ledger = parts.has('ledger') && (await measureLedger(setup, paces.ledger, onProgress));
     onProgress('auditing the books');
     await setup.books.audit();
@@ -47,6 +51,7 @@ export async function run(options: Options, onProgress: OnProgress): Promise<Res
       ...(latency && { latency }),
       ...(firstByte && { firstByte }),
       ...(memory && { memory }),
+      ...(overload && { overload }),
       ...(ledger && { ledger }),
     };
   } finally {
@@ -58,6 +63,7 @@ const ROWS_OF = {
   latency: ['upstream', 'bare', 'portkey', 'card', 'prepaid', 'direct'],
   'first-byte': ['upstream', 'bare', 'portkey', 'card'],
   memory: ['card', 'prepaid', 'direct'],
+  overload: ['card', 'prepaid', 'challenge'],
 } as const;
 
 function namedRows(names: readonly string[]): Row[] {

@@ -27,6 +27,8 @@ export interface Setup {
    * logged last.
    */
   load<Result>(row: Row, job: Job): Promise<Result>;
+  /** Likewise, from another process than `load`, which may send at the same time. */
+  besides<Result>(job: Job): Promise<Result>;
   close(): Promise<void>;
 }
 
@@ -70,6 +72,7 @@ export async function setUp(
     books = await open(folder);
     onProgress('starting the targets');
     const [load, servers] = [await start('load'), await start('servers')];
+    let other: Running | undefined;
     const stubs = await servers.told<StubPorts>();
     const surroundings = { stubs, databaseUrl: books.nearUrl, folder };
     const upstream = {
@@ -104,6 +107,12 @@ export async function setUp(
         if ('result' in outcome) return outcome.result as never;
         const { program } = targetOf(row.target, row.processes);
         throw new Error(`${row.label}: ${outcome.failure}\n${await program.lastOutput()}`);
+      },
+      besides: async (job) => {
+        other ??= await start('load');
+        const outcome = await other.ask<Outcome>(job);
+        if ('failure' in outcome) throw new Error(outcome.failure);
+        return outcome.result as never;
       },
     };
   } catch (error) {

@@ -5,25 +5,26 @@ const READ_BYTES = 65_536;
 /** Of an answer that is not as expected: its end, where an error says what it is. */
 const SHOWN_CHARACTERS = 300;
 
-/** What every answer has to be. */
+/** An answer, and what every answer has to be. */
 export interface Expected {
   readonly status: number;
+  /** Of the body. */
   readonly bytes: number;
 }
 
 /** A kept-alive connection with one request at a time on it. */
 export class Connection {
   readonly #socket: Socket;
-  readonly #expected: Expected;
+  readonly #expected: Expected | undefined;
   readonly #reader = new ResponseReader(
     (status, bytes) => this.#answered(status, bytes),
     () => this.#onFirstByte(),
   );
-  #resolve: () => void = () => {};
+  #resolve: (answer: Expected) => void = () => {};
   #reject: (error: Error) => void = () => {};
   #onFirstByte: () => void = () => {};
 
-  private constructor(port: number, expected: Expected, onConnect: (error?: Error) => void) {
+  private constructor(port: number, expected: Expected | undefined, onConnect: (error?: Error) => void) {
     this.#expected = expected;
     const buffer = Buffer.allocUnsafe(READ_BYTES);
     const callback = (bytes: number) => {
@@ -46,14 +47,15 @@ export class Connection {
     this.#socket.once('close', () => this.#reject(new Error('the target has closed a connection')));
   }
 
-  static open(port: number, expected: Expected): Promise<Connection> {
+  /** @param expected what every answer has to be; any answer will do without it */
+  static open(port: number, expected?: Expected): Promise<Connection> {
     return new Promise((resolve, reject) => {
       const connection = new Connection(port, expected, (error) => (error ? reject(error) : resolve(connection)));
     });
   }
 
   /** Sends a whole request and waits for the end of its answer; throws when that is not as expected. */
-  ask(request: Buffer, onFirstByte: () => void = () => {}): Promise<void> {
+  ask(request: Buffer, onFirstByte: () => void = () => {}): Promise<Expected> {
     return new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
@@ -67,10 +69,10 @@ export class Connection {
   }
 
   #answered(status: number, bytes: number): void {
-    const { status: expectedStatus, bytes: expectedBytes } = this.#expected;
-    if (status !== expectedStatus || bytes !== expectedBytes) {
-      throw new Error(`status ${status} with ${bytes} bytes instead of ${expectedStatus} with ${expectedBytes}`);
+    const expected = this.#expected;
+    if (expected && (status !== expected.status || bytes !== expected.bytes)) {
+      throw new Error(`status ${status} with ${bytes} bytes instead of ${expected.status} with ${expected.bytes}`);
     }
-    this.#resolve();
+    this.#resolve({ status, bytes });
   }
 }

@@ -1,11 +1,13 @@
 import { type Burst, type BurstResult, runBurst } from './burst.ts';
 import { type ClosedLoop, type ClosedLoopResult, runClosedLoop } from './closed-loop.ts';
+import { type Crowd, type CrowdResult, endCrowd, gatherCrowd } from './crowd.ts';
+import { type Mix, type MixResult, runMix } from './mix.ts';
 import { type OpenLoop, type OpenLoopResult, runOpenLoop } from './open-loop.ts';
 
 /** What the process of the load can be told to do, one at a time. */
-export type Job = ClosedLoop | OpenLoop | Burst;
+export type Job = ClosedLoop | OpenLoop | Burst | Mix | Crowd | { readonly kind: 'crowd-end' };
 export type Outcome =
-  | { readonly result: ClosedLoopResult | OpenLoopResult | BurstResult }
+  | { readonly result: ClosedLoopResult | OpenLoopResult | BurstResult | MixResult | CrowdResult }
   | { readonly failure: string };
 
 process.on('message', async (job: Job) => {
@@ -27,5 +29,11 @@ function run(job: Job) {
       return runOpenLoop(job);
     case 'burst':
       return runBurst(job);
+    case 'mix':
+      return runMix(job);
+    case 'crowd':
+      return gatherCrowd(job);
+    case 'crowd-end':
+      return endCrowd();
   }
 }

@@ -24,15 +24,17 @@ export interface Plan {
   readonly path: string;
   readonly body: string;
   readonly headers: Readonly<Record<string, string>>;
-  /** `account` is a card account's id in a header; `direct` answers this challenge. */
+  /** `account` is a card account's id in a header, `guess` one that nobody has; `direct` answers this challenge. */
   readonly payment:
-    | { readonly by: 'nothing' | 'account' | 'prepaid' }
+    | { readonly by: 'nothing' | 'account' | 'guess' | 'prepaid' }
     | { readonly by: 'direct'; readonly challenge: Challenge };
 }
 
 const PREPAID_DOMAIN = { name: 'speechgate-Prepaid', version: '1', chainId: CHAIN_ID, verifyingContract: PAY_TO };
 /** Of prepaid signatures and authorizations: what is signed before a round must last for it. */
 const VALID_SECONDS = 110;
+/** Of those who guess ids of accounts. */
+const GUESSING_ADDRESSES = 50;
 const IDENTIFIER = 'payment-identifier';
 
 const hashTransfer = structHasher('TransferWithAuthorization', [
@@ -67,6 +69,12 @@ export function buildRequests(plan: Plan, count: number): Buffer[] {
     return Array.from({ length: ACCOUNTS }, (_, index) =>
       wire(path, body, { ...headers, 'x-credit-account': accountId(index) }),
     );
+  }
+  if (payment.by === 'guess') {
+    return Array.from({ length: ACCOUNTS }, (_, index) => {
+      const from = `198.19.0.${(index % GUESSING_ADDRESSES) + 1}`;
+      return wire(path, body, { ...headers, 'x-credit-account': randomUUID(), 'x-forwarded-for': from });
+    });
   }
   payers ??= signers();
   const known = payers;

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import type { LatencyLine } from '../latency.ts';
 import type { LedgerResult } from '../ledger/measure.ts';
 import type { MemoryLine } from '../memory.ts';
+import type { OverloadLine } from '../overload.ts';
 import { PROJECT } from '../targets/program.ts';
 import type { Rounds } from '../throughput.ts';
 import type { Line } from './comparison.ts';
@@ -20,6 +21,7 @@ export interface Results {
   readonly latency?: readonly LatencyLine[];
   readonly firstByte?: readonly LatencyLine[];
   readonly memory?: readonly MemoryLine[];
+  readonly overload?: readonly OverloadLine[];
   readonly ledger?: LedgerResult;
 }
 

@@ -1,6 +1,7 @@
 import { type LatencyLine, REQUESTS_PER_SECOND } from '../latency.ts';
 import type { LedgerResult } from '../ledger/measure.ts';
 import type { MemoryLine } from '../memory.ts';
+import type { OverloadLine } from '../overload.ts';
 import { ACCOUNTS, CONCURRENCY } from '../world.ts';
 import { added, median, type Table, verdict, whole, wholeSpread } from './cells.ts';
 import type { Line } from './comparison.ts';
@@ -17,7 +18,7 @@ const LEAST_DATABASE_MS = 0.01;
 const OF_PGBENCH = 0.9;
 
 /** All of a run's tables. */
-export function tablesOf({ machine, throughput, latency, firstByte, memory, ledger }: Results): Table[] {
+export function tablesOf({ machine, throughput, latency, firstByte, memory, overload, ledger }: Results): Table[] {
   return [
     ...(throughput
       ? [throughputTable(throughput), ratioTable(throughput), capacityTable(throughput, machine.cores)]
@@ -26,6 +27,7 @@ export function tablesOf({ machine, throughput, latency, firstByte, memory, ledg
     ...(firstByte ? [firstByteTable(firstByte)] : []),
     ...(ledger ? [ledgerTable(ledger)] : []),
     ...(memory ? [memoryTable(memory)] : []),
+    ...(overload ? [overloadTable(overload)] : []),
   ];
 }
 
@@ -139,6 +141,22 @@ const memoryTable = (lines: readonly MemoryLine[]): Table => ({
     ...lines.map(({ label, before, highest, seconds, p50Ms, p99Ms }) => [
       ...[label, whole(before / 1024 ** 2), whole(highest / 1024 ** 2)],
       ...[seconds.toFixed(1), whole(p50Ms), whole(p99Ms)],
+    ]),
+  ],
+});
+
+const overloadTable = (lines: readonly OverloadLine[]): Table => ({
+  title: 'Overload',
+  cells: [
+    [
+      ...['load', 'asked/s', 'paid answers/s', 'of the best', 'p50 ms', 'p99 ms', 'of p99 at 0.8x'],
+      ...['refused: paid', 'challenges', 'guesses', 'charged − served'],
+    ],
+    ...lines.map((line) => [
+      ...[line.label, whole(line.askedPerSecond), whole(line.servedPerSecond), `${line.ofBest.toFixed(2)}x`],
+      ...[line.p50Ms.toFixed(1), line.p99Ms.toFixed(1), line.ofP99 === undefined ? '' : `${line.ofP99.toFixed(2)}x`],
+      ...[line.shed.paid, line.shed.challenge, line.shed.guess].map((share) => `${(share * 100).toFixed(0)} %`),
+      String(line.chargedButNotServed),
     ]),
   ],
 });

@@ -120,6 +120,7 @@ const PROGRAMS: Record<StartedTarget, (place: Place) => Pick<Program, 'args' | '
       TRUST_PROXY: '127.0.0.1',
       RATE_LIMIT_MAX: '600',
       EDGE_RATE_LIMIT_MAX: '100000000',
+      MAX_CONNECTIONS: '20000',
       ...(place.processes > 1 && { WEB_CONCURRENCY: String(place.processes) }),
     },
   }),

@@ -1,12 +1,18 @@
 /** How long a turn of the event loop may take work on that nobody has paid for; less while turns have kept taking longer. */
 const MOST_MS = 25;
 const LEAST_MS = 3;
+/**
+ * Requests in a turn that do not make it long, however long it takes: the process may have to share its core, and there
+ * is no queue where each of so many callers has one request at a time.
+ */
+const FEW = 64;
 /** Turns in a row that have to be too long: one alone may be a collection of garbage, or a process that was stopped. */
 const LONG_TURNS = 2;
 
 /** How long the event loop is at what has arrived together, which is what everybody waits for who has come meanwhile. */
 export class LoopTurn {
-  /** Monotonic milliseconds; 0 between turns. */
+  #begun = 0;
+  /** Monotonic milliseconds. */
   #begunAt = 0;
   #patienceMs = MOST_MS;
   #longTurns = 0;
@@ -19,22 +25,25 @@ export class LoopTurn {
     this.#atEnd = atEnd;
   }
 
-  /** Whether this turn is too long already, as those before it were. Counts from the first call in a turn on. */
+  /** Counts a request. Tells whether its turn is too long already, as those before it were. */
   isLong(): boolean {
-    const now = this.#now();
-    if (this.#begunAt === 0) {
-      this.#begunAt = now;
+    this.#begun += 1;
+    if (this.#begun === 1) {
+      this.#begunAt = this.#now();
       this.#atEnd(this.#end);
-      return false;
     }
-    return this.#longTurns >= LONG_TURNS && now - this.#begunAt >= this.#patienceMs;
+    return this.#longTurns >= LONG_TURNS && this.#isBeyond();
+  }
+
+  #isBeyond(): boolean {
+    return this.#begun > FEW && this.#now() - this.#begunAt >= this.#patienceMs;
   }
 
   readonly #end = (): void => {
-    const isLong = this.#now() - this.#begunAt >= this.#patienceMs;
-    this.#begunAt = 0;
+    const isLong = this.#isBeyond();
+    this.#begun = 0;
     this.#longTurns = isLong ? this.#longTurns + 1 : 0;
-    if (isLong && this.#longTurns >= LONG_TURNS) this.#patienceMs = Math.max(LEAST_MS, this.#patienceMs / 2);
-    else if (!isLong) this.#patienceMs = Math.min(MOST_MS, this.#patienceMs * 2);
+    if (!isLong) this.#patienceMs = Math.min(MOST_MS, this.#patienceMs * 2);
+    else if (this.#longTurns >= LONG_TURNS) this.#patienceMs = Math.max(LEAST_MS, this.#patienceMs / 2);
   };
 }

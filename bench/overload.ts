@@ -1,0 +1,174 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { sql } from 'kysely';
+import type { Crowd, CrowdResult } from './load/crowd.ts';
+import { latencyOf, type Mix, type MixPart, type MixPartResult, type MixResult } from './load/mix.ts';
+import type { Prepared } from './prepare.ts';
+import { AT_ONCE } from './servers/upstream.ts';
+import type { Setup } from './setup.ts';
+
+export interface OverloadPace {
+  readonly warmUpSeconds: number;
+  readonly seconds: number;
+  /** Connections that ask nothing. */
+  readonly idle: number;
+  /** Connections that read, or write, slowly. */
+  readonly slow: number;
+}
+
+export interface OverloadLine {
+  readonly label: string;
+  readonly askedPerSecond: number;
+  /** Answers to what was paid for. */
+  readonly servedPerSecond: number;
+  /** Of the rate at which paid requests are served when nothing else is asked. */
+  readonly ofBest: number;
+  /** Of what was served and paid for. */
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+  /** Beside that at a rate that can be sustained. */
+  readonly ofP99?: number;
+  /** The share of each kind that was refused. */
+  readonly shed: Readonly<Record<'paid' | 'challenge' | 'guess', number>>;
+  /** Charges that stand in the ledger, less paid answers that arrived: 0. */
+  readonly chargedButNotServed: number;
+}
+
+/** So many paid requests at a time are what is compared with. */
+const CONCURRENCY = 64;
+/** Of the best rate, what is called sustainable. */
+const SUSTAINABLE = 0.8;
+const OVERLOAD = 5;
+const PAID = ['card', 'prepaid'] as const;
+/** What is paid for, in the mix and when nothing else is asked. */
+const PAID_SHARES = { card: 0.7, prepaid: 0.3 } as const;
+const SHARES = { paid: 0.5, challenge: 0.3, guess: 0.2 } as const;
+const BOOKED_WITHIN_MS = 20_000;
+const POLL_MS = 50;
+
+interface Load {
+  readonly label: string;
+  readonly pace: Mix['pace'];
+  readonly parts: readonly MixPart[];
+  readonly crowd?: Pick<Crowd, 'manner' | 'connections'>;
+}
+
+/**
+ * Measures what becomes of paid requests at five times the rate that can be sustained, among challenges and guesses, and
+ * beside slow readers, slow writers and idle connections; and holds the ledger against what was served.
+ * @param rows card, prepaid and challenge
+ */
+export async function measureOverload(
+  setup: Setup,
+  rows: readonly Prepared[],
+  pace: OverloadPace,
+  onProgress: (message: string) => void,
+): Promise<OverloadLine[]> {
+  await setup.speak(AT_ONCE);
+  const lines: OverloadLine[] = [];
+  const [card] = rows as [Prepared];
+  const paid = PAID.map((name) => partOf(rows, name, PAID_SHARES[name]));
+  const mix = [
+    ...PAID.map((name) => partOf(rows, name, SHARES.paid * PAID_SHARES[name])),
+    partOf(rows, 'challenge', SHARES.challenge),
+    await guesses(setup, card),
+  ];
+  const measure = async (load: Load) => {
+    onProgress(`overload: ${load.label}`);
+    const line = await measureOne(setup, card, load, pace, lines);
+    lines.push(line);
+    onProgress(
+      `  ${line.servedPerSecond.toFixed(0)}/s paid of ${line.askedPerSecond.toFixed(0)}/s asked, p99 ${line.p99Ms.toFixed(0)} ms`,
+    );
+    return line;
+  };
+
+  const most = Math.ceil(2 * card.rate * (pace.warmUpSeconds + pace.seconds));
+  const best = await measure({
+    label: `paid requests only, ${CONCURRENCY} at a time: the best rate`,
+    ...{ pace: { concurrency: CONCURRENCY, most }, parts: paid },
+  });
+  const sustainable = best.servedPerSecond * SUSTAINABLE;
+  const over = { pace: { requestsPerSecond: best.servedPerSecond * OVERLOAD }, parts: mix };
+  await measure({ label: 'paid requests only, 0.8x', pace: { requestsPerSecond: sustainable }, parts: paid });
+  await measure({ label: 'the mix, 0.8x', pace: { requestsPerSecond: sustainable }, parts: mix });
+  await measure({ label: 'the mix, 5x', ...over });
+  await measure({
+    ...{ label: `the same beside ${pace.slow} slow readers`, ...over },
+    crowd: { manner: 'readers', connections: pace.slow },
+  });
+  await measure({
+    ...{ label: `the same beside ${pace.slow} slow writers`, ...over },
+    crowd: { manner: 'writers', connections: pace.slow },
+  });
+  await measure({
+    ...{ label: `the same beside ${pace.idle} idle connections`, ...over },
+    crowd: { manner: 'idle', connections: pace.idle },
+  });
+  await measure({ label: 'the mix, 0.8x, afterwards', pace: { requestsPerSecond: sustainable }, parts: mix });
+  return lines;
+}
+
+async function measureOne(
+  setup: Setup,
+  { row }: Prepared,
+  { label, pace, parts, crowd }: Load,
+  { warmUpSeconds, seconds }: OverloadPace,
+  before: readonly OverloadLine[],
+): Promise<OverloadLine> {
+  const { port } = setup.target(row.target);
+  if (crowd) await setup.besides<CrowdResult>({ kind: 'crowd', port, ...crowd });
+  const chargedBefore = await charges(setup);
+  const result = await setup.load<MixResult>(row, { kind: 'mix', port, parts, pace, warmUpSeconds, seconds });
+  const charged = (await charges(setup)) - chargedBefore;
+  if (crowd) {
+    const { open } = await setup.besides<CrowdResult>({ kind: 'crowd-end' });
+    if (crowd.manner === 'idle' && open < crowd.connections) {
+      throw new Error(`${crowd.connections - open} of ${crowd.connections} idle connections were closed`);
+    }
+  }
+  const of = (names: readonly string[]) => names.flatMap((name) => result.parts[name] ?? []);
+  const paid = of(PAID);
+  const sum = (results: readonly MixPartResult[], what: 'asked' | 'served' | 'refused') =>
+    results.reduce((total, each) => total + each[what], 0);
+  const share = (results: readonly MixPartResult[]) => sum(results, 'refused') / Math.max(1, sum(results, 'asked'));
+  const servedPerSecond = sum(paid, 'served') / result.seconds;
+  const [best, sustained] = before;
+  const p99Ms = latencyOf(paid, 0.99);
+  return {
+    ...{ label, servedPerSecond, p50Ms: latencyOf(paid, 0.5), p99Ms },
+    askedPerSecond: sum(Object.values(result.parts), 'asked') / result.seconds,
+    ofBest: servedPerSecond / (best?.servedPerSecond ?? servedPerSecond),
+    ...(sustained && { ofP99: p99Ms / sustained.p99Ms }),
+    shed: { paid: share(paid), challenge: share(of(['challenge'])), guess: share(of(['guess'])) },
+    chargedButNotServed: charged - PAID.reduce((total, name) => total + (result.servedInAll[name] ?? 0), 0),
+  };
+}
+
+function partOf(rows: readonly Prepared[], name: string, share: number): MixPart {
+  const { plan, expected } = rows.find(({ row }) => row.name === name) as Prepared;
+  return { name, share, plan, expected };
+}
+
+/** Ids that nobody has, from addresses of their own. */
+async function guesses(setup: Setup, { plan: { path, body }, row }: Prepared): Promise<MixPart> {
+  const plan = { path, body, headers: {}, payment: { by: 'guess' } } as const;
+  const { port } = setup.target(row.target);
+  const headers = { 'content-type': 'application/json', 'x-credit-account': 'b0000000-0000-4000-8000-ffffffffffff' };
+  const answer = await fetch(`http://127.0.0.1:${port}${path}`, { method: 'POST', body, headers });
+  const { length } = Buffer.from(await answer.arrayBuffer());
+  return { name: 'guess', share: SHARES.guess, plan, expected: { status: answer.status, bytes: length } };
+}
+
+/** How many charges stand in the ledger, once none is pending any more. */
+async function charges({ books: { db } }: Setup): Promise<number> {
+  for (const deadline = performance.now() + BOOKED_WITHIN_MS; ; await sleep(POLL_MS)) {
+    const { rows } = await sql<{ pending: number; standing: number }>`
+      select count(*) filter (where state = 'pending')::int as pending,
+        (count(*) filter (where state = 'posted' and kind in ('charge', 'spend'))
+          - count(*) filter (where kind = 'reversal'))::int as standing
+      from transfer`.execute(db);
+    const [{ pending, standing }] = rows as [{ pending: number; standing: number }];
+    if (pending === 0) return standing;
+    if (performance.now() > deadline) throw new Error(`${pending} holds were not ended`);
+  }
+}
