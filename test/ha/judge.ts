@@ -1,10 +1,8 @@
 import { sql } from 'kysely';
 import { type Database, openDatabase } from '../../src/db/database.ts';
-import { until } from '../support/until.ts';
+import { untilNothingIsOpen } from '../support/open-things.ts';
 import type { Attempt } from './ask.ts';
 import type { Payer } from './flows.ts';
-
-const SETTLE_MS = 150_000;
 
 /** Where what callers were told and what the books have differ; empty when they agree. */
 export type Contradiction = string;
@@ -22,9 +20,9 @@ export interface Told {
 
 /** Waits until the reconcilers have ended all that the faults have left open, and then compares. */
 export async function judge(databaseUrl: string, told: Told): Promise<Contradiction[]> {
+  await untilNothingIsOpen(databaseUrl);
   const db = openDatabase(databaseUrl, { maxConnections: 2 });
   try {
-    await until(async () => (await openThings(db)) === 0n, SETTLE_MS);
     return [
       ...(await comparePayers(db, told)),
       ...(await comparePurchases(db, told.credited)),
@@ -33,16 +31,6 @@ export async function judge(databaseUrl: string, told: Told): Promise<Contradict
   } finally {
     await db.destroy();
   }
-}
-
-/** Holds, jobs and payments that have not ended, and what dead processes have not been judged for. */
-async function openThings(db: Database): Promise<bigint> {
-  const { rows } = await sql<{ count: bigint }>`
-    select (select count(*) from transfer where state = 'pending')
-         + (select count(*) from job where state in ('queued', 'processing'))
-         + (select count(*) from x402_payment where state in ('reserved', 'settling', 'unknown'))
-         + (select count(*) from gateway_process where is_dead) as count`.execute(db);
-  return rows[0]?.count ?? 0n;
 }
 
 async function comparePayers(db: Database, { cards, prepaid, direct, depositors }: Told): Promise<Contradiction[]> {

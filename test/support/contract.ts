@@ -4,6 +4,8 @@ import { declaredResponses } from './declared-responses.ts';
 
 const { operations, edgeHeaders, edgeResponses } = await declaredResponses();
 
+export { operations };
+
 export const operationIds: readonly string[] = operations.map(({ operationId }) => operationId);
 
 /**

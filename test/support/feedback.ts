@@ -14,7 +14,7 @@ export const BUG: Feedback = {
 };
 
 /** Asks for a challenge, which has to be granted, and signs it. */
-export async function signedFeedback(gateway: Gateway, wallet: Wallet, feedback: Feedback = BUG) {
+export async function signedFeedback(gateway: Pick<Gateway, 'call'>, wallet: Wallet, feedback: Feedback = BUG) {
   const challenge = await gateway.call('/feedback/challenge', {
     method: 'POST',
     json: { wallet: wallet.address, ...feedback },
@@ -24,9 +24,9 @@ export async function signedFeedback(gateway: Gateway, wallet: Wallet, feedback:
   return { wallet: wallet.address, challenge: token, signature: await wallet.sign(signingMessage), ...feedback };
 }
 
-export const submit = (gateway: Gateway, json: unknown): Promise<Reply> =>
+export const submit = (gateway: Pick<Gateway, 'call'>, json: unknown): Promise<Reply> =>
   gateway.call('/feedback', { method: 'POST', json });
 
 /** Both steps. */
-export const give = async (gateway: Gateway, wallet: Wallet, feedback?: Feedback): Promise<Reply> =>
+export const give = async (gateway: Pick<Gateway, 'call'>, wallet: Wallet, feedback?: Feedback): Promise<Reply> =>
   submit(gateway, await signedFeedback(gateway, wallet, feedback));

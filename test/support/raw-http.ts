@@ -21,7 +21,13 @@ export async function connectRaw(url: string): Promise<RawConnection> {
   const { hostname, port } = new URL(url);
   const socket = connect(Number(port), hostname);
   await once(socket, 'connect');
-  return { socket, answers: buffer(socket).then(readAnswers) };
+  return { socket, answers: buffer(socket).then(readToTheEnd) };
+}
+
+function readToTheEnd(received: Buffer): RawAnswer[] {
+  const { answers, rest } = readAnswers(received);
+  assert.equal(rest.length, 0, `the answer is cut: ${rest}`);
+  return answers;
 }
 
 /** Sends bytes and reads the answers to the end of the connection. */
@@ -39,33 +45,48 @@ export function requestBytes(path: string, { method = 'GET', headers = {}, json 
   return `${method} ${path} HTTP/1.1\r\n${lines.join('')}\r\n${body}`;
 }
 
-function readAnswers(received: Buffer): RawAnswer[] {
+/**
+ * The whole answers at the beginning of what was received, and the bytes after them.
+ * @param methods of the requests, in their order: an answer to HEAD has no body
+ */
+export function readAnswers(received: Buffer, methods: readonly string[] = []): { answers: RawAnswer[]; rest: Buffer } {
   const answers: RawAnswer[] = [];
   let rest = received;
-  while (rest.length > 0) {
+  let asked = 0;
+  for (;;) {
     const end = rest.indexOf('\r\n\r\n');
-    assert.ok(end > 0, `no answer: ${rest}`);
-    const [line = '', ...fields] = rest.subarray(0, end).toString().split('\r\n');
+    if (end < 0) return { answers, rest };
+    const [line = '', ...fields] = rest.subarray(0, end).toString('latin1').split('\r\n');
+    const status = Number(/^HTTP\/1\.1 (\d{3}) /.exec(line)?.[1]);
+    assert.ok(status, `no answer: ${line.slice(0, 200)}`);
     const headers = new Headers(fields.map((field) => field.split(/: ?(.*)/s, 2) as [string, string]));
-    rest = rest.subarray(end + 4);
-    const isChunked = headers.get('transfer-encoding') === 'chunked';
-    const read = isChunked ? readChunks(rest) : Number(headers.get('content-length') ?? 0);
-    const bytes = typeof read === 'number' ? rest.subarray(0, read) : read.bytes;
-    rest = rest.subarray(typeof read === 'number' ? read : read.length);
-    answers.push({ status: Number(line.split(' ')[1]), headers, bytes });
+    const isInterim = status < 200;
+    const body = rest.subarray(end + 4);
+    const hasBody = !isInterim && status !== 204 && methods[asked] !== 'HEAD';
+    const read = hasBody ? readBody(body, headers) : { bytes: Buffer.alloc(0), length: 0 };
+    if (!read) return { answers, rest };
+    rest = body.subarray(read.length);
+    answers.push({ status, headers, bytes: read.bytes });
+    if (!isInterim) asked += 1;
   }
-  return answers;
 }
 
-function readChunks(received: Buffer): { bytes: Buffer; length: number } {
+/** Undefined when it has not come whole. */
+function readBody(received: Buffer, headers: Headers): { bytes: Buffer; length: number } | undefined {
+  if (headers.get('transfer-encoding') === 'chunked') return readChunks(received);
+  const length = Number(headers.get('content-length') ?? 0);
+  return received.length < length ? undefined : { bytes: received.subarray(0, length), length };
+}
+
+function readChunks(received: Buffer): { bytes: Buffer; length: number } | undefined {
   const chunks: Buffer[] = [];
   let at = 0;
   for (;;) {
     const line = received.indexOf('\r\n', at);
-    assert.ok(line > 0, 'the answer is cut');
+    if (line < 0) return undefined;
     const size = Number.parseInt(received.subarray(at, line).toString(), 16);
     at = line + 2 + size + 2;
-    assert.ok(at <= received.length, 'the answer is cut');
+    if (at > received.length) return undefined;
     if (size === 0) return { bytes: Buffer.concat(chunks), length: at };
     chunks.push(received.subarray(line + 2, line + 2 + size));
   }

@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { within } from '../../src/lib/within.ts';
+import { type RawAnswer, readAnswers } from '../support/raw-http.ts';
+
+/** What a request asks for, as the contract names it. */
+export interface Target {
+  readonly method: string;
+  /** With its query. */
+  readonly path: string;
+}
+
+/** What is sent on one connection, and what it asks for. */
+export interface Conversation {
+  /** Bytes as latin1, a packet each. */
+  readonly pieces: readonly string[];
+  /** Between two of them. */
+  readonly pauseMs: number;
+  /** Closing the sending side once it is answered or nothing comes; at once; a reset; or the server has to close. */
+  readonly ending: 'answered' | 'half-close' | 'reset' | 'of the server';
+  readonly targets: readonly Target[];
+  /** Whether all of it is HTTP, so that there is one answer for each target and no other. */
+  readonly isHttp: boolean;
+}
+
+/** Longer than the slowest operation that the conversations reach, and the two seconds that a refusal lingers. */
+const CLOSED_WITHIN_MS = 20_000;
+/** Node looks for late requests each 30 s, and gives one 30 s to arrive. */
+const SERVER_CLOSES_WITHIN_MS = 75_000;
+/** Who has sent all, and hears nothing for so long, closes his side. */
+const QUIET_MS = 300;
+const POLL_MS = 4;
+
+/**
+ * Holds a conversation with the gateway, and tells the answers, whole ones only.
+ * @throws when the connection stays open beyond a bound, is cut, or an answer is
+ */
+export async function converse(url: string, conversation: Conversation): Promise<RawAnswer[]> {
+  const { pieces, pauseMs, ending, targets } = conversation;
+  const methods = targets.map(({ method }) => method);
+  const socket = connect({ port: Number(new URL(url).port), host: '127.0.0.1', allowHalfOpen: true, noDelay: true });
+  const chunks: Buffer[] = [];
+  let fault: NodeJS.ErrnoException | undefined;
+  let heardAt = performance.now();
+  socket.on('data', (chunk) => {
+    chunks.push(chunk);
+    heardAt = performance.now();
+  });
+  socket.on('error', (error) => {
+    fault = error;
+  });
+  const closed = new Promise<void>((resolve) => socket.once('close', () => resolve()));
+  let isOver = false;
+  const ended = Promise.race([new Promise<void>((resolve) => socket.once('end', () => resolve())), closed]).then(() => {
+    isOver = true;
+  });
+  await once(socket, 'connect');
+  for (const [at, piece] of pieces.entries()) {
+    if (at > 0 && pauseMs > 0) await sleep(pauseMs);
+    if (isOver) break;
+    socket.write(piece, 'latin1');
+  }
+  if (ending === 'reset') {
+    socket.resetAndDestroy();
+    await closed;
+    return [];
+  }
+  if (ending === 'half-close') socket.end();
+  if (ending === 'answered') {
+    heardAt = performance.now();
+    const isAnswered = () => finalOnly(readAnswers(Buffer.concat(chunks), methods).answers).length >= targets.length;
+    while (!isOver && !isAnswered() && performance.now() - heardAt < QUIET_MS) {
+      await Promise.race([ended, sleep(POLL_MS)]);
+    }
+    socket.end();
+  }
+  const bound = ending === 'of the server' ? SERVER_CLOSES_WITHIN_MS : CLOSED_WITHIN_MS;
+  await within(bound, ended);
+  socket.end();
+  if (!isOver) socket.destroy();
+  assert.ok(isOver, `the connection was still open after ${bound} ms`);
+  await closed;
+  const { answers, rest } = readAnswers(Buffer.concat(chunks), methods);
+  assert.equal(rest.length, 0, `an answer is cut, or none: ${rest.subarray(0, 300).toString('latin1')}`);
+  const final = finalOnly(answers);
+  assert.ok(fault === undefined || final.length >= targets.length, `the connection was cut: ${fault}`);
+  return final;
+}
+
+const finalOnly = (answers: readonly RawAnswer[]): RawAnswer[] => answers.filter(({ status }) => status >= 200);

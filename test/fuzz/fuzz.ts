@@ -1,0 +1,161 @@
+import fc from 'fast-check';
+import type { Test } from 'tap';
+import type { TestChain } from '../support/chain.ts';
+import type { Gateway } from '../support/gateway.ts';
+import { untilNothingIsOpen } from '../support/open-things.ts';
+import { speechgate } from '../support/speechgate.ts';
+import { brokenRequests, unfinishedRequests } from './broken-requests.ts';
+import { contractRequests } from './contract-requests.ts';
+import { type Conversation, converse } from './conversation.ts';
+import { Figures } from './figures.ts';
+import { judge, judgeAnswer } from './judge.ts';
+import { type Sequence, sequences } from './sequences.ts';
+import { type Usage, usageOf } from './usage.ts';
+import { type Fuzzed, openWorld, type World } from './world.ts';
+
+export type Kind = 'contract' | 'broken' | 'limited' | 'sequences' | 'unfinished';
+
+export interface FuzzOptions {
+  readonly requests: number;
+  readonly seed: number;
+  /** Of one failure, as it was printed, instead of all lanes. */
+  readonly again?: { readonly kind: Kind; readonly path: string };
+  readonly progress: (message: string) => void;
+}
+
+export interface Failure {
+  readonly kind: Kind;
+  readonly seed: number;
+  /** Where fast-check finds the shrunk case again. */
+  readonly path: string;
+  readonly shown: string;
+  readonly error: string;
+}
+
+export interface FuzzResult {
+  readonly figures: Figures;
+  readonly failures: readonly Failure[];
+  /** Of the gateway that takes most requests: after the first part of them, and after each other. */
+  readonly usage: readonly Usage[];
+  /** Of `speechgate audit --external` for each database; 0 when the books agree. */
+  readonly audits: readonly { readonly code: number; readonly output: string }[];
+}
+
+/** The first one warms up. */
+const PARTS = 5;
+/** A shrinking failure has this much longer. */
+const SHRINK_MS = 60_000;
+
+/** Lanes that run at the same time, and which share of the requests each kind gets, in cases. */
+const LANES: Readonly<Record<Kind, { readonly lanes: number; readonly casesPerRequest: number }>> = {
+  contract: { lanes: 4, casesPerRequest: 0.66 },
+  // About 3 requests in a conversation.
+  broken: { lanes: 6, casesPerRequest: 0.1 },
+  limited: { lanes: 1, casesPerRequest: 0.03 },
+  // About 9 in each.
+  sequences: { lanes: 3, casesPerRequest: 0.004 },
+  // They wait for a minute.
+  unfinished: { lanes: 10, casesPerRequest: 0.0004 },
+};
+
+/** Sends so many requests, of which each answer is held against the contract, and audits the books at the end. */
+export async function fuzz(t: Test, chain: TestChain, options: FuzzOptions): Promise<FuzzResult> {
+  const { requests, progress, again } = options;
+  const figures = new Figures();
+  const sent = figures.of('sequences');
+  const observe =
+    (call: Gateway['call']): Gateway['call'] =>
+    async (path, request) => {
+      const reply = await call(path, request);
+      sent([judgeAnswer({ method: request?.method ?? 'GET', path }, reply)], 1);
+      return reply;
+    };
+  const world = await openWorld(t, chain, observe);
+  const failures: Failure[] = [];
+  const usage: Usage[] = [];
+  if (again) {
+    const failure = await runLane(again.kind, { seed: options.seed, numRuns: 1, path: again.path }, world, figures);
+    if (failure) failures.push(failure);
+  }
+  for (let part = 0; part < PARTS && !again && failures.length === 0; part += 1) {
+    const lanes = (Object.keys(LANES) as Kind[]).flatMap((kind) => {
+      const { lanes, casesPerRequest } = LANES[kind];
+      const numRuns = Math.floor((requests * casesPerRequest) / PARTS / lanes);
+      return Array.from({ length: lanes }, (_, lane) => ({ kind, numRuns, lane }));
+    });
+    const ended = await Promise.all(
+      lanes
+        .filter(({ numRuns }) => numRuns > 0)
+        .map(({ kind, numRuns, lane }) => {
+          const seed = (Math.imul(options.seed, 1_000_003) + part * 1009 + lane * 31 + kind.length) | 0;
+          return runLane(kind, { seed, numRuns }, world, figures);
+        }),
+    );
+    failures.push(...ended.filter((failure) => failure !== undefined));
+    await untilNothingIsOpen(world.open.env.DATABASE_URL as string);
+    usage.push(await usageOf(world.open.process.child));
+    progress(`${figures.total} requests, ${failures.length} failures, ${describe(usage.at(-1) as Usage)}`);
+  }
+  const audits = await Promise.all([world.open, world.limited].map(auditOf));
+  return { figures, failures, usage, audits };
+}
+
+async function auditOf({ env: { NODE_OPTIONS: _, ...env } }: Fuzzed) {
+  const { code, output } = await speechgate(env, 'audit', '--external');
+  return { code, output };
+}
+
+async function runLane(
+  kind: Kind,
+  parameters: { seed: number; numRuns: number; path?: string },
+  world: World,
+  figures: Figures,
+): Promise<Failure | undefined> {
+  let failedAt: number | undefined;
+  const isOver = () => failedAt !== undefined && performance.now() > failedAt + SHRINK_MS;
+  const property = <T>(arbitrary: fc.Arbitrary<T>, run: (drawn: T) => Promise<void>) =>
+    fc.asyncProperty(arbitrary, async (drawn) => {
+      if (isOver()) return;
+      try {
+        await run(drawn);
+      } catch (error) {
+        failedAt ??= performance.now();
+        throw error;
+      }
+    });
+  const details =
+    kind === 'sequences'
+      ? await fc.check(
+          property(sequences, (sequence: Sequence) => sequence.run(world.party)),
+          parameters,
+        )
+      : await fc.check(
+          property(conversationsOf(kind, world), (conversation) => hold(kind, world, conversation, figures)),
+          parameters,
+        );
+  if (!details.failed) return undefined;
+  const { counterexample, counterexamplePath, errorInstance, seed } = details;
+  const [shown] = counterexample ?? [];
+  return {
+    ...{ kind, seed, path: counterexamplePath ?? '' },
+    shown: kind === 'sequences' ? String(shown) : JSON.stringify(shown),
+    error: String((errorInstance as Error)?.stack ?? errorInstance),
+  };
+}
+
+function conversationsOf(kind: Kind, { known }: World): fc.Arbitrary<Conversation> {
+  if (kind === 'broken') return brokenRequests;
+  if (kind === 'unfinished') return unfinishedRequests;
+  return contractRequests(known);
+}
+
+async function hold(kind: Kind, world: World, conversation: Conversation, figures: Figures): Promise<void> {
+  const { url } = (kind === 'limited' ? world.limited : world.open).process;
+  const answers = await converse(url, conversation);
+  figures.of(kind)(conversation.ending === 'reset' ? [] : judge(conversation, answers), conversation.targets.length);
+}
+
+const MIB = 1024 * 1024;
+
+export const describe = ({ resident, heap, external, descriptors }: Usage): string =>
+  `resident ${(resident / MIB).toFixed(1)} MiB, live ${(heap / MIB).toFixed(1)} MiB, buffers ${(external / MIB).toFixed(1)} MiB, ${descriptors} descriptors`;

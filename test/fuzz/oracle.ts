@@ -1,0 +1,66 @@
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { fileURLToPath } from 'node:url';
+import { parse } from 'yaml';
+import type { Answer } from '../support/contract.ts';
+import type { Target } from './conversation.ts';
+
+// The package declares no types.
+const Enforcer = createRequire(import.meta.url)('openapi-enforcer');
+
+const CONTRACT = fileURLToPath(new URL('../../openapi.yaml', import.meta.url));
+/** Where the oracle finds the answers of the edge, which OpenAPI has no place for. */
+const EDGE = '/of-the-edge';
+
+const document = parse(readFileSync(CONTRACT, 'utf8'));
+document.paths[EDGE] = { get: { responses: document['x-edge-responses'] } };
+const openapi = await Enforcer(document, { hideWarnings: true });
+
+/**
+ * What openapi-enforcer, which shares no code with the service and with the tests' own check, has against an answer:
+ * status, headers or body. Undefined when it has nothing against it.
+ */
+export function faultOfAnswer(
+  { method, path }: Target,
+  { status, headers, bytes }: Answer,
+  isOfEdge: boolean,
+): string | undefined {
+  const [found] = openapi.path(isOfEdge || method === 'HEAD' ? 'get' : method.toLowerCase(), isOfEdge ? EDGE : path);
+  const response = found?.operation.responses[status];
+  if (!response) return `${status} is not declared`;
+  const [, wrong] = found.operation.response(status, undefined, Object.fromEntries(headers));
+  if (wrong) return String(wrong);
+  const type = headers.get('content-type')?.split(';')[0];
+  if (type === undefined || method === 'HEAD') return undefined;
+  const media = response.content?.[type];
+  if (!media) return `${type} is not declared for ${status}`;
+  if (media.schema.format === 'binary') return undefined;
+  const body = type === 'application/json' ? JSON.parse(bytes.toString()) : bytes.toString();
+  const [value, unreadable] = media.schema.deserialize(body);
+  const fault = unreadable ?? media.schema.validate(value);
+  return fault && String(fault);
+}
+
+/** What it has against a request; its head and body are latin1. */
+export function faultOfRequest({ method, path }: Target, bytes: string): string | undefined {
+  const [head = '', body = ''] = bytes.split(/\r\n\r\n(.*)/s, 2);
+  const headers = Object.fromEntries(
+    head
+      .split('\r\n')
+      .slice(1)
+      .map((field) => field.split(/: ?(.*)/s, 2)),
+  );
+  const text = Buffer.from(body, 'latin1').toString();
+  const isJson = /^application\/json/.test(headers['content-type'] ?? '');
+  try {
+    const isForm = /^application\/x-www-form-urlencoded/.test(headers['content-type'] ?? '');
+    const read = isJson ? JSON.parse(text) : isForm ? Object.fromEntries(new URLSearchParams(text)) : text;
+    const [, fault] = openapi.request(
+      { method, path, headers, ...(body !== '' && { body: typeof read === 'object' ? read : text }) },
+      { allowOtherQueryParameters: true },
+    );
+    return fault && String(fault);
+  } catch (error) {
+    return String(error);
+  }
+}
