@@ -24,25 +24,24 @@ const utf8 = (text: string): string => Buffer.from(text.toWellFormed()).toString
 /** One request as its contract has it, mostly: on a connection of its own. */
 export function contractRequests(known: Known): fc.Arbitrary<Conversation> {
   const drawn = fc.oneof(...operations.map((operation) => requestOf(operation, known)));
-  return fc.tuple(drawn, fc.constantFrom('answered', 'half-close'), fc.boolean()).map(([request, ending, closes]) => ({
-    pieces: [bytesOf(request, closes)],
-    pauseMs: 0,
-    ending,
-    targets: [{ method: request.method, path: request.path }],
-    isHttp: true,
-  }));
+  return fc
+    .tuple(drawn, fc.constantFrom('answered', 'answered', 'answered', 'answered', 'half-close', 'reset'), fc.boolean())
+    .map(([request, ending, closes]) => ({
+      pieces: [bytesOf(request, closes)],
+      pauseMs: 0,
+      ending,
+      targets: [{ method: request.method, path: request.path }],
+      isHttp: true,
+    }));
 }
 
 function requestOf(operation: Operation, known: Known): fc.Arbitrary<Drawn> {
-  const named = (place: Parameter['in']) =>
-    fc.record(
-      Object.fromEntries(
-        operation.parameters
-          .filter((parameter) => parameter.in === place)
-          .map((each) => [each.name, textFor(each, known)]),
-      ),
-      { requiredKeys: operation.parameters.filter(({ required }) => required).map(({ name }) => name) as never[] },
-    );
+  const named = (place: Parameter['in']) => {
+    const parameters = operation.parameters.filter((parameter) => parameter.in === place);
+    return fc.record(Object.fromEntries(parameters.map((each) => [each.name, textFor(each, known)])), {
+      requiredKeys: parameters.filter(({ required }) => required).map(({ name }) => name),
+    });
+  };
   const contents = operation.body?.content ?? [];
   const body =
     contents.length > 0 ? fc.oneof(...contents.map((media) => bodyOf(media, known))) : fc.constant(undefined);

@@ -28,17 +28,41 @@ export function faultOfAnswer(
   const [found] = openapi.path(isOfEdge || method === 'HEAD' ? 'get' : method.toLowerCase(), isOfEdge ? EDGE : path);
   const response = found?.operation.responses[status];
   if (!response) return `${status} is not declared`;
-  const [, wrong] = found.operation.response(status, undefined, Object.fromEntries(headers));
-  if (wrong) return String(wrong);
+  for (const [name, header] of Object.entries<Header>(response.headers ?? {})) {
+    const value = headers.get(name);
+    const fault =
+      value === null ? header.required && 'is missing' : faultOf(header.schema, scalar(header.schema, value));
+    if (fault) return `header ${name}: ${fault}`;
+  }
   const type = headers.get('content-type')?.split(';')[0];
   if (type === undefined || method === 'HEAD') return undefined;
   const media = response.content?.[type];
   if (!media) return `${type} is not declared for ${status}`;
   if (media.schema.format === 'binary') return undefined;
   const body = type === 'application/json' ? JSON.parse(bytes.toString()) : bytes.toString();
-  const [value, unreadable] = media.schema.deserialize(body);
-  const fault = unreadable ?? media.schema.validate(value);
-  return fault && String(fault);
+  return faultOf(media.schema, body);
+}
+
+interface OracleSchema {
+  readonly type?: string;
+  deserialize(value: unknown): readonly [value: unknown, fault?: unknown];
+  validate(value: unknown): unknown;
+}
+interface Header {
+  readonly required: boolean;
+  readonly schema: OracleSchema;
+}
+
+/** A header's text as a value of its type; as it is where it is none. */
+function scalar({ type }: OracleSchema, text: string): unknown {
+  if ((type === 'integer' || type === 'number') && /^-?\d+(\.\d+)?$/.test(text)) return Number(text);
+  return type === 'boolean' && /^(true|false)$/.test(text) ? text === 'true' : text;
+}
+
+function faultOf(schema: OracleSchema, given: unknown): string | undefined {
+  const [value, unreadable] = schema.deserialize(given);
+  const fault = unreadable ?? schema.validate(value);
+  return fault ? String(fault) : undefined;
 }
 
 /** What it has against a request; its head and body are latin1. */
