@@ -44,7 +44,7 @@ export interface FuzzResult {
 /** The first one warms up. */
 const PARTS = 5;
 /** A shrinking failure has this much longer. */
-const SHRINK_MS = 60_000;
+const SHRINK_MS = 20_000;
 
 /** Lanes that run at the same time, and which share of the requests each kind gets, in cases. */
 const LANES: Readonly<Record<Kind, { readonly lanes: number; readonly casesPerRequest: number }>> = {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { type Answer, assertContract, operationAt } from '../support/contract.ts';
 import type { Conversation, Target } from './conversation.ts';
-import { faultOfAnswer } from './oracle.ts';
+import { EDGE, faultOfAnswer } from './oracle.ts';
 
 /** Refusals that the edge gives before it knows an operation, or because what it reads is no HTTP. */
 const REFUSED_AT_EDGE = new Set([400, 404, 405, 408, 413, 417, 429, 431]);
@@ -43,7 +43,7 @@ export function judgeAnswer(target: Target, answer: Answer): Judged {
     `${method} ${path.slice(0, 200)} answered ${status}: ${answer.bytes.toString().slice(0, 500)}`,
   );
   assertContract(method, path, answer);
-  const fault = faultOfAnswer(target, answer, operation === undefined);
+  const fault = faultOfAnswer(operation ?? EDGE, answer, method === 'HEAD');
   assert.equal(
     fault,
     undefined,

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 import { parse } from 'yaml';
+import type { DeclaredOperation } from '../../codegen/response-validators.ts';
 import type { Answer } from '../support/contract.ts';
 import type { Target } from './conversation.ts';
 
@@ -10,10 +11,10 @@ const Enforcer = createRequire(import.meta.url)('openapi-enforcer');
 
 const CONTRACT = fileURLToPath(new URL('../../openapi.yaml', import.meta.url));
 /** Where the oracle finds the answers of the edge, which OpenAPI has no place for. */
-const EDGE = '/of-the-edge';
+export const EDGE = { method: 'GET', path: '/of-the-edge' } as const;
 
 const document = parse(readFileSync(CONTRACT, 'utf8'));
-document.paths[EDGE] = { get: { responses: document['x-edge-responses'] } };
+document.paths[EDGE.path] = { get: { responses: document['x-edge-responses'] } };
 const openapi = await Enforcer(document, { hideWarnings: true });
 
 /**
@@ -21,12 +22,11 @@ const openapi = await Enforcer(document, { hideWarnings: true });
  * status, headers or body. Undefined when it has nothing against it.
  */
 export function faultOfAnswer(
-  { method, path }: Target,
+  { method, path }: Pick<DeclaredOperation, 'method' | 'path'> | typeof EDGE,
   { status, headers, bytes }: Answer,
-  isOfEdge: boolean,
+  isHead: boolean,
 ): string | undefined {
-  const [found] = openapi.path(isOfEdge || method === 'HEAD' ? 'get' : method.toLowerCase(), isOfEdge ? EDGE : path);
-  const response = found?.operation.responses[status];
+  const response = openapi.paths[path]?.[method.toLowerCase()]?.responses[status];
   if (!response) return `${status} is not declared`;
   for (const [name, header] of Object.entries<Header>(response.headers ?? {})) {
     const value = headers.get(name);
@@ -35,7 +35,7 @@ export function faultOfAnswer(
     if (fault) return `header ${name}: ${fault}`;
   }
   const type = headers.get('content-type')?.split(';')[0];
-  if (type === undefined || method === 'HEAD') return undefined;
+  if (type === undefined || isHead) return undefined;
   const media = response.content?.[type];
   if (!media) return `${type} is not declared for ${status}`;
   if (media.schema.format === 'binary') return undefined;

@@ -15,7 +15,7 @@ export function print({ figures, failures, usage, audits }: FuzzResult): void {
   console.table(figures.reached);
   console.log(`declared, and never seen: ${figures.unreached.join(', ')}`);
   for (const each of usage) console.log(describe(each));
-  for (const { code, output } of audits) console.log(`audit ${code}: ${output.trim()}`);
+  for (const { code, output } of audits) console.log(code === 0 ? 'the books agree' : output);
   for (const { kind, seed, path, shown, error } of failures) {
     console.log(
       `npm run fuzz -- --kind ${kind} --seed ${seed} --path ${path}\n${shown.slice(0, 3000)}\n${error.slice(0, 3000)}`,
