@@ -47,7 +47,7 @@ export function answerClientError(error: NodeJS.ErrnoException, socket: Socket, 
   const { status, code, message } = FAULTS[error.code ?? ''] ?? MALFORMED;
   inTurn(socket, (response) => {
     const traceIdOf = (bytes: number) => record({ method: response?.req.method, status, bytes, response });
-    endWith(socket, status, errorBody(code, message), traceIdOf);
+    endWith(socket, status, errorBody(code, message), traceIdOf, {}, response?.req.method === 'HEAD');
   });
 }
 
@@ -82,19 +82,20 @@ function endWith(
   body: ErrorBody,
   traceIdOf: (bytes: number) => string,
   more: Record<string, string> = {},
+  isHead = false,
 ): void {
   const text = JSON.stringify(body);
   const bytes = Buffer.byteLength(text);
   const headers = {
     ...EDGE_HEADERS,
     ...more,
-    'x-trace-id': traceIdOf(bytes),
+    'x-trace-id': traceIdOf(isHead ? 0 : bytes),
     'content-type': 'application/json; charset=utf-8',
     'content-length': String(bytes),
     connection: 'close',
   };
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
-  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('\r\n')}\r\n\r\n${text}`);
+  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('\r\n')}\r\n\r\n${isHead ? '' : text}`);
   socket.resume();
   setTimeout(() => socket.destroy(), LINGER_MS).unref();
 }

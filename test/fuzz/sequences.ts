@@ -124,7 +124,7 @@ const job = named(
     if (key) assert.equal((await later({ call }, account, options)).json.jobId, jobId, 'the key names one job');
     if (key && tamper === 'key') is(await later({ call }, account, { ...options, text: `${text}!` }), 400);
     const early = await call(`/tts/jobs/${jobId}/audio`);
-    is(early, 401);
+    is(early, 401, 409);
     const done = await untilJob({ call }, jobId, 'completed', 'failed');
     assert.equal(done.json.status, 'completed');
     const { pathname, search } = new URL(done.json.result.audioUrl);

@@ -56,6 +56,12 @@ test('the edge', async (t) => {
     }
   });
 
+  await t.test('a HEAD whose body is no HTTP is refused without a body of our own', async () => {
+    const answer = await raw(url, 'HEAD / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n');
+    assert.deepEqual([answer.status, answer.bytes.toString()], [400, '']);
+    assertContract('HEAD', '/nowhere', answer);
+  });
+
   await t.test('what the edge answers an operation with is declared at that operation', async (t) => {
     const { paths } = (await call('/openapi.json')).json as {
       paths: Record<string, Record<string, { responses: Record<string, unknown> }>>;
