@@ -80,10 +80,10 @@ module.exports = {
     },
     {
       name: 'only-src-in-production',
-      comment: 'What runs imports neither the compiler of the contract, nor tests, nor the benchmark.',
+      comment: 'What runs imports neither the compiler of the contract, nor tests, nor the benchmark, nor the attacks.',
       severity: 'error',
       from: { path: '^src/' },
-      to: { path: '^(codegen|test|bench)/' },
+      to: { path: '^(codegen|test|bench|attacks)/' },
     },
     {
       name: 'no-cycles',

@@ -44,7 +44,7 @@ export async function setUp(
   onProgress: (message: string) => void,
   open: (folder: string) => Promise<Books> = openBooks,
 ): Promise<Setup> {
-  if (wanted.some(({ name }) => PEERS.includes(name))) await installPeers(onProgress);
+  if (wanted.some(({ name }) => PEERS.includes(name))) await installPeers('bench/peers', onProgress);
   const folder = await mkdtemp(join(PLACE, 'speechgate-bench-'));
   const programs: Running[] = [];
   let books: Books | undefined;

@@ -4,7 +4,7 @@ import type { PaymentPayload, PaymentRequirements, SettleResponse, VerifyRespons
 import { ExactEvmScheme } from '@x402/evm/exact/facilitator';
 import fastify, { type FastifyReply, type FastifyRequest } from 'fastify';
 import type { Hex } from 'viem';
-import { FacilitatorFaults, type Misbehaviour } from './facilitator/faults.ts';
+import { FacilitatorFaults, type FaultSource, type Misbehaviour } from './facilitator/faults.ts';
 import { facilitatorSigner } from './facilitator/signer.ts';
 
 export interface FacilitatorOptions {
@@ -21,7 +21,7 @@ export interface FacilitatorOptions {
   /** How long a transaction may stay out of a block before `settlement_pending` is answered. */
   readonly confirmationTimeoutMs?: number;
   /** What goes wrong on purpose; for tests. */
-  readonly faults?: FacilitatorFaults;
+  readonly faults?: FaultSource;
 }
 
 /** One call of `/verify` or `/settle`, in the order of arrival. */
@@ -59,7 +59,7 @@ const Body = z.object({
  * of its own: `POST /verify`, `POST /settle`, `GET /supported`. The judgement is that of the official classes.
  */
 export async function startFacilitator(options: FacilitatorOptions): Promise<RunningFacilitator> {
-  const faults = options.faults ?? new FacilitatorFaults();
+  const faults: FaultSource = options.faults ?? new FacilitatorFaults();
   const calls: FacilitatorCall[] = [];
   const broadcasts: Hex[] = [];
   const signer = facilitatorSigner(
@@ -96,7 +96,7 @@ export async function startFacilitator(options: FacilitatorOptions): Promise<Run
   const verify = (redirected: boolean) => async (request: FastifyRequest, reply: FastifyReply) => {
     const call = receive('verify', request, redirected);
     if (!call) return malformed(reply);
-    const fault = redirected ? undefined : faults.nextVerify();
+    const fault = redirected ? undefined : await faults.nextVerify(call.paymentPayload);
     if (typeof fault === 'string') return misbehave(fault, request, reply);
     if (fault) return fault;
     call.result = await official.verify(call.paymentPayload, call.paymentRequirements);
@@ -106,7 +106,7 @@ export async function startFacilitator(options: FacilitatorOptions): Promise<Run
   const settle = (redirected: boolean) => async (request: FastifyRequest, reply: FastifyReply) => {
     const call = receive('settle', request, redirected);
     if (!call) return malformed(reply);
-    const fault = redirected ? undefined : faults.nextSettle();
+    const fault = redirected ? undefined : await faults.nextSettle(call.paymentPayload);
     let settled: SettleResponse | undefined;
     if (fault?.broadcast !== false) {
       settled = await official.settle(call.paymentPayload, call.paymentRequirements);

@@ -4,7 +4,6 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { authorizationTypes } from '@x402/evm';
-import { t } from 'tap';
 import { type Address, type Hex, type LocalAccount, parseSignature, type TypedDataDomain } from 'viem';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { ASSET, CHAIN_ID, type ChainClient, chainClient } from '../../src/sandbox/chain/chain-client.ts';
@@ -27,6 +26,8 @@ export interface TestChain extends RunningChain {
  * at once and no others. Where anvil does not run, `skip` is the reason, else false.
  */
 export async function testChain(): Promise<{ readonly skip: string | false; readonly chain: TestChain }> {
+  // Whoever imports tap is a test, and ends after a while: programs take other things from here.
+  const { t } = await import('tap');
   const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-chain-'));
   const started = await startChain({ dataDir, blockTime: 0, detached: false });
   t.teardown(async () => {

@@ -1,4 +1,4 @@
-import type { SettleResponse, VerifyResponse } from '@x402/core/types';
+import type { PaymentPayload, SettleResponse, VerifyResponse } from '@x402/core/types';
 
 /**
  * How a facilitator fails to answer:
@@ -15,12 +15,18 @@ export type VerifyFault = Misbehaviour | VerifyResponse;
 export interface SettleFault {
   /** Whether the payment is really settled on the chain before anything is answered. */
   readonly broadcast: boolean;
-  /** A function makes the answer out of the true one, which is there only after a broadcast. */
-  readonly answer: Misbehaviour | ((settled: SettleResponse | undefined) => SettleResponse);
+  /** A function makes the answer, now or later, out of the true one, which is there only after a broadcast. */
+  readonly answer: Misbehaviour | ((settled: SettleResponse | undefined) => SettleResponse | Promise<SettleResponse>);
+}
+
+/** Tells what goes wrong with a call, now or once something else has happened; undefined is an honest answer. */
+export interface FaultSource {
+  nextVerify(payment: PaymentPayload): VerifyFault | undefined | Promise<VerifyFault | undefined>;
+  nextSettle(payment: PaymentPayload): SettleFault | undefined | Promise<SettleFault | undefined>;
 }
 
 /** The faults of the next calls, in order. An empty list is an honest facilitator. */
-export class FacilitatorFaults {
+export class FacilitatorFaults implements FaultSource {
   readonly #verify: VerifyFault[] = [];
   readonly #settle: SettleFault[] = [];
 

@@ -1,0 +1,94 @@
+import { randomBytes } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { SettleResponse } from '@x402/core/types';
+import {
+  anotherTransaction,
+  nonceAlreadyUsed,
+  onlyClaimed,
+  type SettleFault,
+  settlementPending,
+} from '../../src/sandbox/facilitator/faults.ts';
+import type { Attack } from '../attack.ts';
+import type { Attempt } from '../attempt.ts';
+import { settledBefore } from '../servers/facilitator.ts';
+
+/** A target is started anew for so many tries that take as long as a facilitator is waited for. */
+const SLOW = 50;
+
+const nowhere = (): string => `0x${randomBytes(32).toString('hex')}`;
+
+type Fault = SettleFault | ((attempt: Attempt) => SettleFault | Promise<SettleFault>);
+
+const faultOf = (fault: Fault, attempt: Attempt) => (typeof fault === 'function' ? fault(attempt) : fault);
+
+const faulty = (name: string, fault: Fault, more: Partial<Attack> = {}): Attack => ({
+  name,
+  right: 'failed',
+  attempt: (attempt) => attempt.buy(attempt.post(), { settle: () => faultOf(fault, attempt) }),
+  ...more,
+});
+
+/** Likewise, for a client that pays once more where it is asked to. */
+const paidAgain = (name: string, fault: Fault): Attack => ({
+  name,
+  right: 'failed',
+  attempt: async (attempt) => {
+    const what = attempt.post();
+    const answer = await attempt.buy(what, { settle: () => faultOf(fault, attempt) });
+    if (answer.outcome === 'answered' && answer.status === 402) await attempt.buy(what);
+  },
+});
+
+/** The true answer, changed. */
+const changed = (change: (settled: SettleResponse) => SettleResponse): SettleFault => ({
+  broadcast: true,
+  answer: (settled) => change(settled as SettleResponse),
+});
+
+const after = (answer: SettleFault['answer']): SettleFault => ({ broadcast: true, answer });
+const before = (answer: SettleFault['answer']): SettleFault => ({ broadcast: false, answer });
+
+const unfunded = changed(({ network }) => ({
+  ...{ success: false, errorReason: 'insufficient_funds', transaction: '', network },
+}));
+
+/** A transaction of the facilitator that has paid something else. */
+const foreign: Fault = async ({ world }) => {
+  const { broadcasts } = world.facilitator;
+  return onlyClaimed(broadcasts.at(-1) ?? nowhere());
+};
+
+export const SETTLE_FAULTS: readonly Attack[] = [
+  faulty('settle: 500 after the broadcast', after('error')),
+  faulty('settle: the connection is reset after the broadcast', after('reset')),
+  faulty('settle: HTML after the broadcast', after('garbage')),
+  faulty('settle: a redirect after the broadcast', after('redirect')),
+  faulty('settle: no answer after the broadcast', after('hang'), { atOnce: SLOW }),
+  faulty(
+    'settle: the answer comes three seconds late',
+    settledBefore(() => sleep(3_000)),
+  ),
+  faulty('settle: `settlement_pending` after the broadcast', settlementPending),
+  faulty('settle: `nonce_already_used` after its own broadcast', nonceAlreadyUsed),
+  faulty('settle: `insufficient_funds`, and it has settled', unfunded),
+  faulty('settle: 500 before a broadcast', before('error')),
+  faulty('settle: the connection is reset before a broadcast', before('reset')),
+  faulty('settle: HTML before a broadcast', before('garbage')),
+  faulty('settle: no answer and no broadcast', before('hang'), { atOnce: SLOW }),
+  faulty('settle: success without a transaction', onlyClaimed('')),
+  faulty('settle: success with a transaction that is not there', () => onlyClaimed(nowhere())),
+  faulty("settle: success with another payment's transaction, nothing sent", foreign),
+  faulty('settle: success, another transaction is named', () => anotherTransaction(nowhere())),
+  faulty(
+    'settle: success for another payer',
+    changed((settled) => ({ ...settled, payer: `0x${randomBytes(20).toString('hex')}` })),
+  ),
+  faulty(
+    'settle: success on another chain',
+    changed((settled) => ({ ...settled, network: 'eip155:1' })),
+  ),
+  paidAgain('settle: 500 after the broadcast; who is asked to pays again', after('error')),
+  paidAgain('settle: reset after the broadcast; who is asked to pays again', after('reset')),
+  paidAgain('settle: `settlement_pending`; who is asked to pays again', settlementPending),
+  paidAgain('settle: `nonce_already_used`; who is asked to pays again', nonceAlreadyUsed),
+];

@@ -1,0 +1,56 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { commitOfCheckout, lookAtMachine } from '../../bench/report/machine.ts';
+import { PROJECT } from '../../bench/targets/program.ts';
+import type { Attack } from '../attack.ts';
+import { COUNTS } from '../judge.ts';
+import type { TargetName } from '../lanes.ts';
+import type { Options } from '../options.ts';
+import type { Outcome } from '../run.ts';
+
+export interface Run {
+  readonly attacks: readonly Attack[];
+  readonly outcomes: readonly Outcome[];
+  readonly options: Options;
+  readonly minutes: number;
+}
+
+/** What each target is, beside its version. */
+const PACKAGES: Readonly<Record<Exclude<TargetName, 'ours'>, string>> = {
+  express: '@x402/express',
+  hono: '@x402/hono',
+  mppx: 'mppx',
+};
+
+/** The table with all that it takes to get it again: the command, when, where and what was run. */
+export async function report({ attacks, outcomes, options, minutes }: Run): Promise<string> {
+  const { targets, tries, command } = options;
+  const { cpu, cores, node } = lookAtMachine();
+  const names = await Promise.all(targets.map(nameOf));
+  const cell = (target: string, attack: string): string => {
+    const outcome = outcomes.find((each) => each.target === target && each.attack === attack);
+    return outcome ? COUNTS.map((count) => outcome.counts[count]).join(' · ') : '';
+  };
+  const total = (target: string): string =>
+    COUNTS.map((count) =>
+      outcomes.filter((each) => each.target === target).reduce((sum, { counts }) => sum + counts[count], 0),
+    ).join(' · ');
+  const row = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
+  const date = new Date().toISOString().slice(0, 10);
+  return [
+    `\`${command}\`, ${date}, at ${await commitOfCheckout()}: ${attacks.length} attacks, ${tries} tries of each against ` +
+      `each, ${minutes.toFixed(0)} minutes on ${cores} cores of ${cpu}, Node.js ${node.slice(1)}. A cell counts tries: ` +
+      `${COUNTS.join(' · ')}.`,
+    '',
+    row(['attack or fault', ...names]),
+    row(['---', ...names.map(() => '---')]),
+    ...attacks.map(({ name }) => row([name, ...targets.map((target) => cell(target, name))])),
+    row(['**all**', ...targets.map((target) => `**${total(target)}**`)]),
+  ].join('\n');
+}
+
+async function nameOf(target: TargetName): Promise<string> {
+  const folder = target === 'ours' ? '.' : join('attacks/peers/node_modules', PACKAGES[target]);
+  const { name, version } = JSON.parse(await readFile(join(PROJECT, folder, 'package.json'), 'utf8'));
+  return `${name} ${version}`;
+}

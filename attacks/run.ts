@@ -1,0 +1,127 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Attack } from './attack.ts';
+import { Attempt } from './attempt.ts';
+import { Gathering } from './gathering.ts';
+import { COUNTS, type Count, isCheated, judge } from './judge.ts';
+import type { Payment } from './servers/chain.ts';
+import type { Target } from './targets/target.ts';
+import type { World } from './world.ts';
+
+/** What came of all tries of an attack on a target: in how many something was wrong, by what it was. */
+export interface Outcome {
+  readonly target: string;
+  readonly attack: string;
+  readonly tries: number;
+  readonly counts: Readonly<Record<Count, number>>;
+  /** What the first wrong try was answered, for who looks into it. */
+  readonly example?: string;
+}
+
+export interface Pace {
+  readonly tries: number;
+  /** Without an answer for so long, a request counts as hung; by default longer than any part waits for another. */
+  readonly hungMs?: number;
+}
+
+/** Tries that are under way at once, where the attack doesn't ask for more. */
+const UNDER_WAY = 8;
+/** The chain has told all when it has told nothing new for so long. */
+const SETTLED_MS = 400;
+
+interface Tried {
+  readonly attempt: Attempt;
+  readonly failure: unknown;
+}
+
+/** Runs an attack against a target, and judges each try once everything is settled. */
+export async function runAttack(world: World, target: Target, attack: Attack, pace: Pace): Promise<Outcome> {
+  const counts = Object.fromEntries(COUNTS.map((count) => [count, 0])) as Record<Count, number>;
+  let example: string | undefined;
+  for (let left = pace.tries; left > 0; ) {
+    const size = Math.min(left, attack.atOnce ?? left);
+    left -= size;
+    const fromBlock = await world.chain.client.getBlockNumber();
+    if (attack.atOnce !== undefined) await restart(target);
+    const tried = await runBatch(world, target, attack, size, pace);
+    const crashed = !(await target.isAlive());
+    if (crashed) {
+      example ??= target.lastOutput();
+      counts.crashed += size;
+      await restart(target);
+    }
+    const payments = await paymentsOf(world, target, fromBlock, tried);
+    for (const { attempt, failure } of tried) {
+      const found = judge(attack, attempt, payments, failure);
+      for (const count of found) counts[count] += 1;
+      if (found.length > 0) example ??= describe(found, attempt, failure);
+    }
+  }
+  return {
+    target: target.name,
+    attack: attack.name,
+    tries: pace.tries,
+    counts,
+    ...(example !== undefined && { example }),
+  };
+}
+
+async function restart(target: Target): Promise<void> {
+  await target.kill();
+  await target.start();
+}
+
+async function runBatch(
+  world: World,
+  target: Target,
+  attack: Attack,
+  size: number,
+  { hungMs }: Pace,
+): Promise<Tried[]> {
+  const gathering = new Gathering(size, async () => attack.meanwhile?.(target));
+  const tried: Tried[] = [];
+  let begun = 0;
+  const work = async () => {
+    while (begun < size) {
+      begun += 1;
+      const attempt = new Attempt(world, target, await world.chain.wallet(), gathering, hungMs);
+      const failure = await attack.attempt(attempt).then(
+        () => undefined,
+        (error) => error ?? new Error('It has failed.'),
+      );
+      tried.push({ attempt, failure });
+    }
+  };
+  await Promise.all(Array.from({ length: attack.atOnce === undefined ? UNDER_WAY : size }, work));
+  return tried;
+}
+
+/** What was paid in the end. Who has paid and got nothing by then goes on asking for it first. */
+async function paymentsOf(
+  world: World,
+  target: Target,
+  fromBlock: bigint,
+  tried: readonly Tried[],
+): Promise<readonly Payment[]> {
+  const payments = await settled(world, target, fromBlock);
+  const cheated = tried.filter(({ attempt }) => isCheated(attempt, payments));
+  if (cheated.length === 0) return payments;
+  await Promise.all(cheated.map(({ attempt }) => attempt.lastResort && attempt.insist(attempt.lastResort)));
+  return settled(world, target, fromBlock);
+}
+
+async function settled(world: World, target: Target, fromBlock: bigint): Promise<readonly Payment[]> {
+  for (let known = -1; ; await sleep(SETTLED_MS)) {
+    const payments = await world.chain.paidTo(target.payTo, fromBlock);
+    if (payments.length === known) return payments;
+    known = payments.length;
+  }
+}
+
+function describe(found: readonly Count[], attempt: Attempt, failure: unknown): string {
+  const answers = attempt.notes.map(({ answer, isDelivery }) =>
+    answer.outcome !== 'answered' || isDelivery
+      ? `${answer.outcome}${isDelivery ? ' with the audio' : ''}`
+      : `${answer.status} ${answer.bytes.toString('latin1', 0, 300)}`,
+  );
+  return [found.join(', '), ...answers.slice(0, 6), failure instanceof Error ? failure.stack : ''].join('\n    ');
+}

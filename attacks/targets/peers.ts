@@ -1,0 +1,39 @@
+import { randomUUID } from 'node:crypto';
+import { join } from 'node:path';
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
+import { PROJECT } from '../../bench/targets/program.ts';
+import type { World } from '../world.ts';
+import { folderOf, startTarget, type Target } from './target.ts';
+
+/** What one text costs at a peer, whose prices do not depend on the text: that of one of 60 characters at ours. */
+const PRICE = '$0.00108';
+
+export type PeerName = 'express' | 'hono' | 'mppx';
+
+/** A server of another project in front of the same speech server: attacks/peers/ tells how it is set up. */
+export const startPeer = (world: World, name: PeerName): Promise<Target> =>
+  startProgram(world, name, join(PROJECT, 'attacks/peers', `${name}.mjs`));
+
+/** Any program that takes a peer's settings. */
+export function startProgram(world: World, name: string, program: string): Promise<Target> {
+  const { address: payTo } = privateKeyToAccount(generatePrivateKey());
+  const store = folderOf(world, randomUUID());
+  return startTarget(world, {
+    ...{ name, payTo, command: [process.execPath, program] },
+    env: (port) => ({
+      NODE_ENV: 'production',
+      PORT: String(port),
+      PAY_TO: payTo,
+      PRICE,
+      STORE: store,
+      FACILITATOR_URL: world.facilitator.url,
+      UPSTREAM_ORIGIN: world.upstream.url,
+    }),
+    other: (text) => ({
+      method: 'POST',
+      path: '/x402/other',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ text }),
+    }),
+  });
+}

@@ -1,0 +1,83 @@
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import type { Address } from 'viem';
+import { freePort } from '../../src/sandbox/free-port.ts';
+import { type Child, startCommand } from '../../test/support/child.ts';
+import { until } from '../../test/support/until.ts';
+import type { Ask } from '../http.ts';
+import type { World } from '../world.ts';
+
+/** What is attacked: a program of its own that sells speech under x402 at `/x402/tts`, by POST and by GET. */
+export interface Target {
+  readonly name: string;
+  readonly origin: string;
+  readonly payTo: Address;
+  /** Another endpoint that takes payment, and sells this text there, or something else for the price in micro-USD. */
+  other(text: string, price: bigint): Ask;
+  /** kill -9, unless it has ended by itself. */
+  kill(): Promise<void>;
+  /** Starts it, on its port and with what it has kept; resolves when it listens. */
+  start(): Promise<void>;
+  /** Whether it runs and takes connections. */
+  isAlive(): Promise<boolean>;
+  /** Takes the chain's node away from it and from nobody else, or gives it back. */
+  cutNode(): void;
+  restoreNode(): void;
+  /** The end of what it has printed. */
+  lastOutput(): string;
+}
+
+/** How a target is run. */
+export interface Recipe {
+  readonly name: string;
+  readonly payTo: Address;
+  /** The whole command. */
+  readonly command: readonly string[];
+  env(port: number): Readonly<Record<string, string>>;
+  other(text: string, price: bigint): Ask;
+  readonly node?: { cut(): void; restore(): void };
+}
+
+const START_MS = 60_000;
+const OUTPUT_CHARACTERS = 2_000;
+
+/** Starts a program as a target; it ends with the world. */
+export async function startTarget(world: World, recipe: Recipe): Promise<Target> {
+  const { name, payTo, other, node } = recipe;
+  const port = await freePort(undefined);
+  let child: Child | undefined;
+  const start = async () => {
+    child = startCommand({ teardown: world.teardown as never }, recipe.command, { env: { ...recipe.env(port) } });
+    const { process: started, output } = child;
+    await until(async () => {
+      if (started.exitCode !== null) throw new Error(`${name} has ended:\n${output()}`);
+      return accepts(port);
+    }, START_MS);
+  };
+  await start();
+  const isRunning = () => child?.process.exitCode === null && child.process.signalCode === null;
+  return {
+    ...{ name, payTo, other, start },
+    origin: `http://127.0.0.1:${port}`,
+    kill: async () => {
+      if (isRunning()) await child?.stop('SIGKILL');
+    },
+    isAlive: async () => isRunning() && (await accepts(port)),
+    cutNode: () => node?.cut(),
+    restoreNode: () => node?.restore(),
+    lastOutput: () => child?.output().slice(-OUTPUT_CHARACTERS) ?? '',
+  };
+}
+
+/** A folder of the target's own. */
+export const folderOf = (world: World, name: string): string => join(world.folder, name);
+
+const accepts = (port: number): Promise<boolean> =>
+  new Promise((resolve) => {
+    const socket = connect({ port, host: '127.0.0.1' });
+    socket.once('connect', () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.once('error', () => resolve(false));
+  });
