@@ -12,6 +12,8 @@ export interface Attack {
   /** The row of the table. */
   readonly name: string;
   readonly right: Right;
+  /** Tries of it wait for other parts most of the time. */
+  readonly waits?: true;
   /**
    * Tries of it can't run beside other attacks on the target: it is started anew for each so many of them, which then
    * run all at once, and `meanwhile` happens once all are where they wait for it.

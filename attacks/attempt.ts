@@ -13,8 +13,9 @@ import type { World } from './world.ts';
 
 /** Without an answer for so long, a request counts as hung: no part waits longer for another than 30 seconds. */
 const HUNG_MS = 45_000;
-/** How long a client repeats a request that came to nothing. */
-const PATIENCE_MS = 15_000;
+/** How long a client repeats a request that came to nothing, and how long once it is known to have paid. */
+const PATIENCE_MS = 3_000;
+const INSISTENCE_MS = 30_000;
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 1_000;
 /** Characters of a text: the peers' price is that of such a one. */
@@ -33,8 +34,8 @@ export class Attempt {
   readonly notes: Note[] = [];
   /** Of whom payments count. */
   readonly payers: LocalAccount[];
-  /** The request that a client goes on repeating, should it have been paid for nothing. */
-  lastResort: Ask | undefined;
+  /** What was sent with a payment: a client goes on repeating it, should it have paid for nothing. */
+  readonly paidFor = new Set<Ask>();
   /** What one text costs, in micro-USD, as it was last asked for. */
   price = 0n;
   readonly #texts = new Map<string, string>();
@@ -107,7 +108,7 @@ export class Attempt {
   paid(what: Ask, payment: PaymentPayload | string): Ask {
     const header = typeof payment === 'string' ? payment : encodePayment(payment);
     const paid = { ...what, headers: { ...what.headers, 'payment-signature': header } };
-    this.lastResort ??= paid;
+    this.paidFor.add(paid);
     return paid;
   }
 
@@ -127,16 +128,15 @@ export class Attempt {
     }
   }
 
-  /** Repeats a request until it is served, whatever else is said, as a client does that knows that it has paid. */
-  async insist(what: Ask): Promise<void> {
-    const before = this.#delivered.size;
+  /** Repeats what was paid for until something of it is served, whatever else is said. */
+  async insist(): Promise<void> {
     for (
-      const giveUpAt = performance.now() + PATIENCE_MS;
+      const giveUpAt = performance.now() + INSISTENCE_MS;
       performance.now() < giveUpAt;
       await sleep(LONGEST_PAUSE_MS)
     ) {
-      await this.send(what);
-      if (this.#delivered.size > before) return;
+      for (const paid of this.paidFor) await this.send(paid);
+      if (this.#delivered.size > 0) return;
     }
   }
 

@@ -23,8 +23,9 @@ export interface Pace {
   readonly hungMs?: number;
 }
 
-/** Tries that are under way at once, where the attack doesn't ask for more. */
+/** Tries that are under way at once, and those of an attack that mostly waits. */
 const UNDER_WAY = 8;
+const WAITING = 25;
 /** The chain has told all when it has told nothing new for so long. */
 const SETTLED_MS = 400;
 
@@ -91,7 +92,8 @@ async function runBatch(
       tried.push({ attempt, failure });
     }
   };
-  await Promise.all(Array.from({ length: attack.atOnce === undefined ? UNDER_WAY : size }, work));
+  const underWay = attack.atOnce === undefined ? (attack.waits ? WAITING : UNDER_WAY) : size;
+  await Promise.all(Array.from({ length: underWay }, work));
   return tried;
 }
 
@@ -105,7 +107,7 @@ async function paymentsOf(
   const payments = await settled(world, target, fromBlock);
   const cheated = tried.filter(({ attempt }) => isCheated(attempt, payments));
   if (cheated.length === 0) return payments;
-  await Promise.all(cheated.map(({ attempt }) => attempt.lastResort && attempt.insist(attempt.lastResort)));
+  await Promise.all(cheated.map(({ attempt }) => attempt.insist()));
   return settled(world, target, fromBlock);
 }
 

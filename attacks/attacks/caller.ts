@@ -6,7 +6,7 @@ import type { Manner } from '../servers/upstream.ts';
 /** A client that leaves once, and comes back with the same request. */
 const leaves = (name: string, leaving: Leaving, manner?: Manner): Attack => ({
   name,
-  right: 'served',
+  right: 'refused',
   attempt: async (attempt) => {
     const { paid } = await attempt.prepare(attempt.post(attempt.text(manner)));
     await attempt.send(paid, leaving);

@@ -10,6 +10,7 @@ import { drain } from '../servers/chain.ts';
 const meanwhile = (name: string, happen: (attempt: Attempt, payment: PaymentPayload) => Promise<unknown>): Attack => ({
   name,
   right: 'failed',
+  waits: true,
   attempt: (attempt) =>
     attempt.buy(attempt.post(), {
       settle: async (payment) => {

@@ -16,7 +16,7 @@ const odd = (name: string, write: (payment: PaymentPayload) => string | readonly
     const payment = await attempt.sign(await attempt.challenge(what));
     const header = write(payment);
     const paid = { ...what, headers: { ...what.headers, 'payment-signature': header as string } };
-    attempt.lastResort = paid;
+    attempt.paidFor.add(paid);
     await attempt.send(paid);
   },
 });

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { SettleResponse } from '@x402/core/types';
+import type { PaymentPayload, SettleResponse } from '@x402/core/types';
 import {
   anotherTransaction,
   nonceAlreadyUsed,
@@ -10,21 +10,24 @@ import {
 } from '../../src/sandbox/facilitator/faults.ts';
 import type { Attack } from '../attack.ts';
 import type { Attempt } from '../attempt.ts';
-import { settledBefore } from '../servers/facilitator.ts';
+import { type Plan, settledBefore } from '../servers/facilitator.ts';
 
 /** A target is started anew for so many tries that take as long as a facilitator is waited for. */
 const SLOW = 50;
 
 const nowhere = (): string => `0x${randomBytes(32).toString('hex')}`;
 
-type Fault = SettleFault | ((attempt: Attempt) => SettleFault | Promise<SettleFault>);
+type Fault = SettleFault | ((attempt: Attempt, payment: PaymentPayload) => SettleFault);
 
-const faultOf = (fault: Fault, attempt: Attempt) => (typeof fault === 'function' ? fault(attempt) : fault);
+const planOf = (fault: Fault, attempt: Attempt): Plan => ({
+  settle: (payment) => (typeof fault === 'function' ? fault(attempt, payment) : fault),
+});
 
 const faulty = (name: string, fault: Fault, more: Partial<Attack> = {}): Attack => ({
   name,
   right: 'failed',
-  attempt: (attempt) => attempt.buy(attempt.post(), { settle: () => faultOf(fault, attempt) }),
+  waits: true,
+  attempt: (attempt) => attempt.buy(attempt.post(), planOf(fault, attempt)),
   ...more,
 });
 
@@ -32,9 +35,10 @@ const faulty = (name: string, fault: Fault, more: Partial<Attack> = {}): Attack 
 const paidAgain = (name: string, fault: Fault): Attack => ({
   name,
   right: 'failed',
+  waits: true,
   attempt: async (attempt) => {
     const what = attempt.post();
-    const answer = await attempt.buy(what, { settle: () => faultOf(fault, attempt) });
+    const answer = await attempt.buy(what, planOf(fault, attempt));
     if (answer.outcome === 'answered' && answer.status === 402) await attempt.buy(what);
   },
 });
@@ -53,10 +57,19 @@ const unfunded = changed(({ network }) => ({
 }));
 
 /** A transaction of the facilitator that has paid something else. */
-const foreign: Fault = async ({ world }) => {
+const foreign: Fault = ({ world }) => {
   const { broadcasts } = world.facilitator;
   return onlyClaimed(broadcasts.at(-1) ?? nowhere());
 };
+
+/** Is not sure the first time, and tells the end when it is asked again, as the official facilitator may. */
+const pendingOnce: Fault = ({ world }, payment) => ({
+  broadcast: true,
+  answer: (settled) => {
+    world.facilitator.plans.set(payment, { settle: () => before(() => settled as SettleResponse) });
+    return { ...(settled as SettleResponse), success: false, errorReason: 'settlement_pending' };
+  },
+});
 
 export const SETTLE_FAULTS: readonly Attack[] = [
   faulty('settle: 500 after the broadcast', after('error')),
@@ -68,7 +81,8 @@ export const SETTLE_FAULTS: readonly Attack[] = [
     'settle: the answer comes three seconds late',
     settledBefore(() => sleep(3_000)),
   ),
-  faulty('settle: `settlement_pending` after the broadcast', settlementPending),
+  faulty('settle: `settlement_pending` first, then the true answer', pendingOnce),
+  faulty('settle: `settlement_pending` after the broadcast, and nothing else', settlementPending),
   faulty('settle: `nonce_already_used` after its own broadcast', nonceAlreadyUsed),
   faulty('settle: `insufficient_funds`, and it has settled', unfunded),
   faulty('settle: 500 before a broadcast', before('error')),

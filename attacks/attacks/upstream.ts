@@ -7,7 +7,10 @@ const failing = (name: string, manner: Manner): Attack => ({
   name,
   right: 'failed',
   atOnce: 50,
-  attempt: (attempt) => attempt.buy(attempt.post(attempt.text(manner))),
+  attempt: async (attempt) => {
+    const { paid } = await attempt.prepare(attempt.post(attempt.text(manner)));
+    for (const again of [paid, paid]) await attempt.send(again);
+  },
 });
 
 export const UPSTREAM_FAULTS: readonly Attack[] = [

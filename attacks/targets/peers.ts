@@ -12,14 +12,19 @@ export type PeerName = 'express' | 'hono' | 'mppx';
 
 /** A server of another project in front of the same speech server: attacks/peers/ tells how it is set up. */
 export const startPeer = (world: World, name: PeerName): Promise<Target> =>
-  startProgram(world, name, join(PROJECT, 'attacks/peers', `${name}.mjs`));
+  startSeller(world, name, [process.execPath, join(PROJECT, 'attacks/peers', `${name}.mjs`)]);
 
-/** Any program that takes a peer's settings. */
-export function startProgram(world: World, name: string, program: string): Promise<Target> {
+/** Any program that takes a peer's settings. @param more of its settings */
+export function startSeller(
+  world: World,
+  name: string,
+  command: readonly string[],
+  more: Readonly<Record<string, string>> = {},
+): Promise<Target> {
   const { address: payTo } = privateKeyToAccount(generatePrivateKey());
   const store = folderOf(world, randomUUID());
   return startTarget(world, {
-    ...{ name, payTo, command: [process.execPath, program] },
+    ...{ name, payTo, command },
     env: (port) => ({
       NODE_ENV: 'production',
       PORT: String(port),
@@ -28,6 +33,7 @@ export function startProgram(world: World, name: string, program: string): Promi
       STORE: store,
       FACILITATOR_URL: world.facilitator.url,
       UPSTREAM_ORIGIN: world.upstream.url,
+      ...more,
     }),
     other: (text) => ({
       method: 'POST',

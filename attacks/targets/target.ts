@@ -1,7 +1,8 @@
+import { randomInt } from 'node:crypto';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import type { Address } from 'viem';
-import { freePort } from '../../src/sandbox/free-port.ts';
+import { isFree } from '../../src/sandbox/free-port.ts';
 import { type Child, startCommand } from '../../test/support/child.ts';
 import { until } from '../../test/support/until.ts';
 import type { Ask } from '../http.ts';
@@ -39,12 +40,13 @@ export interface Recipe {
 }
 
 const START_MS = 60_000;
+const PORTS = { from: 15_000, to: 32_000 };
 const OUTPUT_CHARACTERS = 2_000;
 
 /** Starts a program as a target; it ends with the world. */
 export async function startTarget(world: World, recipe: Recipe): Promise<Target> {
   const { name, payTo, other, node } = recipe;
-  const port = await freePort(undefined);
+  const port = await keptPort();
   let child: Child | undefined;
   const start = async () => {
     child = startCommand({ teardown: world.teardown as never }, recipe.command, { env: { ...recipe.env(port) } });
@@ -71,6 +73,14 @@ export async function startTarget(world: World, recipe: Recipe): Promise<Target>
 
 /** A folder of the target's own. */
 export const folderOf = (world: World, name: string): string => join(world.folder, name);
+
+/** A port below those that systems give to outgoing connections: else one of thousands could have it during a restart. */
+async function keptPort(): Promise<number> {
+  for (;;) {
+    const port = randomInt(PORTS.from, PORTS.to);
+    if (await isFree(port)) return port;
+  }
+}
 
 const accepts = (port: number): Promise<boolean> =>
   new Promise((resolve) => {
