@@ -80,10 +80,10 @@ module.exports = {
     },
     {
       name: 'only-src-in-production',
-      comment: 'What runs imports neither the compiler of the contract, nor tests, nor the benchmark, nor the attacks.',
+      comment: 'What runs imports neither the compiler of the contract, nor tests, nor the benchmark, attacks or soak.',
       severity: 'error',
       from: { path: '^src/' },
-      to: { path: '^(codegen|test|bench|attacks)/' },
+      to: { path: '^(codegen|test|bench|attacks|soak)/' },
     },
     {
       name: 'no-cycles',

@@ -16,7 +16,9 @@ export class Random {
 
   /** From 0 up to 1, without 1. */
   share(): number {
-    const digest = createHash('sha256').update(`${this.#name}#${this.#drawn++}`).digest();
+    const digest = createHash('sha256')
+      .update(`${this.#name}#${this.#drawn++}`)
+      .digest();
     return digest.readUInt32BE() / WORD;
   }
 

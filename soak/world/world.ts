@@ -1,37 +1,49 @@
 import type { Address } from 'viem';
 import type { ChainClient } from '../../src/sandbox/chain/chain-client.ts';
 import type { Operations } from '../../src/sandbox/checkout/operations.ts';
+import type { TcpProxy } from '../../test/support/tcp-proxy.ts';
+import type { HttpLink } from '../links/http-link.ts';
+import type { ChainPart } from './chain-part.ts';
+import type { PostgresPart } from './postgres-part.ts';
 
 /** A program of the world that can be killed, stopped and continued by itself. */
 export interface Part {
   readonly name: PartName;
   /** SIGKILL, and waits for the end. What has to survive a power cut is on disk by then. */
   kill(): Promise<void>;
-  /** SIGTERM, and waits for the end. Tells the exit code. */
+  /** SIGTERM, and waits for the end. Tells the exit code; null where it did not run. */
   stop(): Promise<number | null>;
   /** SIGSTOP. */
-  freeze(): void;
+  freeze(): Promise<void>;
   /** SIGCONT. */
-  thaw(): void;
-  /** Starts it again on what it left, at its former address, and waits until it serves. Nothing where it runs. */
-  start(): Promise<void>;
+  thaw(): Promise<void>;
+  /**
+   * Starts it again on what it left, at its former address, and waits until it takes requests. Nothing where it runs.
+   * @param env for this life alone
+   */
+  start(env?: Readonly<Record<string, string>>): Promise<void>;
   /** What it has printed, the last 64 KiB of it. */
   output(): string;
 }
 
-export type PartName =
-  | 'gateway one'
-  | 'gateway two'
-  | 'worker'
-  | 'postgres'
-  | 'chain'
-  | 'facilitator'
-  | 'checkout'
-  | 'store'
-  | 'upstream';
+/** The processes of the service itself. */
+export type ServiceName = 'gateway one' | 'gateway two' | 'worker';
+
+export type PartName = ServiceName | 'postgres' | 'chain' | 'facilitator' | 'checkout' | 'store' | 'upstream';
 
 /** What the service calls. Each call goes through a place where it can be broken. */
 export type OutsideName = 'upstream' | 'facilitator' | 'node' | 'checkout' | 'store';
+
+/** A process of the service, which may end by itself. */
+export interface ServicePart extends Part {
+  readonly isRunning: boolean;
+  /** Resolves when it has ended, for whatever reason. */
+  ended(): Promise<void>;
+}
+
+export type Parts = Readonly<
+  Record<Exclude<PartName, 'postgres' | 'chain'>, ServicePart> & { postgres: PostgresPart; chain: ChainPart }
+>;
 
 /** What the buyers of card credits and the processor's merchant do, at the processor and not at the service. */
 export interface Processor extends Operations {
@@ -61,10 +73,14 @@ export interface World {
   readonly processor: Processor;
   /** Keys and sizes in bytes of the objects in the audio store. */
   audioObjects(): Promise<ReadonlyMap<string, number>>;
-  /** Settings of the gateways, for the commands of the service. */
+  /** Settings of the gateways, for the commands of the service; past whatever is broken. */
   readonly env: Readonly<Record<string, string>>;
-  readonly parts: Readonly<Record<PartName, Part>>;
+  readonly parts: Parts;
+  readonly links: Readonly<Record<OutsideName, HttpLink>>;
+  /** The connections of each process of the service to the database. */
+  readonly databaseLinks: Readonly<Record<ServiceName, TcpProxy>>;
   /** How many times the speech server was asked for speech. */
   spoken(): Promise<number>;
-  close(): Promise<void>;
+  /** Starts what does not run, and waits until each process of the service says that it is ready. */
+  untilReady(): Promise<void>;
 }

@@ -129,7 +129,7 @@ async function attach(
 async function run(directory: string, anvil: AnvilProcess, state: StateFile, blockTime: number): Promise<RunningChain> {
   const rpcUrl = url(anvil.port);
   const client = chainClient(rpcUrl);
-  await deploy(client);
+  await deployContracts(client);
   const persist = shared(async () => state.write(await client.dumpState()));
   await persist();
   await replaceOwnFile(join(directory, 'port'), String(anvil.port));
@@ -155,7 +155,7 @@ async function run(directory: string, anvil: AnvilProcess, state: StateFile, blo
 }
 
 /** Puts the contracts to their addresses, unless they are there from an earlier start. */
-async function deploy(client: ChainClient): Promise<void> {
+export async function deployContracts(client: ChainClient): Promise<void> {
   for (const [address, bytecode] of [
     [ASSET, usdCoinCode],
     [MULTICALL, multicallCode],

@@ -1,11 +1,10 @@
-import { randomInt } from 'node:crypto';
 import { chmod, chown, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { isFree } from '../../src/sandbox/free-port.ts';
 import { serverAccount } from '../../src/sandbox/postgres/account.ts';
 import type { Owner } from '../support/child.ts';
 import { databaseDirectory } from '../support/database-directory.ts';
 import { missingProgram } from '../support/missing-program.ts';
+import { steadyPort } from '../support/steady-port.ts';
 
 const EXAMPLES = new URL('../../ops/ha/', import.meta.url);
 const PATRONI_BINARIES = '/usr/lib/postgresql/15/bin';
@@ -19,9 +18,6 @@ export const withoutPrograms: string | false =
   missingProgram('patroni', '--version') ??
   missingProgram(`${PATRONI_BINARIES}/postgres`, '--version') ??
   false;
-
-/** Below those that Linux gives to outgoing connections: one of them may take a port before its server listens. */
-const [LOWEST_PORT, HIGHEST_PORT] = [12_000, 32_000];
 
 /** The names and addresses of the example's machines that a file is for. */
 export interface Machine {
@@ -50,9 +46,7 @@ export class Place {
   async port(documented: string): Promise<number> {
     const known = this.#ports.get(documented);
     if (known !== undefined) return known;
-    let port: number;
-    do port = randomInt(LOWEST_PORT, HIGHEST_PORT);
-    while ([...this.#ports.values()].includes(port) || !(await isFree(port)));
+    const port = await steadyPort();
     this.#ports.set(documented, port);
     return port;
   }

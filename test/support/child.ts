@@ -44,13 +44,15 @@ export interface CommandOptions {
   readonly cwd?: string;
   /** Whether what it starts is signalled with it, as by Ctrl-C in a terminal. */
   readonly isGroup?: boolean;
+  /** How many characters of its output are kept, the last ones; all of them unless told otherwise. */
+  readonly keptOutput?: number;
 }
 
 /** Likewise, any command. */
 export function startCommand(
   t: Owner,
   [program = '', ...args]: readonly string[],
-  { env = {}, cwd = PROJECT, isGroup = false, identity = {} }: CommandOptions,
+  { env = {}, cwd = PROJECT, isGroup = false, identity = {}, keptOutput = Number.MAX_SAFE_INTEGER }: CommandOptions,
 ): Child {
   const child = spawn(program, args, {
     cwd,
@@ -64,7 +66,9 @@ export function startCommand(
     else child.kill(signal);
   };
   let output = '';
-  for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (output += chunk));
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on('data', (chunk) => (output = (output + chunk).slice(-keptOutput)));
+  }
   const ended = once(child, isGroup ? 'close' : 'exit') as Promise<[number | null, NodeJS.Signals | null]>;
   const running = () => child.exitCode === null && child.signalCode === null;
   t.teardown(async () => {

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 import { SMTPServer } from 'smtp-server';
-import type { Test } from 'tap';
+import type { Owner } from './child.ts';
 
 export interface ReceivedMail {
   readonly from: string;
@@ -28,7 +28,7 @@ export interface MailServer {
 }
 
 /** A real SMTP server on 127.0.0.1 that keeps what it accepts. */
-export async function startMailServer(t: Test, port = 0): Promise<MailServer> {
+export async function startMailServer(t: Owner, port = 0): Promise<MailServer> {
   const mails: ReceivedMail[] = [];
   let connections = 0;
   let refusal: number | undefined;

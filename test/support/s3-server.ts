@@ -13,10 +13,13 @@ export interface S3Server {
 /** Credentials for the SDK, which finds them in the environment; any will do for the server. */
 export const S3_CREDENTIALS = { AWS_ACCESS_KEY_ID: 'test', AWS_SECRET_ACCESS_KEY: 'test' };
 
-/** An S3-compatible server on the loopback interface, with one bucket. It takes objects of up to 11 MiB. */
-export async function startS3Server(bucket: string): Promise<S3Server> {
+/**
+ * An S3-compatible server on the loopback interface, with one bucket. It takes objects of up to 11 MiB.
+ * @param wanted its port; by default any that is free
+ */
+export async function startS3Server(bucket: string, wanted = 0): Promise<S3Server> {
   const app = buildApp({ logger: false });
-  await app.listen({ host: '127.0.0.1', port: 0 });
+  await app.listen({ host: '127.0.0.1', port: wanted });
   const { port } = app.server.address() as AddressInfo;
   const endpoint = `http://127.0.0.1:${port}`;
   const client = new S3Client({

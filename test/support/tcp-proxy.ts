@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
-import type { Test } from 'tap';
+import type { Owner } from './child.ts';
 
 export interface TcpProxy {
   /** The URL of the target, led through the proxy. */
@@ -41,11 +41,7 @@ function counting(tables: RegExp): (chunk: Buffer) => boolean {
  * Stands between a client and a server, to take the server away and give it back.
  * @param uncounted tables whose statements `sent` does not count, such as those that are asked by the clock
  */
-export async function startTcpProxy(
-  t: Pick<Test, 'teardown'>,
-  target: string,
-  uncounted = /no table/,
-): Promise<TcpProxy> {
+export async function startTcpProxy(t: Owner, target: string, uncounted = /no table/): Promise<TcpProxy> {
   const isCounted = counting(uncounted);
   const { hostname, port } = new URL(target);
   const sockets = new Set<Socket>();

@@ -1,0 +1,140 @@
+import { once } from 'node:events';
+import {
+  Agent,
+  createServer,
+  request as httpRequest,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type ServerResponse,
+} from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { buffer } from 'node:stream/consumers';
+import type { Owner } from '../../test/support/child.ts';
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: Buffer;
+}
+
+/** One request of the service that goes over a link, as whoever breaks it sees it. */
+export interface Exchange {
+  readonly method: string;
+  /** With its query. */
+  readonly path: string;
+  readonly body: Buffer;
+  /** Hands the request on, and resolves with the whole answer. Rejects when there is none. */
+  pass(): Promise<Answer>;
+  /** Hands the request on and its answer back, as it comes; what breaks there breaks here. */
+  relay(): Promise<void>;
+  answer(answer: Answer): void;
+  /** Sends what is announced, without the end of the body, and resets the connection. */
+  answerHalf(answer: Answer): void;
+  reset(): void;
+  /** When the service has hung up or was answered. */
+  readonly closed: Promise<unknown>;
+}
+
+/** What happens to a request instead of being handed on. It answers, relays or resets. */
+export type Breaker = (exchange: Exchange) => Promise<void> | void;
+
+/** Between the service and something that it calls. */
+export interface HttpLink {
+  /** Where the service goes instead of the part. */
+  readonly origin: string;
+  /** Requests that have come so far. */
+  readonly requests: number;
+  /** From now on; undefined: all are handed on. */
+  breaker: Breaker | undefined;
+}
+
+/** Of one hop, so that they are not handed on. */
+const OF_HOPS = new Set(['connection', 'keep-alive', 'transfer-encoding', 'content-length']);
+
+/** Stands between the service and a part, hands on what comes, and breaks it when it is told to. */
+export async function startHttpLink(owner: Owner, target: string): Promise<HttpLink> {
+  const agent = new Agent({ keepAlive: true });
+  let requests = 0;
+  const server = createServer(async (incoming, response) => {
+    requests += 1;
+    try {
+      const body = await buffer(incoming);
+      const exchange = exchangeOf(incoming, response, body, { target, agent });
+      await (link.breaker ?? ((each) => each.relay()))(exchange);
+    } catch {
+      // The service has hung up, or the part is away: the service sees a connection that breaks.
+      response.socket?.resetAndDestroy();
+    }
+  });
+  // The parts themselves say how long they keep connections; this one must not be the first to close.
+  server.keepAliveTimeout = 0;
+  server.requestTimeout = 0;
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  owner.teardown(() => {
+    server.close();
+    server.closeAllConnections();
+    agent.destroy();
+  });
+  const link: HttpLink = {
+    origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    get requests() {
+      return requests;
+    },
+    breaker: undefined,
+  };
+  return link;
+}
+
+function exchangeOf(
+  { method = '', url: path = '', headers }: IncomingMessage,
+  response: ServerResponse,
+  body: Buffer,
+  { target, agent }: { target: string; agent: Agent },
+): Exchange {
+  const ask = (): Promise<IncomingMessage> =>
+    new Promise((resolve, reject) => {
+      const length = body.length > 0 || method !== 'GET' ? { 'content-length': String(body.length) } : {};
+      const passed = httpRequest(`${target}${path}`, {
+        method,
+        agent,
+        headers: { ...withoutHops(headers), ...length },
+      });
+      passed.on('response', resolve).on('error', reject).end(body);
+      // Who hangs up here hangs up there.
+      response.once('close', () => passed.destroy());
+    });
+  return {
+    ...{ method, path, body },
+    pass: async () => {
+      const passed = await ask();
+      return { status: passed.statusCode ?? 0, headers: withoutHops(passed.headers), body: await buffer(passed) };
+    },
+    relay: async () => {
+      const passed = await ask();
+      const { 'content-length': length } = passed.headers;
+      response.writeHead(passed.statusCode ?? 0, {
+        ...withoutHops(passed.headers),
+        ...(length !== undefined && { 'content-length': length }),
+      });
+      response.flushHeaders();
+      for await (const chunk of passed) if (!response.write(chunk)) await once(response, 'drain');
+      response.end();
+    },
+    answer: ({ status, headers: told, body: bytes }) => {
+      response.writeHead(status, { ...told, 'content-length': bytes.length }).end(bytes);
+    },
+    answerHalf: ({ status, headers: told, body: bytes }) => {
+      response.writeHead(status, { ...told, 'content-length': bytes.length });
+      const half = bytes.subarray(0, Math.floor(bytes.length / 2));
+      response.write(half, () => setImmediate(() => response.socket?.resetAndDestroy()));
+      if (half.length === 0) response.flushHeaders();
+    },
+    reset: () => response.socket?.resetAndDestroy(),
+    closed: once(response, 'close'),
+  };
+}
+
+function withoutHops(headers: IncomingHttpHeaders): IncomingHttpHeaders {
+  return Object.fromEntries(Object.entries(headers).filter(([name]) => !OF_HOPS.has(name)));
+}
