@@ -5,8 +5,12 @@ import type { World } from '../world/world.ts';
 export interface Fault {
   /** Such as `SIGKILL gateway one` or `facilitator: half answers`. */
   readonly name: string;
+  /** What is broken, such as `gateway one`: never by two faults at a time. */
+  readonly target: string;
   /** How much more often than the others it is drawn. */
   readonly weight: number;
-  /** Lets it happen, and resolves when all is as before, all parts running. Never throws for what it broke itself. */
+  /** Why it can't happen on this machine; undefined where it can. */
+  obstacle?(world: World): string | undefined;
+  /** Lets it happen, and resolves when all is as before, all parts running. Throws where a part does not come back. */
   strike(world: World, random: Random): Promise<void>;
 }

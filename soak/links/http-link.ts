@@ -23,8 +23,11 @@ export interface Exchange {
   /** With its query. */
   readonly path: string;
   readonly body: Buffer;
-  /** Hands the request on, and resolves with the whole answer. Rejects when there is none. */
-  pass(): Promise<Answer>;
+  /**
+   * Hands the request on, and resolves with the whole answer. Rejects when there is none.
+   * @param body in place of the request's
+   */
+  pass(body?: Buffer): Promise<Answer>;
   /** Hands the request on and its answer back, as it comes; what breaks there breaks here. */
   relay(): Promise<void>;
   answer(answer: Answer): void;
@@ -92,22 +95,22 @@ function exchangeOf(
   body: Buffer,
   { target, agent }: { target: string; agent: Agent },
 ): Exchange {
-  const ask = (): Promise<IncomingMessage> =>
+  const ask = (bytes = body): Promise<IncomingMessage> =>
     new Promise((resolve, reject) => {
-      const length = body.length > 0 || method !== 'GET' ? { 'content-length': String(body.length) } : {};
+      const length = bytes.length > 0 || method !== 'GET' ? { 'content-length': String(bytes.length) } : {};
       const passed = httpRequest(`${target}${path}`, {
         method,
         agent,
         headers: { ...withoutHops(headers), ...length },
       });
-      passed.on('response', resolve).on('error', reject).end(body);
+      passed.on('response', resolve).on('error', reject).end(bytes);
       // Who hangs up here hangs up there.
       response.once('close', () => passed.destroy());
     });
   return {
     ...{ method, path, body },
-    pass: async () => {
-      const passed = await ask();
+    pass: async (bytes) => {
+      const passed = await ask(bytes);
       return { status: passed.statusCode ?? 0, headers: withoutHops(passed.headers), body: await buffer(passed) };
     },
     relay: async () => {
@@ -131,7 +134,7 @@ function exchangeOf(
       if (half.length === 0) response.flushHeaders();
     },
     reset: () => response.socket?.resetAndDestroy(),
-    closed: once(response, 'close'),
+    closed: once(response, 'close').catch(() => undefined),
   };
 }
 

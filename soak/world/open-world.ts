@@ -1,7 +1,6 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { migrate } from '../../src/db/migrate.ts';
-import { ownFolder } from '../../src/lib/private-files.ts';
 import { rotateKeys } from '../../src/x402/signing-keys.ts';
 import type { Owner } from '../../test/support/child.ts';
 import { databaseDirectory } from '../../test/support/database-directory.ts';
@@ -9,11 +8,14 @@ import { startMailServer } from '../../test/support/mail-server.ts';
 import { steadyPort } from '../../test/support/steady-port.ts';
 import { startTcpProxy } from '../../test/support/tcp-proxy.ts';
 import { until } from '../../test/support/until.ts';
+import { openClock } from './clock.ts';
+import { mountDisk } from './disk.ts';
 import { openOutside } from './outside.ts';
 import { PostgresPart } from './postgres-part.ts';
 import { ProcessPart } from './process-part.ts';
 import type { Parts, ServiceName, World } from './world.ts';
 
+const START_MS = 120_000;
 const READY_MS = 120_000;
 /** As many requests as callers like: what limits do is proved elsewhere. */
 const LIMITLESS = {
@@ -35,8 +37,12 @@ export interface WorldOptions {
 export async function openWorld(options: WorldOptions, owner: Owner): Promise<World> {
   const folder = await mkdtemp(join(await databaseDirectory(), 'speechgate-soak-'));
   owner.teardown(() => rm(folder, { recursive: true, force: true }));
+  // The database's account has to get through.
+  await chmod(folder, 0o711);
+  const disk = await mountDisk(owner, join(folder, 'database'));
+  const clock = await openClock(folder);
   const [postgres, outside, mail] = await Promise.all([
-    PostgresPart.open(owner, await ownFolder(join(folder, 'database'))),
+    PostgresPart.open(owner, join(folder, 'database')),
     openOutside(owner, folder),
     startMailServer(owner),
   ]);
@@ -61,11 +67,13 @@ export async function openWorld(options: WorldOptions, owner: Owner): Promise<Wo
   const serve = (name: ServiceName): ProcessPart => {
     const role = name === 'worker' ? 'worker' : 'web';
     const port = name === 'worker' ? {} : { PORT: String(ports[name]) };
+    const faked = name === 'gateway two' && typeof clock !== 'string' ? clock.env : {};
     const database = { DATABASE_URL: databaseLinks[name].url, ADMIN_PORT: String(adminPorts[name]) };
     return new ProcessPart({
       ...{ name, owner, command: [process.execPath, join(options.service, 'main.js'), `--role=${role}`] },
-      env: { ...common, ...outside.settings(false), ...port, ...database },
-      ready: ({ printed }) => printed(/listens on|runs jobs/),
+      env: { ...common, ...outside.settings(false), ...port, ...database, ...faked },
+      ready: ({ printed }) => printed(/listens on|runs jobs/, START_MS),
+      ...(name === 'gateway two' && typeof clock !== 'string' && { onEnd: clock.forget }),
     });
   };
   const service = {
@@ -80,7 +88,7 @@ export async function openWorld(options: WorldOptions, owner: Owner): Promise<Wo
       () => false,
     );
   const world: World = {
-    ...{ gateways, parts, databaseLinks, payTo: outside.payTo, chain: outside.chain.client },
+    ...{ gateways, parts, databaseLinks, disk, clock, payTo: outside.payTo, chain: outside.chain.client },
     ...{ links: outside.links, processor: outside.processor, databaseUrl: postgres.url },
     env: { ...common, ...outside.settings(true), DATABASE_URL: postgres.url },
     audioObjects: outside.audioObjects,

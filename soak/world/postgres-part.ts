@@ -46,7 +46,8 @@ export class PostgresPart implements Part {
     const cluster = await openCluster(home, binaries, account, true, tell);
     const logFile = join(home, 'server.log');
     const part = new PostgresPart({ account, binaries, cluster, logFile, port: await steadyPort() });
-    owner.teardown(() => part.kill());
+    // A kill would leave its shared memory.
+    owner.teardown(() => part.stop().finally(() => part.kill()));
     await part.start();
     const client = await connect(cluster, part.#place.port);
     if (!client) throw new Error(`PostgreSQL does not take connections:\n${part.output()}`);

@@ -11,6 +11,8 @@ export interface ProcessOptions {
   readonly env: Readonly<Record<string, string>>;
   /** Resolves when it serves. */
   readonly ready: (child: Child) => Promise<unknown>;
+  /** Told the process id of each life when it has ended. */
+  readonly onEnd?: (pid: number) => unknown;
 }
 
 /** A part that is one process. */
@@ -34,9 +36,10 @@ export class ProcessPart implements Part {
   async start(env: Readonly<Record<string, string>> = {}): Promise<void> {
     if (this.isRunning) return;
     this.#former = this.output();
-    const { owner, command, ready } = this.#options;
+    const { owner, command, ready, onEnd } = this.#options;
     const child = startCommand(owner, command, { env: { ...this.#options.env, ...env }, keptOutput: KEPT_OUTPUT });
     this.#child = child;
+    child.process.once('exit', () => onEnd?.(child.process.pid as number));
     await ready(child);
   }
 

@@ -4,6 +4,8 @@ import type { Operations } from '../../src/sandbox/checkout/operations.ts';
 import type { TcpProxy } from '../../test/support/tcp-proxy.ts';
 import type { HttpLink } from '../links/http-link.ts';
 import type { ChainPart } from './chain-part.ts';
+import type { Clock } from './clock.ts';
+import type { Disk } from './disk.ts';
 import type { PostgresPart } from './postgres-part.ts';
 
 /** A program of the world that can be killed, stopped and continued by itself. */
@@ -79,6 +81,10 @@ export interface World {
   readonly links: Readonly<Record<OutsideName, HttpLink>>;
   /** The connections of each process of the service to the database. */
   readonly databaseLinks: Readonly<Record<ServiceName, TcpProxy>>;
+  /** That of the database; or why it can't be full. */
+  readonly disk: Disk | string;
+  /** That of gateway two; or why it can't step. */
+  readonly clock: Clock | string;
   /** How many times the speech server was asked for speech. */
   spoken(): Promise<number>;
   /** Starts what does not run, and waits until each process of the service says that it is ready. */

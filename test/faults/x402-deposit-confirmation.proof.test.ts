@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { sql } from 'kysely';
 import { test } from 'tap';
-import { rawTransaction, reorganize, testChain, wallet } from '../support/chain.ts';
+import { testChain, wallet } from '../support/chain.ts';
 import {
   assertCredited,
   awaitedTransaction,
@@ -16,6 +16,7 @@ import {
   signDeposit,
   told,
 } from '../support/deposit.ts';
+import { rawTransaction, reorganize } from '../support/reorganize.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { until } from '../support/until.ts';
 import { decodeHeader, startX402Gateway, timesPaid, withPayment, type X402Gateway } from '../support/x402.ts';

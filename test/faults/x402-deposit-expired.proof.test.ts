@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'tap';
 import { refused } from '../../src/sandbox/facilitator/faults.ts';
-import { reorganize, testChain, wallet } from '../support/chain.ts';
+import { testChain, wallet } from '../support/chain.ts';
 import {
   assertCredited,
   DEPOSIT,
@@ -13,6 +13,7 @@ import {
   signDeposit,
   told,
 } from '../support/deposit.ts';
+import { reorganize } from '../support/reorganize.ts';
 import { decodeHeader, startX402Gateway, timesPaid, withPayment } from '../support/x402.ts';
 
 // In a file of its own, since its chain's clock runs ahead of the payers' in the end.

@@ -10,7 +10,8 @@ import { ASSET, type ChainClient } from '../../src/sandbox/chain/chain-client.ts
 import { fund } from '../../src/sandbox/chain/fund.ts';
 import { shared } from '../../src/sandbox/chain/persistence.ts';
 import { startChain } from '../../src/sandbox/local-chain.ts';
-import { included, reorganize, wallet, withoutMining } from '../support/chain.ts';
+import { included, wallet, withoutMining } from '../support/chain.ts';
+import { reorganize } from '../support/reorganize.ts';
 import { balance, kill, newDirectory, SOMEBODY, skip, start } from './chain-folder.ts';
 
 test('balances, contracts and the port survive a stop, and stop() ends the process', { skip }, async (t) => {

@@ -160,25 +160,6 @@ export async function usesOfAuthorizations(client: ChainClient, payer: Address):
   return logs.map((log) => log.transactionHash);
 }
 
-/**
- * Replaces the last `depth` blocks by as many new ones. The given raw transactions are in the first of them; others are
- * gone, not pending. Reaches only blocks that were mined since the chain's last start.
- */
-export async function reorganize(client: ChainClient, depth: number, transactions: Hex[] = []): Promise<void> {
-  await client.request<{ Method: 'anvil_reorg'; Parameters: [number, [Hex, number][]]; ReturnType: null }>({
-    method: 'anvil_reorg',
-    params: [depth, transactions.map((raw) => [raw, 0])],
-  });
-}
-
-/** A transaction as it was sent, to send it again after a reorganisation. */
-export function rawTransaction(client: ChainClient, hash: Hex): Promise<Hex> {
-  return client.request<{ Method: 'eth_getRawTransactionByHash'; Parameters: [Hex]; ReturnType: Hex }>({
-    method: 'eth_getRawTransactionByHash',
-    params: [hash],
-  });
-}
-
 /** Runs with transactions left in the pool: none is mined before `client.mine`, or the end of `use`. */
 export async function withoutMining<T>(client: ChainClient, use: () => Promise<T>): Promise<T> {
   await client.setAutomine(false);

@@ -15,7 +15,7 @@ export interface TcpProxy {
   mute(): void;
   /** Lets nothing through any more on the connections that there are, and everything on new ones. */
   abandon(): void;
-  /** Lets everything through again. */
+  /** Lets everything through again, and loses no answer any more. */
   restore(): void;
   /** Breaks the connection over which the next answer with this text arrives, in its place; resolves when that is done. */
   loseAnswer(text: string): Promise<void>;
@@ -106,6 +106,7 @@ export async function startTcpProxy(t: Owner, target: string, uncounted = /no ta
     restore: () => {
       if (state === 'frozen' || state === 'muted') destroyAll();
       state = 'open';
+      toLose = undefined;
     },
     loseAnswer: (text) =>
       new Promise((lost) => {
