@@ -1,13 +1,7 @@
 import { createHash } from 'node:crypto';
-import { createRequire } from 'node:module';
-import { keccak256 } from '../src/crypto/keccak.ts';
 import type { Address } from '../src/x402/payees.ts';
+import { type KeyedWallet, keyedWallet } from '../test/support/keyed-wallet.ts';
 import { MP3_FRAME_BYTES } from '../test/support/silent-audio.ts';
-
-// The package has no types of its own, and those of the gateway leave key pairs out.
-const { publicKeyCreate } = createRequire(import.meta.url)('secp256k1') as {
-  publicKeyCreate(key: Uint8Array, compressed: boolean): Uint8Array;
-};
 
 /** What every target is asked to speak. */
 export const TEXT = 'The morning train to the coast leaves from platform nine.';
@@ -28,16 +22,8 @@ export const CHAIN_ID = 8453;
 /** The id of a card account, by its number. */
 export const accountId = (index: number): string => `b0000000-0000-4000-8000-${String(index).padStart(12, '0')}`;
 
-export interface Wallet {
-  readonly address: Address;
-  readonly key: Uint8Array;
-}
-
-/** A wallet, by its number: always the same key, so that processes need not tell each other. */
-function wallet(index: number): Wallet {
-  const key = createHash('sha256').update(`wallet ${index} of the benchmark`).digest();
-  const publicKey = publicKeyCreate(key, false).subarray(1);
-  return { key, address: `0x${Buffer.from(keccak256(publicKey)).toString('hex', 12)}` };
-}
-
-export const wallets = (): Wallet[] => Array.from({ length: ACCOUNTS }, (_, index) => wallet(index));
+/** Always the same keys, so that processes need not tell each other. */
+export const wallets = (): KeyedWallet[] =>
+  Array.from({ length: ACCOUNTS }, (_, index) =>
+    keyedWallet(createHash('sha256').update(`wallet ${index} of the benchmark`).digest()),
+  );

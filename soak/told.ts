@@ -2,6 +2,7 @@
 export interface Told {
   /** Who, such as `direct 2`; with the number it is the name by which the operation is drawn from the seed. */
   readonly caller: string;
+  /** From 0 on; `SETUP` for what a caller buys before its first operation. */
   readonly number: number;
   readonly flow: Flow;
   /** Milliseconds from the beginning of the run, by the monotonic clock. */
@@ -14,21 +15,29 @@ export interface Told {
   readonly amountMicroUsd: bigint;
   /** By what the books can be asked for it. */
   readonly keys: Keys;
+  /** An answer that breaks a promise, whatever the books say. */
+  readonly wrong?: string;
 }
 
-export type Flow =
-  | 'card'
-  | 'card, streamed'
-  | 'job'
-  | 'top-up'
-  | 'refund'
-  | 'dispute'
-  | 'direct'
-  | 'direct, quoted'
-  | 'deposit'
-  | 'prepaid'
-  | 'quote'
-  | 'feedback';
+/** The number of what comes before a caller's first operation. */
+export const SETUP = -1;
+
+export const FLOWS = [
+  'card',
+  'card, streamed',
+  'job',
+  'top-up',
+  'refund',
+  'dispute',
+  'direct',
+  'direct, quoted',
+  'deposit',
+  'prepaid',
+  'quote',
+  'feedback',
+] as const;
+
+export type Flow = (typeof FLOWS)[number];
 
 /**
  * - `served`: the audio has come whole, or the credit, deposit or quote was confirmed
@@ -39,7 +48,7 @@ export type Flow =
 export type End = 'served' | 'refused' | 'left' | 'open';
 
 export interface Keys {
-  /** Trace ids of the answers that came, in their order. */
+  /** Trace ids of the answers to requests that pay, in their order. */
   readonly traceIds: readonly string[];
   /** Card account, or address in lower case, that pays or is credited. */
   readonly payer?: string;

@@ -1,23 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto';
-import { domainSeparator, signingDigest, structHasher } from '../../src/crypto/eip712.ts';
-import type { Address } from '../../src/x402/payees.ts';
+import { type Challenge, separatorOf, signedPayment } from '../../test/support/payment-signer.ts';
 import { prepaidSigner } from '../../test/support/prepaid-signer.ts';
-import { signDigest } from '../../test/support/sign-digest.ts';
 import { ACCOUNTS, accountId, CHAIN_ID, PAY_TO, wallets } from '../world.ts';
-
-/** A challenge's parts that a payment repeats. */
-export interface Challenge {
-  readonly resource: object;
-  readonly accepts: readonly [
-    {
-      readonly amount: string;
-      readonly asset: Address;
-      readonly payTo: Address;
-      readonly extra: { readonly name: string; readonly version: string };
-    },
-  ];
-  readonly extensions?: Readonly<Record<string, { readonly info: object }>>;
-}
 
 /** A POST of JSON to a target, and how it is paid. */
 export interface Plan {
@@ -35,16 +19,6 @@ const PREPAID_DOMAIN = { name: 'speechgate-Prepaid', version: '1', chainId: CHAI
 const VALID_SECONDS = 110;
 /** Of those who guess ids of accounts. */
 const GUESSING_ADDRESSES = 50;
-const IDENTIFIER = 'payment-identifier';
-
-const hashTransfer = structHasher('TransferWithAuthorization', [
-  { name: 'from', type: 'address' },
-  { name: 'to', type: 'address' },
-  { name: 'value', type: 'uint256' },
-  { name: 'validAfter', type: 'uint256' },
-  { name: 'validBefore', type: 'uint256' },
-  { name: 'nonce', type: 'bytes32' },
-] as const);
 
 let payers: ReturnType<typeof signers> | undefined;
 
@@ -79,11 +53,12 @@ export function buildRequests(plan: Plan, count: number): Buffer[] {
   payers ??= signers();
   const known = payers;
   const expiry = BigInt(Math.floor(Date.now() / 1000) + VALID_SECONDS);
-  const separator = payment.by === 'direct' ? separatorOf(payment.challenge) : undefined;
+  const separator = payment.by === 'direct' ? separatorOf(payment.challenge, CHAIN_ID) : undefined;
   return Array.from({ length: count }, (_, index) => {
     const payer = known[index % known.length] as (typeof known)[number];
     if (payment.by === 'direct') {
-      const signature = directPayment(payment.challenge, payer, separator as Uint8Array, expiry);
+      const terms = { nonce: randomBytes(32), identifier: `pay_${randomUUID()}`, validBefore: expiry };
+      const signature = signedPayment(payment.challenge, payer, separator as Uint8Array, terms);
       return wire(path, body, { ...headers, 'x-forwarded-for': clientAddress(index), 'payment-signature': signature });
     }
     const call = { method: 'POST', body, headers };
@@ -103,47 +78,4 @@ function wire(path: string, body: string, headers: Readonly<Record<string, strin
     ...headers,
   }).map(([name, value]) => `${name}: ${value}\r\n`);
   return Buffer.from(`POST ${path} HTTP/1.1\r\n${lines.join('')}\r\n${body}`);
-}
-
-function separatorOf({ accepts: [{ asset, extra }] }: Challenge): Uint8Array {
-  return domainSeparator({ name: extra.name, version: extra.version, chainId: CHAIN_ID, verifyingContract: asset });
-}
-
-/** The PAYMENT-SIGNATURE header as the official client makes it: it repeats the challenge's offer and extensions. */
-function directPayment(
-  { resource, accepts: [accepted], extensions }: Challenge,
-  { address, key }: { readonly address: Address; readonly key: Uint8Array },
-  separator: Uint8Array,
-  validBefore: bigint,
-): string {
-  const nonce = randomBytes(32);
-  const authorization = {
-    from: address,
-    to: accepted.payTo,
-    value: BigInt(accepted.amount),
-    validAfter: 0n,
-    validBefore,
-  };
-  const digest = signingDigest(separator, hashTransfer({ ...authorization, nonce }));
-  const { value } = authorization;
-  const payload = {
-    signature: signDigest(digest, key),
-    authorization: {
-      ...authorization,
-      ...{
-        value: String(value),
-        validAfter: '0',
-        validBefore: String(validBefore),
-        nonce: `0x${nonce.toString('hex')}`,
-      },
-    },
-  };
-  const payment = { x402Version: 2, resource, accepted, payload, extensions: withIdentifier(extensions) };
-  return Buffer.from(JSON.stringify(payment)).toString('base64');
-}
-
-function withIdentifier(extensions: Challenge['extensions']): object | undefined {
-  const asked = extensions?.[IDENTIFIER];
-  if (!asked) return extensions;
-  return { ...extensions, [IDENTIFIER]: { ...asked, info: { ...asked.info, id: `pay_${randomUUID()}` } } };
 }

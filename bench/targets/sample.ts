@@ -1,5 +1,6 @@
 import { request } from 'undici';
-import type { Challenge, Plan } from '../load/requests.ts';
+import type { Challenge } from '../../test/support/payment-signer.ts';
+import type { Plan } from '../load/requests.ts';
 
 /** An answer of a target to a request without payment. */
 export interface Sample {

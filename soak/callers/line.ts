@@ -1,0 +1,78 @@
+import { Agent, type IncomingHttpHeaders, request } from 'node:http';
+
+/** A request as it goes over the wire. */
+export interface Sent {
+  readonly method: 'GET' | 'POST';
+  readonly path: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string;
+}
+
+/** What came of a request. */
+export interface Heard {
+  /** 0 when no answer has begun. */
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  /** As far as it has come. */
+  readonly body: Buffer;
+  /** Whether the answer has come to its end. */
+  readonly isWhole: boolean;
+}
+
+/** When the caller breaks the connection: so long after the request, or once so many bytes of the body have come. */
+export type HangUp = { readonly afterMs: number } | { readonly afterBytes: number };
+
+/** An answer that takes longer is given up. */
+const PATIENCE_MS = 60_000;
+const NOTHING: Heard = { status: 0, headers: {}, body: Buffer.alloc(0), isWhole: false };
+
+/** The connections of all callers to one gateway. */
+export class Line {
+  readonly #agent = new Agent({ keepAlive: true, keepAliveMsecs: 60_000, maxSockets: Number.POSITIVE_INFINITY });
+  readonly #hostname: string;
+  readonly #port: string;
+
+  constructor(origin: string) {
+    const { hostname, port } = new URL(origin);
+    this.#hostname = hostname;
+    this.#port = port;
+  }
+
+  /** Never throws: what has come is told. */
+  ask({ method, path, headers, body }: Sent, hangUp?: HangUp): Promise<Heard> {
+    return new Promise((resolve) => {
+      let heard = NOTHING;
+      const chunks: Buffer[] = [];
+      let received = 0;
+      const outgoing = request({
+        ...{ agent: this.#agent, hostname: this.#hostname, port: this.#port, method, path },
+        headers: { ...headers, ...(body !== undefined && { 'content-length': Buffer.byteLength(body) }) },
+      });
+      const giveUpMs = hangUp && 'afterMs' in hangUp ? hangUp.afterMs : PATIENCE_MS;
+      const givingUp = setTimeout(() => outgoing.destroy(), giveUpMs);
+      const end = (isWhole: boolean) => {
+        clearTimeout(givingUp);
+        resolve({ ...heard, body: Buffer.concat(chunks), isWhole });
+      };
+      outgoing.on('response', (incoming) => {
+        heard = { ...NOTHING, status: incoming.statusCode ?? 0, headers: incoming.headers };
+        incoming.on('data', (chunk: Buffer) => {
+          chunks.push(chunk);
+          received += chunk.length;
+          if (hangUp && 'afterBytes' in hangUp && received >= hangUp.afterBytes) outgoing.destroy();
+        });
+        incoming.on('error', () => {});
+        incoming.on('close', () => end(incoming.complete));
+      });
+      outgoing.on('error', () => end(false));
+      outgoing.on('close', () => {
+        if (heard === NOTHING) end(false);
+      });
+      outgoing.end(body);
+    });
+  }
+
+  close(): void {
+    this.#agent.destroy();
+  }
+}

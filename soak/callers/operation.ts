@@ -1,0 +1,100 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Random } from '../random.ts';
+import type { End, Flow, Keys } from '../told.ts';
+import type { HangUp, Heard, Line, Sent } from './line.ts';
+
+/** How long the identical request is repeated: longer than any fault and all that has to be healed after it. */
+const PATIENCE_MS = 300_000;
+const SHORTEST_PAUSE_MS = 100;
+const LONGEST_PAUSE_MS = 2_000;
+
+/** What an operation came to. */
+export interface Outcome {
+  readonly flow: Flow;
+  readonly end: End;
+  readonly amountMicroUsd: bigint;
+  readonly keys?: Omit<Keys, 'traceIds'>;
+}
+
+/** One operation under way: what is drawn for it, and what it has asked and was told. */
+export class Operation {
+  readonly random: Random;
+  readonly #lines: readonly [Line, Line];
+  /** Which gateway is asked next. */
+  #turn: number;
+  requests = 0;
+  readonly traceIds: string[] = [];
+  #wrong: string | undefined;
+
+  constructor(random: Random, lines: readonly [Line, Line]) {
+    this.random = random;
+    this.#lines = lines;
+    this.#turn = random.between(0, 1);
+  }
+
+  get wrong(): string | undefined {
+    return this.#wrong;
+  }
+
+  /** Takes note of an answer that breaks a promise. The first one counts. */
+  isWrong(words: string): void {
+    this.#wrong ??= words;
+  }
+
+  /** Asks one gateway, the other one the next time. */
+  ask(sent: Sent, hangUp?: HangUp): Promise<Heard> {
+    this.requests += 1;
+    const line = this.#lines[this.#turn++ % 2] as Line;
+    return line.ask(sent, hangUp);
+  }
+
+  /** Asks with a request that pays. */
+  async pay(sent: Sent, hangUp?: HangUp): Promise<Heard> {
+    const heard = await this.ask(sent, hangUp);
+    const traceId = heard.headers['x-trace-id'];
+    if (typeof traceId === 'string') this.traceIds.push(traceId);
+    return heard;
+  }
+
+  /**
+   * Repeats the identical request, at one gateway and the other in turn, until what it was told is the end.
+   * @param read undefined while the end is not known
+   * @returns undefined when that was not within the patience
+   */
+  async pursue<T>(
+    ask: () => Promise<Heard>,
+    read: (heard: Heard) => T | undefined | Promise<T | undefined>,
+  ): Promise<T | undefined> {
+    let pauseMs = SHORTEST_PAUSE_MS;
+    for (const giveUpAt = performance.now() + PATIENCE_MS; performance.now() < giveUpAt; ) {
+      const end = await read(await ask());
+      if (end !== undefined) return end;
+      await sleep(pauseMs);
+      pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS);
+    }
+    return undefined;
+  }
+}
+
+/** The members of a structured error that callers go by; undefined where the answer is none, or is not whole. */
+export function errorOf(
+  heard: Heard,
+): { readonly code: string; readonly details: Record<string, unknown> } | undefined {
+  const { error } = jsonOf(heard) ?? {};
+  if (typeof error !== 'object' || error === null) return undefined;
+  const { code, details } = error as { code?: unknown; details?: unknown };
+  return { code: String(code), details: (details ?? {}) as Record<string, unknown> };
+}
+
+/** The object in the body of a whole answer. */
+export function jsonOf({ isWhole, body }: Heard): Record<string, unknown> | undefined {
+  if (!isWhole) return undefined;
+  try {
+    return JSON.parse(body.toString());
+  } catch {
+    return undefined;
+  }
+}
+
+/** Whether the same request may be answered otherwise later. */
+export const isPassing = ({ status, isWhole }: Heard): boolean => !isWhole || status >= 500 || status === 429;

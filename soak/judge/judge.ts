@@ -1,0 +1,130 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { speechgate } from '../../test/support/speechgate.ts';
+import type { World } from '../world/world.ts';
+import { Desk } from './desk.ts';
+import { countEnds, countSpared, differing, type Money, sumMoney } from './money.ts';
+import { OPEN_RULES } from './open-things.ts';
+import { PAYMENT_RULES } from './payments.ts';
+import { PURCHASE_RULES } from './purchases.ts';
+import { KINDS, type Kind, type Rule } from './rule.ts';
+import { matchCharges, SPEECH_RULES } from './speech.ts';
+import { OTHER_RULES } from './stores.ts';
+
+const LOOK_EVERY_MS = 1_000;
+/** More than the longest that anything is left alone: a lease, an authorization and its blocks, a look at the processor. */
+const HEAL_MS = 300_000;
+/** Of one rule. */
+const MOST_SHOWN = 20;
+
+/** An operation as a contradiction names it. */
+export interface Named {
+  readonly caller: string;
+  readonly number: number;
+  readonly flow: string;
+  readonly ended: string;
+  /** Milliseconds since the beginning of the run. */
+  readonly begun_at: number;
+  readonly ended_at: number;
+  readonly keys: Readonly<Record<string, unknown>>;
+}
+
+export interface Contradiction {
+  readonly kind: Kind;
+  readonly words: string;
+  readonly detail: string | null;
+  readonly operation: Named | undefined;
+}
+
+export interface Verdict {
+  readonly counts: Readonly<Record<Kind, number>>;
+  /** Some of each sort. */
+  readonly contradictions: readonly Contradiction[];
+  readonly money: readonly Money[];
+  readonly ends: readonly { readonly flow: string; readonly ended: string; readonly count: bigint }[];
+  /** Answers that came and cost nothing, as their process died before it had told that they came. */
+  readonly spared: number;
+  readonly audit: string;
+}
+
+export interface JudgeOptions {
+  /** How long is waited for what reconcilers and workers still have to do. */
+  readonly healMs?: number;
+  readonly progress?: (words: string) => void;
+}
+
+/**
+ * Waits until nothing is open, and compares to the micro-USD what callers were told with the books, the chain, the
+ * processor and the audio store, and has the service audit its own books. Nothing may be broken any more, and no caller
+ * may be under way.
+ * @param told path of what callers were told
+ */
+export async function judge(world: World, told: string, options: JudgeOptions = {}): Promise<Verdict> {
+  const { healMs = HEAL_MS, progress = () => {} } = options;
+  const desk = await Desk.open(world.databaseUrl);
+  try {
+    await desk.layTold(told);
+    await heal(world, desk, healMs, progress);
+    progress('comparing');
+    await Promise.all([desk.layChain(world), desk.layAudio(world)]);
+    await matchCharges(desk);
+    const counts = Object.fromEntries(KINDS.map((kind) => [kind, 0])) as Record<Kind, number>;
+    const contradictions: Contradiction[] = [];
+    for (const rule of [...SPEECH_RULES, ...PAYMENT_RULES, ...PURCHASE_RULES, ...OTHER_RULES, ...OPEN_RULES]) {
+      const found = await broken(desk, rule);
+      counts[rule.kind] += found.length;
+      contradictions.push(...found.slice(0, MOST_SHOWN));
+    }
+    const money = await sumMoney(desk);
+    for (const { flow } of differing(money)) {
+      counts.other += 1;
+      contradictions.push({ kind: 'other', words: `the sums of ${flow} differ`, detail: null, operation: undefined });
+    }
+    const [ends, spared] = [await countEnds(desk), await countSpared(desk)];
+    progress('auditing');
+    const audit = await speechgate(world.env, 'audit', '--external');
+    if (audit.code !== 0) {
+      counts.other += 1;
+      const lines = audit.out.split('\n').filter((line) => /^(BROKEN|\s+NOT ASKED)/.test(line));
+      const detail = lines.join('; ') || audit.output.slice(-2_000);
+      contradictions.push({ kind: 'other', words: 'the audit finds fault', detail, operation: undefined });
+    }
+    return { counts, contradictions, money, ends, spared, audit: audit.output };
+  } finally {
+    await desk.close();
+  }
+}
+
+/** Waits until nothing is open and the purchases are what the processor has; gives up in time. */
+async function heal(world: World, desk: Desk, healMs: number, progress: (words: string) => void): Promise<void> {
+  for (const giveUpAt = performance.now() + healMs; ; await sleep(LOOK_EVERY_MS)) {
+    const open = await countBroken(desk, OPEN_RULES);
+    progress(`${open} open`);
+    if (open === 0) {
+      await desk.laySessions(world);
+      const unlike = await countBroken(desk, PURCHASE_RULES);
+      if (unlike === 0) return;
+      progress(`${unlike} purchases unlike the processor`);
+    }
+    if (performance.now() > giveUpAt) break;
+  }
+  await desk.laySessions(world);
+}
+
+async function countBroken(desk: Desk, rules: readonly Rule[]): Promise<number> {
+  let count = 0;
+  for (const { sql } of rules) {
+    const [row] = await desk.query<{ count: bigint }>(`select count(*) as count from (${sql}) broken`);
+    count += Number(row?.count ?? 0);
+  }
+  return count;
+}
+
+async function broken(desk: Desk, { kind, words, sql }: Rule): Promise<Contradiction[]> {
+  const rows = await desk.query<{ detail: string | null } & { [Key in keyof Named]: Named[Key] | null }>(`
+    select detail, caller, number, flow, ended, begun_at, ended_at, keys
+    from (${sql}) broken left join told on told.id = broken.told`);
+  return rows.map(({ detail, ...operation }) => ({
+    ...{ kind, words, detail },
+    operation: operation.caller === null ? undefined : (operation as Named),
+  }));
+}

@@ -1,0 +1,103 @@
+import { mkdtemp } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { compileService } from '../test/compile.ts';
+import { Crew } from './callers/crew.ts';
+import { FaultSchedule, type Struck } from './faults/schedule.ts';
+import { judge, type Verdict } from './judge/judge.ts';
+import { firstOf, type SoakOptions } from './options.ts';
+import { compileSabotaged, weaken } from './sabotage.ts';
+import type { Teardowns } from './teardowns.ts';
+import { ToldLog } from './told-log.ts';
+import { openWorld } from './world/open-world.ts';
+
+const PROJECT = fileURLToPath(new URL('..', import.meta.url));
+const LOOK_EVERY_MS = 1_000;
+
+/** How far a run has come. */
+export interface Progress {
+  readonly phase: string;
+  readonly seconds: number;
+  readonly operations: number;
+  readonly requests: number;
+  /** Operations under way. */
+  readonly open: number;
+  readonly fault: string | undefined;
+  readonly faults: number;
+}
+
+/** What a run came to. */
+export interface Run {
+  readonly verdict: Verdict;
+  readonly faults: readonly Struck[];
+  readonly operations: number;
+  readonly requests: number;
+  /** For how long callers worked. */
+  readonly seconds: number;
+  /** Path of what they were told. */
+  readonly told: string;
+}
+
+/** Has callers work in a world of its own while its parts break, lets everything heal, and judges it. */
+export async function soak(
+  options: SoakOptions,
+  owner: Teardowns,
+  progress: (progress: Progress) => void,
+): Promise<Run> {
+  const { seed, sabotage } = options;
+  const log = new ToldLog(join(await mkdtemp(join(tmpdir(), 'speechgate-soak-told-')), 'told.jsonl'));
+  let phase = 'starting the world';
+  let crew: Crew | undefined;
+  let schedule: FaultSchedule | undefined;
+  let begunAt = performance.now();
+  const now = () => performance.now() - begunAt;
+  const tell = () =>
+    progress({
+      ...{ phase, seconds: now() / 1000, operations: log.count, requests: log.requests, open: crew?.open ?? 0 },
+      ...{ fault: schedule?.current, faults: schedule?.struck.length ?? 0 },
+    });
+  const telling = setInterval(tell, LOOK_EVERY_MS);
+  owner.teardown(() => clearInterval(telling));
+
+  const service = await (sabotage ? compileSabotaged(PROJECT, sabotage) : compileService(PROJECT));
+  owner.teardown(service.remove);
+  const world = await openWorld({ service: service.folder }, owner);
+  if (sabotage) await weaken(world.databaseUrl, sabotage);
+  phase = 'callers buy credit';
+  const from = (caller: string) => firstOf(options.from, caller);
+  crew = await Crew.open({ world, seed, size: options.callers, from, now, tell: log.add });
+  owner.teardown(() => crew?.close());
+
+  phase = 'callers work';
+  begunAt = performance.now();
+  const isOver = new AbortController();
+  const working = crew.work(isOver.signal);
+  if (options.hasFaults) {
+    schedule = new FaultSchedule(world, seed, options.faultsFrom, now);
+    schedule.begin();
+  }
+  // A caller that throws ends the run.
+  const end = Promise.race([working, untilEnough(options, log, now)]);
+  await end.finally(() => schedule?.stop());
+  await world.untilReady();
+  phase = 'callers learn the ends';
+  isOver.abort();
+  await working;
+  const seconds = now() / 1000;
+  await log.close();
+  const verdict = await judge(world, log.path, {
+    progress: (words) => {
+      phase = `judging: ${words}`;
+    },
+  });
+  return {
+    ...{ verdict, faults: schedule?.struck ?? [], operations: log.count, requests: log.requests, seconds },
+    told: log.path,
+  };
+}
+
+async function untilEnough({ milliseconds, operations }: SoakOptions, log: ToldLog, now: () => number): Promise<void> {
+  while (now() < milliseconds && log.count < operations) await sleep(LOOK_EVERY_MS);
+}
