@@ -15,6 +15,9 @@ export class Figures {
       for (const { operation, status } of judged) add(this.#reached, `${operation} ${status}`, 1);
     };
 
+  /** Requests that were served although the foreign check says that the contract forbids them: an example by what is wrong. */
+  readonly forbidden = new Map<string, string>();
+
   get total(): number {
     return [...this.#requests].reduce((sum, [kind, count]) => (kind.includes(',') ? sum : sum + count), 0);
   }

@@ -8,7 +8,8 @@ import { brokenRequests, unfinishedRequests } from './broken-requests.ts';
 import { contractRequests } from './contract-requests.ts';
 import { type Conversation, converse } from './conversation.ts';
 import { Figures } from './figures.ts';
-import { judge, judgeAnswer } from './judge.ts';
+import { type Judged, judge, judgeAnswer } from './judge.ts';
+import { faultOfRequest } from './oracle.ts';
 import { type Sequence, sequences } from './sequences.ts';
 import { type Usage, usageOf } from './usage.ts';
 import { type Fuzzed, openWorld, type World } from './world.ts';
@@ -92,6 +93,7 @@ export async function fuzz(t: Test, chain: TestChain, options: FuzzOptions): Pro
         }),
     );
     failures.push(...ended.filter((failure) => failure !== undefined));
+    for (const { kind, shown, error } of failures) progress(`${kind} ${shown.slice(0, 500)}\n${error.slice(0, 1000)}`);
     await untilNothingIsOpen(world.open.env.DATABASE_URL as string);
     usage.push(await usageOf(world.open.process.child));
     progress(`${figures.total} requests, ${failures.length} failures, ${describe(usage.at(-1) as Usage)}`);
@@ -152,7 +154,18 @@ function conversationsOf(kind: Kind, { known }: World): fc.Arbitrary<Conversatio
 async function hold(kind: Kind, world: World, conversation: Conversation, figures: Figures): Promise<void> {
   const { url } = (kind === 'limited' ? world.limited : world.open).process;
   const answers = await converse(url, conversation);
-  figures.of(kind)(conversation.ending === 'reset' ? [] : judge(conversation, answers), conversation.targets.length);
+  const judged = conversation.ending === 'reset' ? [] : judge(conversation, answers);
+  figures.of(kind)(judged, conversation.targets.length);
+  if (kind === 'contract') compareRequest(conversation, judged[0], figures);
+}
+
+/** What was served has to be a request that the contract allows, by the foreign check. */
+function compareRequest({ pieces, targets }: Conversation, judged: Judged | undefined, { forbidden }: Figures): void {
+  const [bytes = ''] = pieces;
+  const [target] = targets;
+  if (!target || !judged || judged.operation === 'edge' || judged.status >= 400) return;
+  const fault = faultOfRequest(target, bytes);
+  if (fault) forbidden.set(`${judged.operation}: ${fault.split('\n').slice(1).join(' ')}`, bytes.slice(0, 1000));
 }
 
 const MIB = 1024 * 1024;

@@ -14,6 +14,8 @@ export function print({ figures, failures, usage, audits }: FuzzResult): void {
   console.table(figures.statuses);
   console.table(figures.reached);
   console.log(`declared, and never seen: ${figures.unreached.join(', ')}`);
+  console.log(`served, and forbidden by openapi-enforcer: ${figures.forbidden.size}`);
+  for (const [fault, bytes] of figures.forbidden) console.log(`${fault}\n  ${JSON.stringify(bytes)}`);
   for (const each of usage) console.log(describe(each));
   for (const { code, output } of audits) console.log(code === 0 ? 'the books agree' : output);
   for (const { kind, seed, path, shown, error } of failures) {

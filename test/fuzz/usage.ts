@@ -1,3 +1,4 @@
+import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
 import { memoryOf } from '../../bench/processes.ts';
 import type { Child } from '../support/child.ts';
@@ -20,7 +21,14 @@ export async function usageOf(child: Child): Promise<Usage> {
   const told = () => [...child.output().matchAll(/LEFT (\{.*?\}) LEFT/g)];
   const before = told().length;
   child.process.kill('SIGUSR2');
-  await until(() => told().length > before);
+  await until(() => {
+    const { exitCode, signalCode } = child.process;
+    assert.ok(
+      exitCode === null && signalCode === null,
+      `the gateway ended: ${exitCode} ${signalCode}\n${child.output()}`,
+    );
+    return told().length > before;
+  });
   const { heapUsed, external } = JSON.parse(told().at(-1)?.[1] ?? '');
   const pid = child.process.pid as number;
   return { resident: memoryOf([pid]), heap: heapUsed, external, descriptors: descriptorsOf(pid) };
