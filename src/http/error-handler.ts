@@ -24,6 +24,12 @@ function describe(
   request: FastifyRequest,
 ): { code: ErrorCode; message: string; details: ErrorDetails } {
   const route = request.routeOptions.config?.contract;
+  if (error.statusCode && error.statusCode < 500) {
+    const fault = FRAMEWORK_FAULTS[error.code] ?? { code: 'INVALID_REQUEST', message: 'The request is malformed.' };
+    const limit = request.routeOptions.bodyLimit;
+    const details = fault.code === 'REQUEST_TOO_LARGE' ? { field: 'body', rule: 'maxBytes', maximum: limit } : null;
+    return { ...fault, details };
+  }
   const unready = route?.responses[503];
   const mayBeUnready = unready?.errorCodes?.includes('CONFIG_ERROR') || unready?.produces.includes('text/html');
   if (mayBeUnready && isNotSetUp(error)) {
@@ -39,12 +45,6 @@ function describe(
       message: 'The database can not be reached. Try again in a moment.',
       details: { reason: 'database_unavailable' },
     };
-  }
-  if (error.statusCode && error.statusCode < 500) {
-    const fault = FRAMEWORK_FAULTS[error.code] ?? { code: 'INVALID_REQUEST', message: 'The request is malformed.' };
-    const limit = request.routeOptions.bodyLimit;
-    const details = fault.code === 'REQUEST_TOO_LARGE' ? { field: 'body', rule: 'maxBytes', maximum: limit } : null;
-    return { ...fault, details };
   }
   return {
     code: 'INTERNAL_ERROR',

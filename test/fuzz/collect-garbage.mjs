@@ -1,11 +1,11 @@
-// Loaded into a gateway before its program: on SIGUSR2 it collects garbage, and prints what is left in bytes.
+// Loaded into a gateway before its program: on SIGWINCH it collects garbage, and prints what is left in bytes.
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 
 setFlagsFromString('--expose-gc');
 const collect = runInNewContext('gc');
 
-process.on('SIGUSR2', () => {
+process.on('SIGWINCH', () => {
   collect();
   setImmediate(() => {
     collect();

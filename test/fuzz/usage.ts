@@ -20,7 +20,7 @@ const descriptorsOf = (pid: number): number => readdirSync(`/proc/${pid}/fd`).le
 export async function usageOf(child: Child): Promise<Usage> {
   const told = () => [...child.output().matchAll(/LEFT (\{.*?\}) LEFT/g)];
   const before = told().length;
-  child.process.kill('SIGUSR2');
+  child.process.kill('SIGWINCH');
   await until(() => {
     const { exitCode, signalCode } = child.process;
     assert.ok(

@@ -228,3 +228,20 @@ test('R40: no line holds text, account or credential', async (t) => {
   const text = JSON.stringify(gateway.log);
   for (const secret of ['canary', account]) assert.ok(!text.includes(secret), secret);
 });
+
+test('who leaves in the middle of his body is no fault of the service, and none of its database', async (t) => {
+  const gateway = await startGateway(t, LOGGED);
+  for (const path of ['/tts', '/x402/tts/quote', '/top-up']) {
+    const before = requestLines(gateway).length;
+    const { socket, answers } = await connectRaw(gateway.url);
+    answers.catch(() => {});
+    const head = `POST ${path} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 99\r\n`;
+    socket.write(`${head.replace('json', path === '/top-up' ? 'x-www-form-urlencoded' : 'json')}\r\n{`);
+    socket.end();
+    await untilLogged(gateway, before + 1);
+  }
+  assert.deepEqual(
+    gateway.log.filter(({ msg }) => msg === 'request failed'),
+    [],
+  );
+});
