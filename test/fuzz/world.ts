@@ -18,7 +18,7 @@ import type { Known } from './contract-requests.ts';
 import { buyCredit, type Party } from './sequences.ts';
 
 const UNLIMITED = { RATE_LIMIT_MAX: '1000000', TOP_UP_RATE_LIMIT_MAX: '1000000', EDGE_RATE_LIMIT_MAX: '100000000' };
-const LIMITED = { RATE_LIMIT_MAX: '5', TOP_UP_RATE_LIMIT_MAX: '3', EDGE_RATE_LIMIT_MAX: '200' };
+const LIMITED = { RATE_LIMIT_MAX: '5', TOP_UP_RATE_LIMIT_MAX: '3', EDGE_RATE_LIMIT_MAX: '20' };
 const FUNDS = 1_000_000_000n;
 /** With this much nobody can run out of credit, and with that little everybody does. */
 const [MUCH, LITTLE] = [100_000, 50];
