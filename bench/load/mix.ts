@@ -41,7 +41,9 @@ export interface MixResult {
   readonly servedInAll: Readonly<Record<string, number>>;
 }
 
-const MAX_CONNECTIONS = 1_000;
+const CONNECTIONS = 500;
+/** Connections that are opened at a time: a server may have a few hundred wait. */
+const AT_A_TIME = 100;
 const REFUSALS: readonly number[] = [429, 503];
 
 class Tally {
@@ -52,20 +54,27 @@ class Tally {
   readonly latenciesMs: number[] = [];
 }
 
-/** As many connections as are needed, up to a bound: what is due beyond that waits, and its latency counts. */
+/** So many connections: what is due while none is free waits for one, and its latency counts. */
 class Pool {
-  readonly #port: number;
-  readonly #connections: Connection[] = [];
-  readonly #free: Connection[] = [];
+  readonly #connections: readonly Connection[];
+  readonly #free: Connection[];
   readonly #waiting: ((connection: Connection) => void)[] = [];
-  #opening = 0;
 
-  constructor(port: number) {
-    this.#port = port;
+  private constructor(connections: readonly Connection[]) {
+    this.#connections = connections;
+    this.#free = [...connections];
+  }
+
+  static async open(port: number): Promise<Pool> {
+    const connections: Connection[] = [];
+    while (connections.length < CONNECTIONS) {
+      connections.push(...(await Promise.all(Array.from({ length: AT_A_TIME }, () => Connection.open(port)))));
+    }
+    return new Pool(connections);
   }
 
   async ask(request: Buffer): Promise<Expected> {
-    const connection = this.#free.pop() ?? (await this.#another());
+    const connection = this.#free.pop() ?? (await new Promise<Connection>((resolve) => this.#waiting.push(resolve)));
     const answer = await connection.ask(request);
     const next = this.#waiting.shift();
     if (next) next(connection);
@@ -75,17 +84,6 @@ class Pool {
 
   close(): void {
     for (const connection of this.#connections) connection.close();
-  }
-
-  async #another(): Promise<Connection> {
-    if (this.#connections.length + this.#opening >= MAX_CONNECTIONS) {
-      return new Promise((resolve) => this.#waiting.push(resolve));
-    }
-    this.#opening += 1;
-    const connection = await Connection.open(this.#port);
-    this.#opening -= 1;
-    this.#connections.push(connection);
-    return connection;
   }
 }
 
@@ -97,7 +95,7 @@ export async function runMix(job: Mix): Promise<MixResult> {
     const count = Math.ceil(most * part.share) + 1;
     return { ...part, next: 0, tally: new Tally(), requests: buildRequests(part.plan, count) };
   });
-  const pool = new Pool(job.port);
+  const pool = await Pool.open(job.port);
 
   const ask = async (index: number, dueAt: number, isMeasured: boolean) => {
     const part = partAt(parts, index);
