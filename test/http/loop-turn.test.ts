@@ -24,7 +24,7 @@ function startLoop() {
   };
 }
 
-test('requests that keep coming faster than they are begun make turns long, until they stop', () => {
+test('requests that keep coming faster than they are begun make turns long, until they stop', async () => {
   const turn = startLoop();
   assert.deepEqual([turn(500, 0.5), turn(500, 0.5)], [500, 500], 'two long turns may be chance');
   assert.equal(turn(2000, 0.125), 100, 'the third takes on what 12.5 ms are enough for');
@@ -34,7 +34,7 @@ test('requests that keep coming faster than they are begun make turns long, unti
   assert.equal(turn(2000, 0.125), 2000, 'one short turn ends it');
 });
 
-test('a pause is no overload: of the process, within a turn, or a core that is shared', () => {
+test('a pause is no overload: of the process, within a turn, or a core that is shared', async () => {
   const turn = startLoop();
   assert.equal(turn(3, 5_000), 3);
   assert.equal(turn(300, 0.1), 300);

@@ -131,8 +131,11 @@ test('who waits for the provider is not in the way of others', async (t) => {
   const { gateway, account, speak } = await start(t);
   const answers: (() => void)[] = [];
   gateway.upstream.mode = (request, response) => answers.push(() => mp3()(request, response));
-  const waiting = Array.from({ length: 6 }, () => speak(account));
-  await gateway.upstream.waitForRequests(6);
+  const waiting: Promise<Reply>[] = [];
+  for (let call = 1; call <= 6; call++) {
+    waiting.push(speak(account));
+    await gateway.upstream.waitForRequests(call);
+  }
   assert.equal((await gateway.call(TTS, HELLO)).status, 402);
   gateway.upstream.mode = mp3();
   assert.equal((await speak(account)).status, 200);
