@@ -39,6 +39,8 @@ export interface App {
   readonly pauses: KnownPauses;
   /** Mails feedback once it is started; undefined where mail is not set up. */
   readonly mailer: MailWorker | undefined;
+  /** Tells proxies and clients to go elsewhere, and goes on serving: not ready, and each answer closes its connection. */
+  leave(): void;
   /** Stops accepting, finishes what runs, and gives everything up. */
   close(): Promise<void>;
 }
@@ -53,6 +55,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   addPoolGauges(metrics, pool);
   const work = new RunningWork();
   const inProgress = new WorkInProgress();
+  const leaving = new AbortController();
   const limits = new RollingWindow(db, { ...config.rateLimit, livemode: config.card?.livemode }, metrics);
   const pauses = new KnownPauses(db, log);
   addPauseGauge(metrics, pauses);
@@ -77,11 +80,12 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
       ...config,
       logger: log,
       longestOperationMs: config.speech?.timeoutMs ?? 0,
+      leaving: leaving.signal,
       windows: { requests: limits, purchases: card.purchaseLimits },
       ...{ proofs: x402.proofs, standIns: x402.standIns, work, inProgress, metrics },
     },
   );
-  const admin = createAdminServer({ db, metrics, names: config.admin.names });
+  const admin = createAdminServer({ db, metrics, names: config.admin.names, leaving: leaving.signal });
   const reconcilers = new ReconcilerRunner({
     ...{ db, intervalMs, log },
     reconcilers: features.flatMap((feature) => feature.reconcilers),
@@ -95,7 +99,9 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
 
   const { worker } = jobs;
   const { mailer } = feedback;
+  const leave = () => leaving.abort();
   const close = async () => {
+    leave();
     stopPruning();
     for (const feature of features) feature.stop?.();
     await Promise.all([
@@ -109,5 +115,5 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     await admin.close();
     await db.destroy();
   };
-  return { server, admin, worker, mailer, reconcilers, metrics, belonging, pauses, close };
+  return { server, admin, worker, mailer, reconcilers, metrics, belonging, pauses, leave, close };
 }

@@ -13,16 +13,18 @@ export interface AdminParts {
   };
   /** Host names that it answers to, in lower case, besides addresses and localhost. */
   readonly names: readonly string[];
+  /** Aborted when it is to stop: from then on it is not ready. */
+  readonly leaving: AbortSignal;
   /** How many processes take requests, where that are others than this one. */
   readonly processes?: () => { readonly listening: number; readonly wanted: number };
 }
 
 /**
  * The operators' listener, apart from the public one and on loopback unless told otherwise: `/livez` tells that the
- * process runs, `/readyz` whether it can serve (database reachable, schema current, some process there), `/metrics` what
- * Prometheus collects.
+ * process runs, `/readyz` whether it can serve (database reachable, schema current, some process there, not stopping),
+ * `/metrics` what Prometheus collects.
  */
-export function createAdminServer({ db, metrics, names, processes }: AdminParts): FastifyInstance {
+export function createAdminServer({ db, metrics, names, leaving, processes }: AdminParts): FastifyInstance {
   const admin = Fastify({ logger: false, forceCloseConnections: true });
 
   admin.addHook('onRequest', async (request, reply) => {
@@ -36,8 +38,11 @@ export function createAdminServer({ db, metrics, names, processes }: AdminParts)
   admin.get('/readyz', async (_request, reply) => {
     const { database, schema } = await readiness(db);
     const others = processes?.();
-    const ready = database === 'ok' && schema === 'ok' && others?.listening !== 0;
-    const told = others && { processes: `${others.listening} of ${others.wanted} listen` };
+    const ready = database === 'ok' && schema === 'ok' && others?.listening !== 0 && !leaving.aborted;
+    const told = {
+      ...(others && { processes: `${others.listening} of ${others.wanted} listen` }),
+      ...(leaving.aborted && { stopping: 'it finishes what runs' }),
+    };
     return reply
       .code(ready ? 200 : 503)
       .send({ status: ready ? 'ok' : 'not ready', checks: { database, schema, ...told } });

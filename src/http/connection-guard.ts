@@ -10,6 +10,8 @@ export const CLIENT_STALL_MS = 30_000;
 export const MAX_HELD_BYTES = 128 * 1024 * 1024;
 const SWEEP_MS = 1_000;
 
+/** While the server stops: how long a connection that waits for nothing is kept for a request that may be on its way. */
+export const STOP_IDLE_MS = 1_000;
 /** While the server stops: what a request that has begun to arrive has left to do so. */
 const STOP_ARRIVAL_MS = 3_000;
 /** While the server stops: how long a client may read nothing. */
@@ -27,6 +29,8 @@ export interface ConnectionGuardOptions {
   readonly work: RunningWork;
   /** What the longest of them takes; finished answers may be read for as long after a stop has begun. */
   readonly longestOperationMs: number;
+  /** While the server stops: how long a connection that waits for nothing is kept. */
+  readonly stopIdleMs: number;
   readonly maxHeldBytes?: number;
 }
 
@@ -52,6 +56,8 @@ export class ConnectionGuard {
   readonly #open = new Map<Socket, Connection>();
   readonly #options: ConnectionGuardOptions;
   #sweeping: NodeJS.Timeout | undefined;
+  /** When it began to leave, by the monotonic clock. */
+  #leftAt: number | undefined;
   #stop: Stop | undefined;
 
   constructor(options: ConnectionGuardOptions) {
@@ -68,7 +74,7 @@ export class ConnectionGuard {
       const connection = this.#open.get(request.socket);
       if (!connection) return;
       connection.begun(response);
-      if (this.#stop) connection.end();
+      if (this.#leftAt !== undefined) connection.leave();
       response.on('close', answered);
     };
     server.maxConnections = this.#options.maxConnections;
@@ -95,13 +101,22 @@ export class ConnectionGuard {
   }
 
   /**
-   * Closes what waits for nothing, and the rest as it is done: operations finish and are answered, with `connection:
-   * close`; requests that have begun to arrive have 3 s left; who reads nothing for 3 s is cut. When nothing is worked on
-   * any more, all is closed 5 s later, but not before the longest operation could have ended.
+   * From now on each head that is sent says `connection: close`, so that clients go elsewhere with their next request.
+   * What waits for nothing stays open: a request may be on its way, which a close would reset.
+   */
+  leave(now = performance.now()): void {
+    this.#leftAt ??= now;
+    for (const connection of this.#open.values()) connection.leave();
+  }
+
+  /**
+   * Leaves, and closes what has waited for nothing for a second, and the rest as it is done: operations finish and are
+   * answered; requests that have begun to arrive have 3 s left; who reads nothing for 3 s is cut. When nothing is worked
+   * on any more, all is closed 5 s later, but not before the longest operation could have ended.
    */
   stop(now = performance.now()): void {
     this.#stop = { begunAt: now, idleSince: undefined };
-    for (const connection of this.#open.values()) connection.end();
+    this.leave(now);
     this.#closeWhatIsDone(this.#stop, now);
     this.#sweepEvery(STOP_SWEEP_MS);
   }
@@ -173,8 +188,11 @@ export class ConnectionGuard {
       (stop.idleSince ?? now) + STOP_DELIVERY_MS,
       stop.begunAt + this.#options.longestOperationMs,
     );
-    for (const { state, socket } of this.#open.values()) {
-      if (state === 'idle' || (state === 'arriving' && now >= arriveBy) || now >= readBy) socket.destroy();
+    const leftMs = now - (this.#leftAt ?? now);
+    for (const connection of this.#open.values()) {
+      const { state, socket } = connection;
+      const isIdle = state === 'idle' && Math.min(leftMs, connection.idleMs(now)) >= this.#options.stopIdleMs;
+      if (isIdle || (state === 'arriving' && now >= arriveBy) || now >= readBy) socket.destroy();
     }
   }
 }

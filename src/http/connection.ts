@@ -63,6 +63,7 @@ export class Connection {
   #readWhenAnswered = 0;
   #accepted = 0;
   #acceptedAt = 0;
+  #idleSince = performance.now();
 
   constructor(socket: Socket) {
     this.socket = socket;
@@ -125,6 +126,7 @@ export class Connection {
   answered(): void {
     this.#unanswered.shift();
     this.#readWhenAnswered = this.socket.bytesRead;
+    this.#idleSince = performance.now();
     if (this.#held !== undefined && !this.socket.destroyed && !this.#isFull()) this.#release(this.#held);
     if (this.#isEnding && this.#unanswered.length === 0) this.socket.destroySoon();
   }
@@ -141,6 +143,16 @@ export class Connection {
     if (!last) return;
     this.#isEnding = true;
     if (!last.headersSent) last.shouldKeepAlive = false;
+  }
+
+  /** Tells the client by the next head that is sent that the connection closes with that answer. */
+  leave(): void {
+    if (this.#held === undefined && this.#unanswered.at(-1)?.headersSent === false) this.end();
+  }
+
+  /** For how many milliseconds it has waited for nothing, where that is its state. @param now monotonic milliseconds */
+  idleMs(now: number): number {
+    return now - this.#idleSince;
   }
 
   /** Keeps what the parser has left over when a request was held. */

@@ -69,6 +69,10 @@ export interface ServerOptions {
   /** How long a client may read nothing while there are bytes for it. */
   readonly clientStallMs: number;
   readonly longestOperationMs: number;
+  /** While it stops: how long a connection that waits for nothing is kept for a request that may be on its way. */
+  readonly stopIdleMs: number;
+  /** Aborted when the process is to stop: from then on answers close their connections. */
+  readonly leaving: AbortSignal;
   readonly windows: Windows;
   readonly proofs: CredentialProofs<OperationContext>;
   /** What a request that says nothing at all is taken for, by operationId; where there is nothing it is refused. */
@@ -151,6 +155,7 @@ export async function createServer(
   addHooks(app, parts, overload, options);
   guard.start();
   overload.start();
+  options.leaving.addEventListener('abort', () => guard.leave());
   app.addHook('preClose', async () => guard.stop());
   app.addHook('onClose', async () => {
     guard.close();

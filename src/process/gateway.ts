@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import closeWithGrace from 'close-with-grace';
 import type { Logger } from 'pino';
 import { createApp } from '../app.ts';
@@ -37,6 +38,10 @@ export async function runGateway(
   const grace = closeWithGrace({ delay: stopPatienceMs(config), logger: log, skip }, async ({ err }) => {
     isStopping = true;
     if (err) log.fatal({ err }, 'stopping after an unexpected error');
+    else if (role !== 'worker') {
+      app.leave();
+      await sleep(config.stopDrainMs);
+    }
     await app.close();
     if (telemetry) await within(TELEMETRY_PATIENCE_MS, telemetry.stop());
   });

@@ -22,8 +22,10 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
   const metrics = new SummedMetrics();
   const { databaseUrl, namedStatements } = config;
   const db = openDatabase(databaseUrl, { maxConnections: 1, namedStatements });
+  const leaving = new AbortController();
   const admin = createAdminServer({
     db,
+    leaving: leaving.signal,
     metrics: { contentType: metrics.contentType, scrape: () => metrics.scrape(fleet.listening) },
     names: config.admin.names,
     processes: () => ({ listening: fleet.listening.length, wanted: count }),
@@ -43,6 +45,7 @@ export async function runPrimary(config: Config, role: Role, log: Logger): Promi
     },
     async ({ err }) => {
       isStopping = true;
+      leaving.abort();
       if (err) log.fatal({ err }, 'stopping after an unexpected error');
       await close();
     },

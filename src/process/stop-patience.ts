@@ -4,4 +4,5 @@ import type { Config } from '../settings/config.ts';
 const STOP_RESERVE_MS = 30_000;
 
 /** How long a process may take to stop before it ends all the same, in milliseconds. */
-export const stopPatienceMs = ({ speech }: Config): number => (speech?.timeoutMs ?? 0) + STOP_RESERVE_MS;
+export const stopPatienceMs = ({ speech, stopDrainMs }: Config): number =>
+  stopDrainMs + (speech?.timeoutMs ?? 0) + STOP_RESERVE_MS;

@@ -1,5 +1,5 @@
 import { isIP } from 'node:net';
-import { CLIENT_STALL_MS } from '../http/connection-guard.ts';
+import { CLIENT_STALL_MS, STOP_IDLE_MS } from '../http/connection-guard.ts';
 import { OVERLOAD_BOUNDS, type OverloadBounds } from '../http/overload.ts';
 import type { SettingsReader } from './settings-reader.ts';
 
@@ -14,6 +14,10 @@ export interface EdgeConfig {
   /** How long a client may read nothing while there are bytes for it. */
   readonly clientStallMs: number;
   readonly overloadBounds: OverloadBounds;
+  /** How long a process that is to stop goes on accepting, not ready, so that proxies learn of it. */
+  readonly stopDrainMs: number;
+  /** How long a process that stops keeps a connection that waits for nothing. */
+  readonly stopIdleMs: number;
 }
 
 export function readEdge(reader: SettingsReader): EdgeConfig {
@@ -32,6 +36,8 @@ export function readEdge(reader: SettingsReader): EdgeConfig {
     maxConnections: reader.integer('MAX_CONNECTIONS', 1, 1_000_000) ?? 10_000,
     clientStallMs: CLIENT_STALL_MS,
     overloadBounds: OVERLOAD_BOUNDS,
+    stopDrainMs: reader.integer('STOP_DRAIN_MS', 0, 600_000) ?? 0,
+    stopIdleMs: STOP_IDLE_MS,
   };
 }
 

@@ -24,6 +24,12 @@ export interface Answered extends Attempt {
 /** What callers have seen so far. */
 export class Diary {
   readonly attempts: Attempt[] = [];
+  readonly #route: (url: string) => string;
+
+  /** @param route where each request really goes, if that is elsewhere */
+  constructor(route = (url: string) => url) {
+    this.#route = route;
+  }
 
   /** Sends one request, and notes what came of it. Never throws. */
   async ask(flow: string, url: string, call: Call = {}): Promise<Answered> {
@@ -36,7 +42,7 @@ export class Diary {
     let answer = { status: 0, headers: new Headers(), text: '' };
     let code: string | undefined;
     try {
-      const reply = await fetch(url, {
+      const reply = await fetch(this.#route(url), {
         method: call.method ?? 'GET',
         headers,
         redirect: 'manual',

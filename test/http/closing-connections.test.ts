@@ -1,11 +1,13 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import { test } from 'tap';
+import { STOP_IDLE_MS } from '../../src/http/connection-guard.ts';
 import { until } from '../support/until.ts';
 import { LARGE, REQUEST, startServer, untilKernelIsFull } from './held-server.ts';
 
-test('a stop closes at once what waits for nothing, soon what arrives, and the rest after its answer', async (t) => {
+test('a stop closes what waits for nothing after a second, what arrives after 3, and the rest after its answer', async (t) => {
   const waiting: ServerResponse[] = [];
   const { connections, open } = await startServer(t, (request, response) => {
     request.resume().on('end', () => waiting.push(response));
@@ -17,6 +19,9 @@ test('a stop closes at once what waits for nothing, soon what arrives, and the r
   await until(() => waiting.length === 1);
   const begunAt = performance.now();
   connections.stop(begunAt);
+  connections.sweep(begunAt + STOP_IDLE_MS - 1);
+  assert.equal(nothing.served.destroyed, false);
+  connections.sweep(begunAt + STOP_IDLE_MS + 1);
   assert.equal(nothing.served.destroyed, true);
   connections.sweep(begunAt + 2_999);
   assert.equal(halfHeader.served.destroyed, false);
@@ -29,6 +34,54 @@ test('a stop closes at once what waits for nothing, soon what arrives, and the r
   const [answer] = await once(running.client.resume(), 'data');
   assert.match(String(answer), /connection: close/i);
   await until(() => running.served.destroyed);
+  connections.close();
+});
+
+/** All that a client gets. */
+function reading(client: Socket): () => string {
+  let text = '';
+  client.resume().on('data', (piece) => (text += piece));
+  return () => text;
+}
+
+test('a request that is on its way at a stop is served, and closes its connection', async (t) => {
+  const { connections, open } = await startServer(t, (_request, response) => response.end('done'));
+  const { client, served } = await open(REQUEST);
+  const read = reading(client);
+  await until(() => read().endsWith('done'));
+  assert.doesNotMatch(read(), /connection: close/i);
+  const begunAt = performance.now();
+  connections.stop(begunAt);
+  connections.sweep(begunAt + STOP_IDLE_MS - 1);
+  client.write(REQUEST);
+  await until(() => served.destroyed);
+  assert.match(read(), /done[\s\S]*200 OK[\s\S]*connection: close[\s\S]*done$/i);
+  connections.close();
+});
+
+test('an answer that had begun at a stop closes nothing; the next one does, or a second of silence', async (t) => {
+  const waiting: ServerResponse[] = [];
+  const { connections, open } = await startServer(t, (_request, response) => {
+    response.write('half');
+    waiting.push(response);
+  });
+  const [one, other] = [await open(REQUEST), await open(REQUEST)];
+  const [read, readOther] = [reading(one.client), reading(other.client)];
+  await until(() => read().includes('half') && readOther().includes('half'));
+  connections.leave();
+  for (const response of waiting.splice(0)) response.end('done');
+  await until(() => read().includes('done') && readOther().includes('done'));
+  assert.doesNotMatch(read(), /connection: close/i);
+  one.client.write(REQUEST);
+  await until(() => waiting.length === 1);
+  waiting[0]?.end();
+  await until(() => one.served.destroyed);
+  assert.match(read(), /done[\s\S]*200 OK[\s\S]*connection: close/i);
+  assert.equal(other.served.destroyed, false, 'as long as it only leaves');
+  const stoppedAt = performance.now();
+  connections.stop(stoppedAt);
+  connections.sweep(stoppedAt + STOP_IDLE_MS + 1);
+  assert.equal(other.served.destroyed, true);
   connections.close();
 });
 

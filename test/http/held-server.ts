@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer, type RequestListener } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import type { Test } from 'tap';
-import { CLIENT_STALL_MS, ConnectionGuard } from '../../src/http/connection-guard.ts';
+import { CLIENT_STALL_MS, ConnectionGuard, STOP_IDLE_MS } from '../../src/http/connection-guard.ts';
 import { RunningWork } from '../../src/lib/running-work.ts';
 import { createLogger } from '../../src/observability/logger.ts';
 import { until } from '../support/until.ts';
@@ -26,6 +26,7 @@ export async function startServer(t: Test, onRequest: RequestListener, maxHeldBy
     stallMs: CLIENT_STALL_MS,
     work: new RunningWork(),
     longestOperationMs: 3_600_000,
+    stopIdleMs: STOP_IDLE_MS,
     ...(maxHeldBytes !== undefined && { maxHeldBytes }),
   });
   const sockets: Socket[] = [];

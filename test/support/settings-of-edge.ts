@@ -46,4 +46,10 @@ export const EDGE_SETTINGS: Settings = {
     accepted: { '1': 1, '1000000': 1_000_000 },
     refused: ['0', '1000001', ...NO_WHOLE_NUMBER],
   },
+  STOP_DRAIN_MS: {
+    read: (config) => config.stopDrainMs,
+    absent: 0,
+    accepted: { '0': 0, '600000': 600_000 },
+    refused: ['600001', ...NO_WHOLE_NUMBER],
+  },
 };

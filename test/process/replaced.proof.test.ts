@@ -1,0 +1,51 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { test } from 'tap';
+import { errorsBySort } from '../ha/figures.ts';
+import { judge } from '../ha/judge.ts';
+import { openOutside, servedByFlow, startLoad } from '../ha/load.ts';
+import { testChain } from '../support/chain.ts';
+import { testDatabase } from '../support/database.ts';
+import { REPLICATED_URL, Replicas } from '../support/replicas.ts';
+import { speechgate } from '../support/speechgate.ts';
+
+/** How often each gateway is replaced; the proof has little time. */
+const ROUNDS = Number(process.env.REPLACEMENTS ?? 1);
+const BETWEEN_MS = 500;
+/** Longer than the balancer needs to learn of it, also on a busy machine. */
+const DRAIN_MS = '8000';
+const { chain, skip } = await testChain();
+
+test('gateways are replaced one by one under load: no caller is cut off, and what was paid is delivered', {
+  skip,
+}, async (t) => {
+  const { url: databaseUrl } = await testDatabase(t);
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-replaced-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const outside = await openOutside(t, chain, folder);
+  const env = { ...outside.env, DATABASE_URL: databaseUrl };
+  const replicas = new Replicas(t, { ...env, STOP_DRAIN_MS: DRAIN_MS });
+  for (const name of ['one', 'two']) await replicas.start(name);
+  const { diary, stop } = await startLoad(chain, outside, {
+    ...{ url: REPLICATED_URL, route: (url: string) => replicas.route(url) },
+    ...{ pauseMs: 20, cardCallers: [10, 15] },
+  });
+  for (let round = 0; round < ROUNDS; round++) {
+    for (const name of ['one', 'two']) {
+      await sleep(BETWEEN_MS);
+      assert.equal(await replicas.stop(name), 0);
+      await replicas.start(name);
+    }
+  }
+  const told = await stop();
+  t.comment(
+    `${diary.attempts.length} requests, ${2 * ROUNDS} gateways replaced: ${JSON.stringify(servedByFlow(diary))}`,
+  );
+  assert.deepEqual(errorsBySort(diary.attempts), {});
+  assert.deepEqual(await judge(databaseUrl, told), []);
+  const audit = await speechgate({ ...env, BASE_URL: REPLICATED_URL }, 'audit', '--external');
+  assert.equal(audit.code, 0, audit.output);
+});

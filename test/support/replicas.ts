@@ -1,0 +1,98 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Test } from 'tap';
+import { freePort } from '../../src/sandbox/free-port.ts';
+import { type Child, programCommand, startCommand } from './child.ts';
+import { until } from './until.ts';
+
+const ASK_EVERY_MS = 50;
+
+/** The BASE_URL of all of them. */
+export const REPLICATED_URL = 'http://speechgate.test';
+
+/** Where a release's code is, and how a program of it is started there. */
+export interface Release {
+  /** The project's folder where it is not this one. */
+  readonly folder: string | undefined;
+  command(program: string, ...args: string[]): string[];
+}
+
+/** The code under test. */
+export const THIS_RELEASE: Release = { folder: undefined, command: programCommand };
+
+interface Replica {
+  readonly child: Child;
+  readonly url: string;
+  readonly readyUrl: string;
+  isReady: boolean;
+}
+
+/**
+ * Gateways that share a database, and a balancer in front of them that does nothing but to choose: the next one of those
+ * whose `/readyz` said so lately.
+ */
+export class Replicas {
+  readonly #t: Test;
+  readonly #env: Record<string, string>;
+  readonly #running = new Map<string, Replica>();
+  #isOver = false;
+  #turn = 0;
+
+  constructor(t: Test, env: Record<string, string>) {
+    this.#t = t;
+    this.#env = { BASE_URL: REPLICATED_URL, ...env };
+    t.teardown(() => {
+      this.#isOver = true;
+    });
+  }
+
+  /** The URL at the next one that is ready. */
+  route(url: string): string {
+    const ready = [...this.#running.values()].filter(({ isReady }) => isReady);
+    const next = ready[this.#turn++ % ready.length];
+    if (!next) throw new Error(`no gateway is ready:\n${this.output()}`);
+    return url.replace(REPLICATED_URL, next.url);
+  }
+
+  /** Starts one at ports of its own; resolves when it is ready. */
+  async start(name: string, release: Release = THIS_RELEASE, args: string[] = []): Promise<void> {
+    const [port, adminPort] = [await freePort(undefined), await freePort(undefined)];
+    const env = { ...this.#env, PORT: String(port), ADMIN_PORT: String(adminPort) };
+    const child = startCommand(this.#t, release.command('src/main.ts', ...args), {
+      env,
+      ...(release.folder !== undefined && { cwd: release.folder }),
+    });
+    await child.printed(/listens on|runs jobs/);
+    const replica: Replica = {
+      ...{ child, url: `http://127.0.0.1:${port}`, readyUrl: `http://127.0.0.1:${adminPort}/readyz` },
+      isReady: false,
+    };
+    await until(() => isReady(replica));
+    replica.isReady = !args.includes('--role=worker');
+    this.#running.set(name, replica);
+    void this.#watch(replica);
+  }
+
+  /** Sends SIGTERM; tells the exit code. */
+  async stop(name: string): Promise<number | null> {
+    const code = await this.#running.get(name)?.child.stop();
+    this.#running.delete(name);
+    return code ?? null;
+  }
+
+  /** What they have printed lately, for when something went wrong. */
+  output(): string {
+    return [...this.#running].map(([name, { child }]) => `${name}:\n${child.output().slice(-2000)}`).join('\n');
+  }
+
+  async #watch(replica: Replica): Promise<void> {
+    while (replica.isReady && !this.#isOver) {
+      await sleep(ASK_EVERY_MS);
+      replica.isReady = await isReady(replica);
+    }
+  }
+}
+
+const isReady = ({ readyUrl }: Replica): Promise<boolean> =>
+  fetch(readyUrl)
+    .then(async (answer) => (await answer.text()) !== '' && answer.ok)
+    .catch(() => false);
