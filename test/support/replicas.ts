@@ -72,6 +72,13 @@ export class Replicas {
     void this.#watch(replica);
   }
 
+  /** Sends it no request any more, as a proxy that was told to drain it, and then SIGTERM; tells the exit code. */
+  async leave(name: string): Promise<number | null> {
+    const replica = this.#running.get(name);
+    if (replica) replica.isReady = false;
+    return this.stop(name);
+  }
+
   /** Sends SIGTERM; tells the exit code. */
   async stop(name: string): Promise<number | null> {
     const code = await this.#running.get(name)?.child.stop();
