@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { test } from 'tap';
+import { LOCK_TIMEOUT_MS } from '../../src/db/brief-locks.ts';
 import { MAX_UNANSWERED, MAX_UNSENT_BYTES } from '../../src/http/connection.ts';
 import { CLIENT_STALL_MS, MAX_HELD_BYTES } from '../../src/http/connection-guard.ts';
 import { ASYNC_TEXT_LENGTH } from '../../src/jobs/asynchronous.ts';
@@ -55,6 +56,7 @@ const SENTENCES: readonly [document: string, sentence: string, ...values: (numbe
   ['docs/backups.md', 'in ranges of … blocks', String(RANGE_BLOCKS)],
   ['docs/contributing.md', "capture's end isn't known within … s", config.capturePatienceMs / 1000],
   ['docs/operations.md', 'until the database is there again, for up to … s', config.capturePatienceMs / 1000],
+  ['docs/operations.md', "doesn't get its lock within … ms", LOCK_TIMEOUT_MS],
   ['docs/operations.md', 'A client that takes nothing for … s while', CLIENT_STALL_MS / 1000],
   ['docs/operations.md', 'occupy more than … MiB together', MAX_HELD_BYTES / 1024 / 1024],
   ['docs/operations.md', 'Of one connection at most … requests', MAX_UNANSWERED],

@@ -79,10 +79,12 @@ export class Replicas {
     return this.stop(name);
   }
 
-  /** Sends SIGTERM; tells the exit code. */
+  /** Sends SIGTERM; tells the exit code. Throws if it ended before the balancer had learned that it is not ready. */
   async stop(name: string): Promise<number | null> {
-    const code = await this.#running.get(name)?.child.stop();
+    const replica = this.#running.get(name);
+    const code = await replica?.child.stop();
     this.#running.delete(name);
+    if (replica?.isReady) throw new Error(`${name} was ready until it ended`);
     return code ?? null;
   }
 
