@@ -1,8 +1,11 @@
 import { type Child, type Owner, startCommand } from '../../test/support/child.ts';
+import { missingProgram } from '../../test/support/missing-program.ts';
 import type { Part, PartName } from './world.ts';
 
 /** Characters of a program's output that are kept. */
 const KEPT_OUTPUT = 65_536;
+/** Has the kernel end a program with this process, however that ends. */
+const WITH_PARENT = missingProgram('setpriv', '--version') ? [] : ['setpriv', '--pdeathsig', 'KILL', '--'];
 
 export interface ProcessOptions {
   readonly name: PartName;
@@ -37,7 +40,10 @@ export class ProcessPart implements Part {
     if (this.isRunning) return;
     this.#former = this.output();
     const { owner, command, ready, onEnd } = this.#options;
-    const child = startCommand(owner, command, { env: { ...this.#options.env, ...env }, keptOutput: KEPT_OUTPUT });
+    const child = startCommand(owner, [...WITH_PARENT, ...command], {
+      env: { ...this.#options.env, ...env },
+      keptOutput: KEPT_OUTPUT,
+    });
     this.#child = child;
     child.process.once('exit', () => onEnd?.(child.process.pid as number));
     await ready(child);
