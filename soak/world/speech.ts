@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { MP3_FRAME_BYTES, silentMp3 } from '../../test/support/silent-audio.ts';
+import { silentMp3 } from '../../test/support/silent-audio.ts';
 
 const SHORTEST_FRAMES = 4;
 const LENGTHS = 4096;
@@ -18,5 +18,3 @@ export function speechOf(text: string): Buffer {
   const frames = SHORTEST_FRAMES + Math.floor((drawn / LENGTHS) ** 2 * 256) + (text.startsWith(SLOWLY) ? 100 : 0);
   return silentMp3(frames * FRAME_MS);
 }
-
-export const FRAME_BYTES = MP3_FRAME_BYTES;
