@@ -94,7 +94,8 @@ export class Desk {
 
   /** The objects of the audio store: `audio`. */
   async layAudio(world: World): Promise<void> {
-    const objects = await world.audioObjects();
+    const prefix = new URL(world.env.AUDIO_STORE ?? '').pathname.slice(1);
+    const objects = [...(await world.audioObjects())].map(([key, size]) => [key.slice(prefix.length + 1), size]);
     await this.#lay('audio', [['key', 'text'] as const, ['size', 'bigint'] as const], objects);
     await this.query('create index on pg_temp.audio (key)');
   }

@@ -14,7 +14,7 @@ const LOOK_EVERY_MS = 1_000;
 /** More than the longest that anything is left alone: a lease, an authorization and its blocks, a look at the processor. */
 const HEAL_MS = 300_000;
 /** Of one rule. */
-const MOST_SHOWN = 20;
+const MOST_SHOWN = 5;
 
 /** An operation as a contradiction names it. */
 export interface Named {

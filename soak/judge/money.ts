@@ -40,7 +40,7 @@ export async function sumMoney(desk: Desk): Promise<Money[]> {
       (select sum(amount) from told where flow in ('top-up', 'refund', 'dispute') and session_id is not null) as bought_told,
       (select sum(amount_micro_usd) from transfer where kind = 'top_up') as bought_ledger,
       (select sum(cents::bigint * ${CENT}) from session where is_paid) as bought_processor,
-      (select sum(amount_cents::bigint * ${CENT}) from clawback where state = 'taken') as back_ledger,
+      (select sum(clawback.amount_cents::bigint * ${CENT}) from clawback where state = 'taken') as back_ledger,
       (select sum(taken_back_cents::bigint * ${CENT}) from session) as back_processor`);
   const of = (name: string): bigint => BigInt(sums?.[name] ?? 0);
   return [

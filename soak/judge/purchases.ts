@@ -46,7 +46,7 @@ export const PURCHASE_RULES: readonly Rule[] = [
     kind: 'other',
     words: 'books and processor differ in what was refunded or disputed',
     sql: `select ${TOLD}, found.id || ': ' || booked || ' cents instead of ' || taken_back_cents as detail
-          from (select session.id, taken_back_cents, coalesce(sum(amount_cents) filter (where clawback.state = 'taken'), 0) as booked
+          from (select session.id, taken_back_cents, coalesce(sum(clawback.amount_cents) filter (where clawback.state = 'taken'), 0) as booked
             from session left join top_up on top_up.session_id = session.id
               left join clawback on clawback.top_up_id = top_up.id
             group by session.id, taken_back_cents) found

@@ -16,7 +16,7 @@ export function bookPayment(payment: Fragment): Fragment {
     traceId: fragment`${payment}.trace_id`,
   };
   const revenue: Entry = { ...entry, kind: 'settlement', credit: contra.usdcRevenue, isSpoken: true };
-  const deposit: Entry = { ...entry, kind: 'deposit', credit: fragment`wallet.id` };
+  const deposit: Entry = { ...entry, kind: 'deposit', credit: fragment`wallet_id` };
   return fragment`
     revenue as (
       ${insertTransfer(revenue, fragment`${payment} where purpose = 'speech'`)}
@@ -24,8 +24,8 @@ export function bookPayment(payment: Fragment): Fragment {
       insert into account (kind, address, balance_micro_usd)
       select 'wallet', payer, amount_micro_usd from ${payment} where purpose = 'deposit'
       on conflict (address) do update set balance_micro_usd = account.balance_micro_usd + excluded.balance_micro_usd
-      returning id
+      returning id as wallet_id, address
     ), deposit as (
-      ${insertTransfer(deposit, fragment`${payment}, wallet`)}
+      ${insertTransfer(deposit, fragment`${payment} join wallet on address = payer where purpose = 'deposit'`)}
     )`;
 }

@@ -15,7 +15,7 @@ import { startChild } from '../support/child.ts';
 import { testDatabase } from '../support/database.ts';
 import { DEPOSIT_PATH, depositOf } from '../support/deposit.ts';
 import { send } from '../support/gateway.ts';
-import { addDepositPayment, depositor, domainOf, startPrepaidGateway, withCredential } from '../support/prepaid.ts';
+import { addDoubtfulPayment, depositor, domainOf, startPrepaidGateway, withCredential } from '../support/prepaid.ts';
 import { startRpcNode } from '../support/rpc-node.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { unguarded } from '../support/unguarded.ts';
@@ -129,7 +129,7 @@ test('a payment in doubt of another network is not asked of this chain', async (
   const node = await startRpcNode(t, 'http://127.0.0.1:1', () => ({ result: null }));
   const gateway = await startPrepaidGateway(t, { X402_RPC_URL: node.url });
   await claimInstance(gateway.db, { denomination: REAL, livemode: undefined });
-  await addDepositPayment(gateway.db, `0x${'c'.repeat(40)}`, 1n);
+  await addDoubtfulPayment(gateway.db, `0x${'c'.repeat(40)}`, 1n);
   await unguarded(gateway.db, (db) => sql`update x402_payment set network = ${TEST_NETWORK}`.execute(db));
   await gateway.app.reconcilers.turn();
   await sql`
@@ -161,7 +161,7 @@ test('the database lets no payment of another network in, and never changes over
   t.teardown(() => db.destroy());
   const { denomination } = await claimInstance(db, { denomination: undefined, livemode: undefined });
   assert.equal(denomination, undefined, 'a database without payments belongs to nobody');
-  await addDepositPayment(db, `0x${'c'.repeat(40)}`, 1n);
+  await addDoubtfulPayment(db, `0x${'c'.repeat(40)}`, 1n);
   const wanted = { network: TEST_NETWORK, asset: TEST_ASSET.toLowerCase() };
   assert.deepEqual((await claimInstance(db, { denomination: wanted, livemode: undefined })).denomination, REAL);
   await assert.rejects(sql`update x402_payment set network = ${TEST_NETWORK}`.execute(db), /does not belong/);

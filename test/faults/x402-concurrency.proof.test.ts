@@ -7,7 +7,7 @@ import { refused } from '../../src/sandbox/facilitator/faults.ts';
 import { bookSettlement } from '../../src/x402/book-settlement.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import type { Call } from '../support/gateway.ts';
-import { addDepositPayment } from '../support/prepaid.ts';
+import { addDoubtfulPayment } from '../support/prepaid.ts';
 import { Drip, mp3, silentMp3 } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
 import {
@@ -109,7 +109,7 @@ test('R21b: a payment that has left the wallet, and is not recorded yet, is not 
 }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, PRICE);
-  const earlier = await addDepositPayment(gateway.db, payer.address.toLowerCase(), PRICE);
+  const earlier = await addDoubtfulPayment(gateway.db, payer.address.toLowerCase(), PRICE);
   await sql`update x402_payment set state = 'settling', lease_until = now() + interval '1 hour'`.execute(gateway.db);
   const paid = payFor(gateway, payer);
   await until(() => gateway.facilitator.calls.length > 0);

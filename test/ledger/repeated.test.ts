@@ -9,7 +9,7 @@ import { placeWalletHold } from '../../src/ledger/wallet-holds.ts';
 import { findWallet } from '../../src/ledger/wallets.ts';
 import { bookSettlement } from '../../src/x402/book-settlement.ts';
 import { testDatabase } from '../support/database.ts';
-import { addDepositPayment, bookDeposit } from '../support/prepaid.ts';
+import { addDoubtfulPayment, bookDeposit } from '../support/prepaid.ts';
 import { lockRows } from '../support/row-lock.ts';
 
 const PAYER = `0x${'a'.repeat(40)}`;
@@ -50,7 +50,7 @@ test('a capture that is repeated while the first still runs finds the hold poste
 
 test('a settlement that is booked again while the first booking still runs is booked once, with one receipt', async (t) => {
   const { url, db } = await start(t);
-  const id = await addDepositPayment(db, PAYER, 1000n);
+  const id = await addDoubtfulPayment(db, PAYER, 1000n);
   const rows = sql`select from x402_payment where id = ${id} for update`;
   const book = () => bookSettlement(db, id, { transaction: `0x${'1'.repeat(64)}`, logIndex: 0 }, 'receipt');
   const bookings = await twice(t, url, rows, book);

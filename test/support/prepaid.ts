@@ -121,17 +121,22 @@ export async function depositor(
 
 /** Books a deposit as if the chain had proved it. @param payer in lower case */
 export async function bookDeposit(db: Database, payer: string, microUsd: bigint): Promise<void> {
-  const id = await addDepositPayment(db, payer, microUsd);
+  const id = await addDoubtfulPayment(db, payer, microUsd);
   await bookSettlement(db, id, { transaction: `0x${randomBytes(32).toString('hex')}`, logIndex: 0 }, 'receipt');
 }
 
-/** A deposit whose end only the chain can tell. @param payer in lower case */
-export async function addDepositPayment(db: Database, payer: string, microUsd: bigint): Promise<bigint> {
+/** A payment whose end only the chain can tell, of a deposit unless it is for speech. @param payer in lower case */
+export async function addDoubtfulPayment(
+  db: Database,
+  payer: string,
+  microUsd: bigint,
+  purpose: 'deposit' | 'speech' = 'deposit',
+): Promise<bigint> {
   const reference = randomUUID();
   const { rows } = await sql<{ id: bigint }>`
     insert into x402_payment (identifier, state, purpose, request_hash, network, asset, payer, nonce, pay_to,
                               amount_micro_usd, valid_before, head_block, settling_at)
-    values (${reference}, 'unknown', 'deposit', '', 'eip155:8453', ${DEFAULT_ASSET.toLowerCase()}, ${payer}, ${reference}, '0xc', ${microUsd}, 0,
+    values (${reference}, 'unknown', ${purpose}, '', 'eip155:8453', ${DEFAULT_ASSET.toLowerCase()}, ${payer}, ${reference}, '0xc', ${microUsd}, 0,
             0, now())
     returning id`.execute(db);
   return (rows[0] as { id: bigint }).id;
