@@ -6,13 +6,13 @@ import type { LocalAccount } from 'viem';
 import { decodeHeader, encodePayment, officialClient } from '../test/support/x402.ts';
 import type { Gathering } from './gathering.ts';
 import { type Answer, type Ask, ask, type Leaving } from './http.ts';
-import type { Plan } from './servers/facilitator.ts';
+import { nonceOf, type Plan } from './servers/facilitator.ts';
 import { audioOf, type Manner } from './servers/upstream.ts';
 import type { Target } from './targets/target.ts';
 import type { World } from './world.ts';
 
-/** Without an answer for so long, a request counts as hung: no part waits longer for another than 30 seconds. */
-const HUNG_MS = 45_000;
+/** Without an answer for so long, a request counts as hung: verification, speech and settlement may take 50 seconds. */
+const HUNG_MS = 60_000;
 /** How long a client repeats a request that came to nothing, and how long once it is known to have paid. */
 const PATIENCE_MS = 3_000;
 const INSISTENCE_MS = 30_000;
@@ -36,6 +36,8 @@ export class Attempt {
   readonly payers: LocalAccount[];
   /** What was sent with a payment: a client goes on repeating it, should it have paid for nothing. */
   readonly paidFor = new Set<Ask>();
+  /** Of the authorizations that were signed. */
+  readonly nonces: string[] = [];
   /** What one text costs, in micro-USD, as it was last asked for. */
   price = 0n;
   readonly #texts = new Map<string, string>();
@@ -101,6 +103,7 @@ export class Attempt {
   async sign(challenge: PaymentRequired, plan: Plan = {}, payer = this.payer, identifier?: string) {
     const payment = await officialClient(payer, identifier).createPaymentPayload(structuredClone(challenge));
     this.world.facilitator.plans.set(payment, plan);
+    this.nonces.push(nonceOf(payment));
     return payment;
   }
 

@@ -15,6 +15,8 @@ export class Gathering {
     this.#happened = new Promise<void>((resolve) => {
       this.#begin = resolve;
     }).then(() => this.#happen());
+    // Who arrives still gets the failure.
+    this.#happened.catch(() => {});
   }
 
   /** Resolves when it has happened. Who arrives twice is counted once. @param patienceMs for those that are missing */

@@ -17,12 +17,14 @@ export type Count = (typeof COUNTS)[number];
  * What went wrong with a try, by what the chain has moved to the payee and by the bytes that arrived, whatever was said.
  * @param payments all that were made to the target's payee
  * @param failure what the try threw
+ * @param isCrashed the target has ended during it
  */
 export function judge(
   attack: Attack,
   attempt: Attempt,
   payments: readonly Payment[],
   failure: unknown,
+  isCrashed: boolean,
 ): readonly Count[] {
   const addresses = new Set(attempt.payers.map(({ address }) => address.toLowerCase()));
   const own = payments.filter(({ payer }) => addresses.has(payer.toLowerCase()));
@@ -34,7 +36,7 @@ export function judge(
     'paid twice': served > 0 && own.length > served,
     'wrong status': failure !== undefined || attempt.notes.some((note) => isWrong(attack, note)),
     hung: attempt.notes.some(({ answer }) => answer.outcome === 'hung'),
-    crashed: false,
+    crashed: isCrashed,
   };
   return COUNTS.filter((count) => found[count]);
 }

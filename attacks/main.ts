@@ -1,9 +1,13 @@
 import { installPeers } from '../bench/targets/peers.ts';
+import { PROJECT } from '../bench/targets/program.ts';
+import { compileService } from '../test/compile.ts';
+import type { Attack } from './attack.ts';
 import { ATTACKS } from './attacks/all.ts';
 import { runLanes } from './lanes.ts';
-import { readOptions } from './options.ts';
+import { type Options, readOptions } from './options.ts';
 import { writeDocs } from './report/docs.ts';
 import { report } from './report/table.ts';
+import type { Outcome } from './run.ts';
 import { openWorld } from './world.ts';
 
 const startedAt = performance.now();
@@ -14,24 +18,35 @@ try {
   const options = readOptions(process.argv.slice(2));
   if (options.targets.some((target) => target !== 'ours')) await installPeers('attacks/peers', progress);
   const attacks = ATTACKS.filter(({ name }) => options.only(name));
-  const world = await openWorld();
+  // Else each of many starts of the gateway would compile it.
+  const service = await compileService(PROJECT);
+  process.env.TEST_SERVICE = service.folder;
   try {
-    const lanes = options.targets.map((target) =>
-      runLanes(world, target, attacks, { tries: options.tries }, ({ attack, counts, example }) => {
-        const wrong = Object.entries(counts).filter(([, count]) => count > 0);
-        const told = wrong.map(([count, number]) => `${number} ${count}`).join(', ') || 'nothing';
-        progress(`${target}: ${attack}: ${told}`);
-        if (options.isExplained && example !== undefined) console.error(`    ${example}`);
-      }),
-    );
-    const outcomes = (await Promise.all(lanes)).flat();
+    const outcomes = await runAll(options, attacks);
     const text = await report({ attacks, outcomes, options, minutes: seconds() / 60 });
     console.log(text);
     if (options.isWritten) await writeDocs(text);
   } finally {
-    await world.close();
+    await service.remove();
   }
 } catch (error) {
   console.error(error instanceof Error ? error.message : error);
   process.exitCode = 1;
+}
+
+async function runAll({ targets, tries, isExplained }: Options, attacks: readonly Attack[]): Promise<Outcome[]> {
+  const world = await openWorld();
+  const outcomes: Outcome[] = [];
+  const tell = ({ target, attack, counts, example }: Outcome): void => {
+    const wrong = Object.entries(counts).filter(([, count]) => count > 0);
+    const told = wrong.map(([count, number]) => `${number} ${count}`).join(', ') || 'nothing';
+    progress(`${target}: ${attack}: ${told}`);
+    if (isExplained && example !== undefined) console.error(`    ${example}`);
+  };
+  try {
+    for (const target of targets) outcomes.push(...(await runLanes(world, target, attacks, { tries }, tell)));
+  } finally {
+    await world.close();
+  }
+  return outcomes;
 }

@@ -4,6 +4,7 @@ import { Attempt } from './attempt.ts';
 import { Gathering } from './gathering.ts';
 import { COUNTS, type Count, isCheated, judge } from './judge.ts';
 import type { Payment } from './servers/chain.ts';
+import { nonceOf } from './servers/facilitator.ts';
 import type { Target } from './targets/target.ts';
 import type { World } from './world.ts';
 
@@ -29,33 +30,35 @@ const WAITING = 25;
 /** The chain has told all when it has told nothing new for so long. */
 const SETTLED_MS = 400;
 
+/** The facilitator is slowed down when it takes so long: the gateway waits 5 seconds for it. */
+const SLOWED_MS = 2_000;
+const MOST_REPETITIONS = 5;
+
 interface Tried {
   readonly attempt: Attempt;
   readonly failure: unknown;
 }
 
-/** Runs an attack against a target, and judges each try once everything is settled. */
+/**
+ * Runs an attack against a target, and judges each try once everything is settled. Where tries had a wrong status or no
+ * answer while the machine slowed the facilitator down, they are made again, since that shows the targets' time limits
+ * only; this throws when it does not help.
+ */
 export async function runAttack(world: World, target: Target, attack: Attack, pace: Pace): Promise<Outcome> {
   const counts = Object.fromEntries(COUNTS.map((count) => [count, 0])) as Record<Count, number>;
   let example: string | undefined;
+  let busy = 0;
   for (let left = pace.tries; left > 0; ) {
     const size = Math.min(left, attack.atOnce ?? left);
+    const judged = await runBatch(world, target, attack, size, pace);
+    if (judged.isSlowed) {
+      busy += 1;
+      if (busy >= MOST_REPETITIONS) throw new Error(`This machine is too busy for: ${target.name}: ${attack.name}`);
+      continue;
+    }
     left -= size;
-    const fromBlock = await world.chain.client.getBlockNumber();
-    if (attack.atOnce !== undefined) await restart(target);
-    const tried = await runBatch(world, target, attack, size, pace);
-    const crashed = !(await target.isAlive());
-    if (crashed) {
-      example ??= target.lastOutput();
-      counts.crashed += size;
-      await restart(target);
-    }
-    const payments = await paymentsOf(world, target, fromBlock, tried);
-    for (const { attempt, failure } of tried) {
-      const found = judge(attack, attempt, payments, failure);
-      for (const count of found) counts[count] += 1;
-      if (found.length > 0) example ??= describe(found, attempt, failure);
-    }
+    for (const found of judged.found) for (const count of found) counts[count] += 1;
+    example ??= judged.example;
   }
   return {
     target: target.name,
@@ -66,18 +69,40 @@ export async function runAttack(world: World, target: Target, attack: Attack, pa
   };
 }
 
+interface Judged {
+  /** Of each try, what went wrong. */
+  readonly found: readonly (readonly Count[])[];
+  readonly example: string | undefined;
+  /** Something has gone wrong that may be for want of time, and time was wanting. */
+  readonly isSlowed: boolean;
+}
+
+async function runBatch(world: World, target: Target, attack: Attack, size: number, pace: Pace): Promise<Judged> {
+  const fromBlock = await world.chain.client.getBlockNumber();
+  if (attack.atOnce !== undefined) await restart(target);
+  const tried = await tryAll(world, target, attack, size, pace);
+  const isCrashed = !(await target.isAlive());
+  const lastOutput = target.lastOutput();
+  if (isCrashed) await restart(target);
+  const payments = await paymentsOf(world, target, fromBlock, tried);
+  const found = tried.map(({ attempt, failure }) => judge(attack, attempt, payments, failure, isCrashed));
+  const first = tried.findIndex((_tried, index) => (found[index] ?? []).length > 0);
+  const { attempt, failure } = tried[first] ?? {};
+  const example = attempt && describe(found[first] ?? [], attempt, failure) + (isCrashed ? `\n${lastOutput}` : '');
+  const nonces = new Set(tried.flatMap((each) => each.attempt.nonces));
+  const isOfTime = found.some((counts) => counts.includes('wrong status') || counts.includes('hung'));
+  const isSlowed = world.facilitator.calls.some(
+    ({ tookMs = 0, paymentPayload }) => tookMs > SLOWED_MS && nonces.has(nonceOf(paymentPayload)),
+  );
+  return { found, example, isSlowed: isOfTime && isSlowed };
+}
+
 async function restart(target: Target): Promise<void> {
   await target.kill();
   await target.start();
 }
 
-async function runBatch(
-  world: World,
-  target: Target,
-  attack: Attack,
-  size: number,
-  { hungMs }: Pace,
-): Promise<Tried[]> {
+async function tryAll(world: World, target: Target, attack: Attack, size: number, { hungMs }: Pace): Promise<Tried[]> {
   const gathering = new Gathering(size, async () => attack.meanwhile?.(target));
   const tried: Tried[] = [];
   let begun = 0;

@@ -14,7 +14,8 @@ export interface Plan {
 
 const ETHER = 10_000n * 10n ** 18n;
 
-const nonceOf = (payment: PaymentPayload): string =>
+/** Of the authorization, whatever else a payment is. */
+export const nonceOf = (payment: PaymentPayload): string =>
   String((payment.payload as { authorization?: { nonce?: string } }).authorization?.nonce).toLowerCase();
 
 /** Faults by payment, so that many can be made at once. */

@@ -39,7 +39,7 @@ export interface Recipe {
   readonly node?: { cut(): void; restore(): void };
 }
 
-const START_MS = 60_000;
+const START_MS = 180_000;
 const PORTS = { from: 15_000, to: 32_000 };
 const OUTPUT_CHARACTERS = 2_000;
 

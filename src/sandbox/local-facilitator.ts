@@ -33,6 +33,8 @@ export interface FacilitatorCall {
   readonly redirected: boolean;
   /** What the official classes found, whatever was answered; undefined before they are done, or if they weren't asked. */
   result?: VerifyResponse | SettleResponse;
+  /** How long they took for that, in milliseconds. */
+  tookMs?: number;
 }
 
 export interface RunningFacilitator {
@@ -99,7 +101,9 @@ export async function startFacilitator(options: FacilitatorOptions): Promise<Run
     const fault = redirected ? undefined : await faults.nextVerify(call.paymentPayload);
     if (typeof fault === 'string') return misbehave(fault, request, reply);
     if (fault) return fault;
+    const askedAt = performance.now();
     call.result = await official.verify(call.paymentPayload, call.paymentRequirements);
+    call.tookMs = performance.now() - askedAt;
     return call.result;
   };
 
@@ -109,8 +113,10 @@ export async function startFacilitator(options: FacilitatorOptions): Promise<Run
     const fault = redirected ? undefined : await faults.nextSettle(call.paymentPayload);
     let settled: SettleResponse | undefined;
     if (fault?.broadcast !== false) {
+      const askedAt = performance.now();
       settled = await official.settle(call.paymentPayload, call.paymentRequirements);
       call.result = settled;
+      call.tookMs = performance.now() - askedAt;
       if (settled.transaction) await options.persist?.();
     }
     if (!fault) return settled;
