@@ -4,6 +4,7 @@ import { chmod, type FileHandle, lstat, mkdir, open, readdir, realpath, rm, stat
 import { dirname, join, relative, sep } from 'node:path';
 import { promisify } from 'node:util';
 import { syncFolder } from '../lib/private-files.ts';
+import { testPoint } from '../lib/test-point.ts';
 import {
   type AudioRoom,
   type AudioStore,
@@ -51,7 +52,9 @@ export class FileAudioStore implements AudioStore {
       const partial = join(root, randomUUID() + PARTIAL_SUFFIX);
       try {
         await writeDurably(partial, audio);
+        testPoint('audio written');
         fs.renameSync(partial, join(path, file));
+        testPoint('audio renamed');
       } catch (error) {
         await rm(partial, { force: true }).catch(() => undefined);
         throw error;

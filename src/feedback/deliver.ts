@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import { createTransport } from 'nodemailer';
 import type { Database } from '../db/database.ts';
+import { testPoint } from '../lib/test-point.ts';
 import type { Details } from './content.ts';
 import { feedbackMail, type MailParties } from './feedback-mail.ts';
 
@@ -57,12 +58,15 @@ export async function deliverFeedback(
       .noWait()
       .executeTakeFirst();
     if (!row) return;
+    testPoint('mail claimed');
     const { trace_id: traceId, received_at: receivedAt, details, ...rest } = row;
     await send(feedbackMail({ ...rest, details: details as Details | null, traceId, receivedAt }, parties), signal);
+    testPoint('mail sent');
     await trx
       .updateTable('feedback')
       .set({ mailed_at: sql<Date>`clock_timestamp()` })
       .where('id', '=', feedbackId)
       .execute();
   });
+  testPoint('mail recorded');
 }

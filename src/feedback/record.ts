@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
+import { testPoint } from '../lib/test-point.ts';
 import type { FeedbackContent } from './content.ts';
 import type { Challenge } from './feedback-challenge.ts';
 import { enqueueMail } from './outbox.ts';
@@ -70,6 +71,7 @@ export async function recordFeedback(
       })
       .returning(['id', 'received_at'])
       .executeTakeFirstOrThrow();
+    testPoint('feedback written');
     if (notification === 'queued') await enqueueMail(trx, id);
     return { outcome: 'stored', feedbackId: id, receivedAt: received_at };
   });

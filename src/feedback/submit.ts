@@ -1,4 +1,5 @@
 import type { Database } from '../db/database.ts';
+import { testPoint } from '../lib/test-point.ts';
 import type { ChallengeSigner } from './challenge-token.ts';
 import { type FeedbackContent, payloadSha256 } from './content.ts';
 import { recoverPersonalSigner } from './personal-sign.ts';
@@ -39,5 +40,6 @@ export async function submitFeedback(options: SubmitOptions, submission: Submiss
   if (recoverPersonalSigner(message, signature) !== content.wallet) return { outcome: 'signature_invalid' };
   const signed = { content, challenge, signingMessage: message, signature, traceId };
   const recorded = await recordFeedback(options.db, signed, options);
+  testPoint('feedback stored');
   return recorded.outcome === 'expired' ? { ...recorded, expiresAt: challenge.expiresAt } : recorded;
 }

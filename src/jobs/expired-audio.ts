@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import type { AudioStore } from '../audio/audio-store.ts';
 import type { Database } from '../db/database.ts';
+import { testPoint } from '../lib/test-point.ts';
 import { audioKey } from './job.ts';
 
 export interface ExpiredJob {
@@ -26,6 +27,7 @@ export async function expiredJobs(db: Database, limit: number): Promise<ExpiredJ
 /** Deletes what any owner of the job has stored; tells whether that had been left to do. May be repeated. */
 export async function deleteAudio(db: Database, store: AudioStore, { id, fence }: ExpiredJob): Promise<boolean> {
   for (let owner = 1; owner <= fence; owner++) await store.delete(audioKey(id, owner));
+  testPoint('job audio deleted');
   const { numUpdatedRows } = await db
     .updateTable('job')
     .set({ audio_deleted: true })

@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
+import { testPoint } from '../lib/test-point.ts';
 import { addEntry, TASK } from './enqueue.ts';
 import { DEAD_AFTER_SECONDS } from './heartbeat.ts';
 
@@ -23,6 +24,7 @@ const hanging = sql<boolean>`(job.updated_at < now() - make_interval(secs => ${H
  */
 export async function takeOverJobs(db: Database): Promise<number> {
   await unlockEntries(db);
+  testPoint('entries of dead workers unlocked');
   const { rows } = await sql`
     with lost as (
       select job.id, not ${dead} and ${unnamed} as not_begun
@@ -58,6 +60,7 @@ async function unlockEntries(db: Database): Promise<void> {
  */
 export async function requeueLostJobs(db: Database): Promise<number> {
   await unlockLostEntries(db);
+  testPoint('lost entries unlocked');
   const { rows } = await sql`
     with lost as (
       select job.id, job.run_at, job.turn

@@ -1,5 +1,6 @@
 import type { Database } from '../db/database.ts';
 import { type Fragment, fragment, statement } from '../db/statement.ts';
+import { testPoint } from '../lib/test-point.ts';
 import { contra } from './contra.ts';
 import { type Entry, insertTransfer } from './transfer.ts';
 
@@ -36,6 +37,7 @@ export async function takeBack(
       ${insertTransfer({ ...entry, traceId: null }, fragment`debt`)}
     )
     update account set is_indebted = true where id = ${accountId}`.execute(trx);
+  testPoint('debt made');
   await collectDebt(trx, accountId);
 }
 
@@ -104,6 +106,9 @@ export async function findDebt(db: Database, accountId: string): Promise<bigint>
 export async function collectDebts(db: Database): Promise<number> {
   const { rows } = await statement<{ id: string }>`
     select id from account where is_indebted and balance_micro_usd > 0 limit 1000`.execute(db);
-  for (const { id } of rows) await db.transaction().execute((trx) => collectDebt(trx, id));
+  for (const { id } of rows) {
+    testPoint('debtor found');
+    await db.transaction().execute((trx) => collectDebt(trx, id));
+  }
   return rows.length;
 }

@@ -49,6 +49,18 @@ export async function recordAction(trx: Database, { key, transferId, detail, ...
     .execute();
 }
 
+/** Whether this is in the book, by whomever and whyever. */
+export async function isRecorded(
+  db: Database,
+  { action, subject, detail }: Required<Pick<Action, 'action' | 'subject' | 'detail'>>,
+): Promise<boolean> {
+  const { rows } = await statement`
+    select from operator_action
+    where action = ${action} and subject = ${subject} and detail = ${JSON.stringify(detail)}::jsonb
+    limit 1`.execute(db);
+  return rows.length > 0;
+}
+
 /** What was done under this key; undefined when nothing was. */
 export async function findAction(
   db: Database,

@@ -1,6 +1,7 @@
 import type { FastifyBaseLogger } from 'fastify';
 import { type AudioStore, StoreError } from '../audio/audio-store.ts';
 import type { SpokenBy } from '../ledger/paid-for.ts';
+import { testPoint } from '../lib/test-point.ts';
 import type { WorkInProgress } from '../lib/work-in-progress.ts';
 import type { Payment } from '../x402/payment.ts';
 import { paymentAudioKey } from '../x402/payment-audio.ts';
@@ -102,6 +103,7 @@ export class DirectHold implements PaymentHold<CaptureCode> {
       await store.put(paymentAudioKey(payment), audio, 'audio/mpeg');
       return true;
     } catch (error) {
+      testPoint('x402 audio not stored');
       await intake.release(payment);
       if (!(error instanceof StoreError)) throw error;
       log.error({ err: error }, 'audio could not be stored; its payment was not settled');

@@ -1,5 +1,6 @@
 import type { FastifyBaseLogger } from 'fastify';
 import { isUnavailable } from '../db/database-errors.ts';
+import { testPoint } from '../lib/test-point.ts';
 import type { Chain } from '../x402/chain.ts';
 import { type Facilitator, FacilitatorError, type FacilitatorPayment } from '../x402/facilitator.ts';
 import type { Asset } from '../x402/network.ts';
@@ -103,7 +104,10 @@ export class PaymentIntake {
       await this.release(payment);
       throw error;
     }
-    if (refusal) await this.release(payment);
+    if (refusal) {
+      testPoint('x402 not admitted');
+      await this.release(payment);
+    }
     return refusal;
   }
 

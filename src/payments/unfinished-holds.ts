@@ -10,6 +10,7 @@ import {
 } from '../ledger/gateway-process.ts';
 import type { Hold } from '../ledger/hold.ts';
 import type { Answer } from '../lib/answer.ts';
+import { testPoint } from '../lib/test-point.ts';
 import { within } from '../lib/within.ts';
 
 /** How often a process tells what it has finished: what it delivered since is not known when it dies. */
@@ -161,6 +162,7 @@ export class UnfinishedHolds {
     if (this.#registration) return this.#registration;
     const sentAt = performance.now();
     const { id, firstHoldId } = await registerProcess(this.#db);
+    testPoint('process registered');
     if (firstHoldId - 1n > this.#highestId) this.#highestId = firstHoldId - 1n;
     this.#beatAt = sentAt;
     this.#registration = { id };
@@ -178,6 +180,7 @@ export class UnfinishedHolds {
       if (signal.aborted || !registration) continue;
       if (isIdle && performance.now() - this.#beatAt < IDLE_CHECKPOINT_EVERY_MS) continue;
       try {
+        testPoint('delivery untold');
         await this.#beat(registration);
         isAway = false;
       } catch (error) {

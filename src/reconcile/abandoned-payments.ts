@@ -1,4 +1,5 @@
 import type { AudioStore } from '../audio/audio-store.ts';
+import { testPoint } from '../lib/test-point.ts';
 import { deletePaymentAudio } from '../x402/payment-audio.ts';
 import type { Reservations } from '../x402/reservations.ts';
 import { Failures } from './failures.ts';
@@ -18,7 +19,9 @@ export function abandonedPayments(reservations: Reservations, store: AudioStore)
           // Taken over first, so that its process, should it live after all, can't settle while the audio is deleted.
           const payment = await reservations.takeOver(abandoned, abandoned.headBlock);
           if (!payment) continue;
+          testPoint('reservation taken over');
           await deletePaymentAudio(store, payment);
+          testPoint('reservation without audio');
           if (await reservations.release(payment)) done(1);
         } catch (error) {
           failures.add(error);

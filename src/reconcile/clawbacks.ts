@@ -1,5 +1,6 @@
 import type { Database } from '../db/database.ts';
 import { collectDebts } from '../ledger/debts.ts';
+import { testPoint } from '../lib/test-point.ts';
 import { claimDueClawback, unknownOf } from '../top-up/clawback-rows.ts';
 import type { Clawbacks } from '../top-up/clawbacks.ts';
 import { readTurnBegin } from '../top-up/open-purchases.ts';
@@ -62,6 +63,7 @@ export function openClawbacks(db: Database, clawbacks: Clawbacks): Reconciler {
       for (let checks = 0; checks < MOST_CHECKS && !signal.aborted; checks++) {
         const claimed = await claimDueClawback(db, begin);
         if (!claimed) break;
+        testPoint('clawback claimed');
         try {
           if (await clawbacks.check(claimed)) done(1);
         } catch (error) {

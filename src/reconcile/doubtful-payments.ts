@@ -1,3 +1,4 @@
+import { testPoint } from '../lib/test-point.ts';
 import type { PaymentOutcomes } from '../x402/payment-outcomes.ts';
 import type { Resolver } from '../x402/resolver.ts';
 import { Failures } from './failures.ts';
@@ -18,6 +19,7 @@ export function doubtfulPayments(outcomes: PaymentOutcomes, resolver: Resolver):
       for (let checks = 0; checks < MOST && !signal.aborted; checks++) {
         const payment = await outcomes.claimNextCheck(since);
         if (!payment) break;
+        testPoint('doubtful payment claimed');
         try {
           const { outcome } = await resolver.resolveClaimed(payment);
           if (outcome !== 'open') done(1);

@@ -1,5 +1,6 @@
 import type { Database } from '../db/database.ts';
 import { voidExpiredHolds } from '../ledger/hold.ts';
+import { testPoint } from '../lib/test-point.ts';
 import type { Reconciler } from './reconciler.ts';
 
 /** Gives back what dead processes hold: `ledger/hold.ts` voids each whose lease has passed. Counts holds. */
@@ -10,6 +11,7 @@ export function expiredHolds(db: Database): Reconciler {
       let voided: number;
       do {
         voided = await voidExpiredHolds(db);
+        testPoint('expired holds voided');
         done(voided);
       } while (voided > 0 && !signal.aborted);
     },

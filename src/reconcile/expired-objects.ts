@@ -1,4 +1,5 @@
 import { eachOf } from '../lib/each-of.ts';
+import { testPoint } from '../lib/test-point.ts';
 import { Failures } from './failures.ts';
 import type { Reconciler } from './reconciler.ts';
 
@@ -30,6 +31,7 @@ export function expiredObjects<Row>(name: string, { find, deleteObject, forget }
             if (signal.aborted) return;
             try {
               await deleteObject(row);
+              testPoint('stored object deleted');
               deleted.push(row);
             } catch (error) {
               failures.add(error);

@@ -1,3 +1,4 @@
+import { testPoint } from '../lib/test-point.ts';
 import type { PaymentOutcomes } from '../x402/payment-outcomes.ts';
 import type { Resolver } from '../x402/resolver.ts';
 import { Failures } from './failures.ts';
@@ -20,6 +21,7 @@ export function failedPayments(outcomes: PaymentOutcomes, resolver: Resolver): R
       for (let looks = 0; looks < MOST && !signal.aborted; looks++) {
         const payment = await outcomes.claimLastLook();
         if (!payment) break;
+        testPoint('failed payment claimed');
         try {
           const { outcome } = await resolver.lookAgain(payment);
           if (outcome === 'settled') done(1);

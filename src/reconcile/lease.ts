@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
+import { testPoint } from '../lib/test-point.ts';
 
 /** How long a turn stays taken after its process was last heard of, by the database's clock. */
 const LEASE_SECONDS = 10;
@@ -24,6 +25,7 @@ export async function withLease<T>(
   const lost = new AbortController();
   let sureUntil = performance.now() + LEASE_SECONDS * 1000;
   if (!(await take(db, name, owner, gapMs))) return undefined;
+  testPoint('turn taken');
   const renewal = setInterval(async () => {
     const begunAt = performance.now();
     if (begunAt > sureUntil) lost.abort();

@@ -1,4 +1,5 @@
 import type { Database } from '../db/database.ts';
+import { testPoint } from '../lib/test-point.ts';
 import { ProcessorError } from '../top-up/processor-call.ts';
 import { abandonPass, advancePass, beginPass, endPass, type Pass, type ProcessorList } from '../top-up/sweep-pass.ts';
 import type { Turn } from './reconciler.ts';
@@ -32,8 +33,10 @@ export async function runPass<Entry extends { readonly id: string }>(
   let isComplete = true;
   let pass: Pass | undefined = await beginPass(db, list);
   for (let pages = 0; pass && pages < MOST_PAGES && !signal.aborted; pages++) {
+    testPoint('page unread');
     const { entries, hasMore } = await readPage(pass);
     if (!(await handle(entries))) isComplete = false;
+    testPoint('page handled');
     if (!hasMore && isComplete) await endPass(db, pass);
     if (!hasMore && !isComplete) await abandonPass(db, pass);
     pass = hasMore ? await advancePass(db, pass, entries.at(-1)?.id) : undefined;

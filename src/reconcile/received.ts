@@ -1,4 +1,5 @@
 import type { Database } from '../db/database.ts';
+import { testPoint } from '../lib/test-point.ts';
 import type { Asset } from '../x402/network.ts';
 import type { OpenPayments } from '../x402/open-payments.ts';
 import type { Payee } from '../x402/payees.ts';
@@ -57,5 +58,6 @@ async function settle(
   if (!proof) return false;
   // A settle was sent for it, or its transfer would not be there.
   if (payment.state === 'reserved' && !(await reservations.beginSettling(payment))) return false;
+  testPoint('received payment settling');
   return (await resolver.book(payment, proof)) !== undefined;
 }

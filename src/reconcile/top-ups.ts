@@ -1,4 +1,5 @@
 import type { Database } from '../db/database.ts';
+import { testPoint } from '../lib/test-point.ts';
 import {
   claimDuePurchase,
   endNeverOpened,
@@ -37,6 +38,7 @@ export function topUps(db: Database, processor: Processor, purchases: Purchases)
       for (; checks < MOST_CHECKS && !turn.signal.aborted; checks++) {
         const purchase = await claimDuePurchase(db, begin);
         if (!purchase) break;
+        testPoint('purchase claimed');
         try {
           await check(purchase, turn);
         } catch (error) {
@@ -56,6 +58,7 @@ export function topUps(db: Database, processor: Processor, purchases: Purchases)
       return;
     }
     const isOver = session ? session.status === 'expired' : age_seconds > SESSION_SECONDS + MARGIN_SECONDS;
+    testPoint('purchase unpaid');
     if (isOver || age_seconds > GIVE_UP_SECONDS) await expirePurchase(db, id, claimed_at);
   }
 

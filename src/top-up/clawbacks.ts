@@ -1,6 +1,7 @@
 import type { Database } from '../db/database.ts';
 import { bringBack, lockAccount, takeBack } from '../ledger/debts.ts';
 import { MICRO_USD_PER_CENT } from '../lib/money.ts';
+import { testPoint } from '../lib/test-point.ts';
 import { type ClaimedClawback, type ClawbackRow, insertClawback, mark, readAgain } from './clawback-rows.ts';
 import { meaningOf } from './clawback-status.ts';
 import { purchaseOfPayment } from './credit-top-up.ts';
@@ -41,6 +42,7 @@ export class Clawbacks {
   async record(listed: ProcessorClawback): Promise<boolean> {
     const purchase = await this.#purchaseOf(listed);
     if (!purchase) return false;
+    testPoint('clawback listed');
     return this.#book(purchase.accountId, (trx) => insertClawback(trx, listed, purchase));
   }
 
@@ -49,6 +51,7 @@ export class Clawbacks {
     const told = await this.#processor.clawbacks.find(kind, id);
     // It is not forgotten: the audit compares it with the processor.
     if (!told) return false;
+    testPoint('clawback told');
     const isFinal = meaningOf(kind, told.status)?.isFinal ?? false;
     return this.#book(accountId, (trx) => readAgain(trx, { id, fence, status: told.status, isFinal }));
   }
@@ -58,8 +61,10 @@ export class Clawbacks {
     const booked = await this.#db.transaction().execute(async (trx) => {
       await lockAccount(trx, accountId);
       const row = await write(trx);
+      testPoint('clawback written');
       return row ? book(trx, row) : false;
     });
+    testPoint('clawback booked');
     if (booked instanceof UnknownStatusError) throw booked;
     return booked;
   }

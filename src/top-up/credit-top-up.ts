@@ -3,6 +3,7 @@ import { fragment, statement } from '../db/statement.ts';
 import { collectDebt, debtOf } from '../ledger/debts.ts';
 import { balanceOf, creditCard, isOfOtherMode } from '../ledger/top-up-transfer.ts';
 import { MICRO_USD_PER_CENT } from '../lib/money.ts';
+import { testPoint } from '../lib/test-point.ts';
 
 /** One purchase of credit, as the processor's paid session tells it (R16). */
 export interface PaidTopUp {
@@ -42,6 +43,7 @@ export async function creditTopUp(db: Database, paid: PaidTopUp): Promise<TopUpC
   const credited = await db.transaction().execute(async (trx) => {
     const account = await bookCredit(trx, paid);
     if (!account) return undefined;
+    testPoint('credit booked');
     const { accountId, balanceMicroUsd, isIndebted } = account;
     const { paid: debtPaidMicroUsd, owed } = isIndebted ? await collectDebt(trx, accountId) : { paid: 0n, owed: 0n };
     return {
@@ -49,6 +51,7 @@ export async function creditTopUp(db: Database, paid: PaidTopUp): Promise<TopUpC
       alreadyCredited: false,
     };
   });
+  testPoint('purchase credited');
   if (credited) return credited;
   const existing = await statement<{ account_id: string; balance: bigint; debt: bigint }>`
     select account_id, ${balanceOf(fragment`account_id`)} as balance, ${debtOf(fragment`account_id`)} as debt

@@ -3,6 +3,7 @@ import type Stripe from 'stripe';
 import type { Database } from '../db/database.ts';
 import { findCardAccount, isAccountId } from '../ledger/accounts.ts';
 import { findInstanceId } from '../ledger/instance.ts';
+import { testPoint } from '../lib/test-point.ts';
 import { creditTopUp, OtherModeError, type TopUpCredit } from './credit-top-up.ts';
 import { isSessionId, type Processor } from './processor.ts';
 import { idOf, ProcessorError } from './processor-call.ts';
@@ -59,6 +60,7 @@ export class Purchases {
       .values({ account_id: accountId, amount_cents: amountCents, challenge_id: challengeId })
       .returning('id')
       .executeTakeFirstOrThrow();
+    testPoint('purchase recorded');
     const { baseUrl, serviceName } = this.#options;
     try {
       const { sessionId, url } = await this.#processor.openCheckout({
@@ -76,12 +78,14 @@ export class Purchases {
           canceled: '1',
         })}`,
       });
+      testPoint('checkout opened');
       await this.#db
         .updateTable('top_up')
         .set({ state: 'open', session_id: sessionId })
         .where('id', '=', topUpId)
         .where('state', '=', 'opening')
         .execute();
+      testPoint('purchase open');
       return { outcome: 'open', checkoutUrl: url };
     } catch (error) {
       if (error instanceof ProcessorError) return { outcome: 'processor_failed', error };
@@ -99,6 +103,7 @@ export class Purchases {
       if (error instanceof ProcessorError) return { outcome: 'processor_failed', error };
       throw error;
     }
+    testPoint('session read');
     return session ? this.credit(session) : { outcome: 'foreign_session' };
   }
 

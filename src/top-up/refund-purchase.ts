@@ -1,7 +1,9 @@
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
+import { testPoint } from '../lib/test-point.ts';
 import { usedFor } from '../operators/account-changes.ts';
-import { type Deed, recordAction } from '../operators/operator-action.ts';
+import { type Deed, isRecorded, recordAction } from '../operators/operator-action.ts';
+import { meaningOf } from './clawback-status.ts';
 import type { Clawbacks } from './clawbacks.ts';
 import type { Processor } from './processor.ts';
 import { idOf, ProcessorError } from './processor-call.ts';
@@ -55,6 +57,7 @@ export async function refundPurchase(
   const earlier = await usedFor(db, key, asked);
   if (earlier === 'key_of_another') return { outcome: earlier };
   if (earlier === 'unused') await recordAction(db, { ...deed, ...asked, key });
+  testPoint('refund asked');
   let refund: ProcessorClawback;
   try {
     const paymentIntentId = purchase.paymentIntentId ?? (await paymentOf(processor, purchase));
@@ -63,9 +66,14 @@ export async function refundPurchase(
     if (!(error instanceof ProcessorError) || error.status === undefined || error.status >= 500) throw error;
     return { outcome: 'refused', error };
   }
-  if (await clawbacks.record(refund)) {
-    const detail = { refund: refund.id, amountCents: refund.amountCents };
-    await recordAction(db, { ...deed, action: 'refund', subject: purchase.id, detail });
+  testPoint('refund made');
+  await clawbacks.record(refund);
+  testPoint('refund booked');
+  const detail = { refund: refund.id, amountCents: refund.amountCents };
+  const made = { action: 'refund', subject: purchase.id, detail };
+  // It may have been booked before this, by a try that died then, or by the reconcilers.
+  if (meaningOf(refund.kind, refund.status)?.isTaken && !(await isRecorded(db, made))) {
+    await recordAction(db, { ...deed, ...made });
   }
   return { outcome: 'refunded', refund };
 }

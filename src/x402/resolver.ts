@@ -1,6 +1,7 @@
 import type { Database } from '../db/database.ts';
 import { GroupedStatement } from '../db/grouped-statement.ts';
 import { retryWhileAway } from '../db/retry-while-away.ts';
+import { testPoint } from '../lib/test-point.ts';
 import type { Metrics } from '../observability/metrics.ts';
 import { type Booking, bookSettlements, paymentReceipt, type SettledPayment } from './book-settlement.ts';
 import type { Chain, TransferProof } from './chain.ts';
@@ -59,6 +60,7 @@ export class Resolver {
   /** Likewise, for a payment whose turn has been claimed. */
   async resolveClaimed(payment: Payment): Promise<Resolution> {
     const finding = await this.#chain.find(payment.claim, payment.headBlock);
+    testPoint('doubtful payment found');
     switch (finding.outcome) {
       case 'paid': {
         if (payment.purpose === 'deposit' && !finding.isConfirmed) {
@@ -80,6 +82,7 @@ export class Resolver {
   /** Looks once more for a payment that has failed, and whose turn has been claimed. */
   async lookAgain(payment: Payment): Promise<Resolution> {
     const finding = await this.#chain.find(payment.claim, payment.headBlock);
+    testPoint('failed payment found');
     const isPaid = finding.outcome === 'paid' && (payment.purpose === 'speech' || finding.isConfirmed);
     const booking = isPaid && (await this.book(payment, finding.proof));
     if (booking) return { outcome: 'settled', ...booking };

@@ -99,6 +99,7 @@ export class Settlement {
     switch (answer.outcome) {
       case 'success': {
         const proof = await awaitProof(payment.claim, answer.transaction);
+        testPoint('x402 proved');
         const booking = proof && (await this.#resolver.book(payment, proof));
         testPoint('x402 settled');
         if (booking) return { outcome: 'settled', ...booking };
@@ -106,6 +107,7 @@ export class Settlement {
       }
       case 'refused':
         await this.#retryWhileAway(() => this.#outcomes.markRefused(payment, answer.reason));
+        testPoint('x402 refused');
         this.#metrics.paymentMoved(payment, 'refused');
         return { outcome: 'refused', reason: answer.reason };
       case 'unknown':
@@ -116,6 +118,7 @@ export class Settlement {
   async #unknown(payment: Payment, cause: string): Promise<SettlementOutcome> {
     this.#log.warn({ payment: payment.id, cause }, 'a settlement has an unknown end; the chain will tell');
     await this.#retryWhileAway(() => this.#outcomes.markUnknown(payment));
+    testPoint('x402 unknown');
     this.#metrics.paymentMoved(payment, 'unknown');
     return { outcome: 'unknown' };
   }

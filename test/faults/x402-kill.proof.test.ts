@@ -5,14 +5,25 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
+import { invalid, refused, settlementPending } from '../../src/sandbox/facilitator/faults.ts';
 import { freePort } from '../../src/sandbox/free-port.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import { startChild } from '../support/child.ts';
 import { testDatabase } from '../support/database.ts';
 import { send } from '../support/gateway.ts';
 import { killCases } from '../support/kills.ts';
+import { mp3, openAiError } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
-import { challengeOf, HELLO, PRICE, sign, startX402Gateway, timesPaid, withPayment } from '../support/x402.ts';
+import {
+  challengeOf,
+  HELLO,
+  PRICE,
+  sign,
+  startX402Gateway,
+  timesPaid,
+  withPayment,
+  type X402Gateway,
+} from '../support/x402.ts';
 
 const { chain, skip } = await testChain();
 
@@ -20,18 +31,46 @@ const { chain, skip } = await testChain();
 interface Case {
   readonly paidBefore: number;
   readonly status: 200 | 402;
+  /** What fails before it dies. */
+  readonly fault?: (gateway: X402Gateway) => void;
 }
 
 const CASES = killCases<'test/faults/x402-kill.proof.test.ts', Case>('test/faults/x402-kill.proof.test.ts', {
   'x402 reserved': { paidBefore: 0, status: 200 },
+  'x402 not admitted': {
+    paidBefore: 0,
+    status: 200,
+    fault: ({ facilitator }) => facilitator.faults.verify(invalid('insufficient_funds')),
+  },
+  'speech held': { paidBefore: 0, status: 200 },
+  'speech failed': {
+    paidBefore: 0,
+    status: 200,
+    fault: ({ upstream }) => {
+      upstream.mode = openAiError(500);
+    },
+  },
+  'speech spoken': { paidBefore: 0, status: 200 },
+  'x402 audio not stored': { paidBefore: 0, status: 200 },
   'x402 audio stored': { paidBefore: 0, status: 200 },
   'x402 settle answered': { paidBefore: 1, status: 200 },
+  'x402 proved': { paidBefore: 1, status: 200 },
   'x402 settled': { paidBefore: 1, status: 200 },
+  'x402 unknown': {
+    paidBefore: 1,
+    status: 200,
+    fault: ({ facilitator }) => facilitator.faults.settle(settlementPending),
+  },
+  'x402 refused': {
+    paidBefore: 0,
+    status: 402,
+    fault: ({ facilitator }) => facilitator.faults.settle(refused('insufficient_funds')),
+  },
   // The last one, since its end takes the chain's clock past the authorization.
   'x402 settling': { paidBefore: 0, status: 402 },
 });
 
-for (const [point, { paidBefore, status }] of CASES) {
+for (const [point, { paidBefore, status, fault }] of CASES) {
   test(`kill -9 at "${point}": paid at most once, and if and only if the audio is there`, { skip }, async (t) => {
     const directory = await mkdtemp(join(tmpdir(), 'speechgate-kill-'));
     t.teardown(() => rm(directory, { recursive: true, force: true }));
@@ -53,13 +92,16 @@ for (const [point, { paidBefore, status }] of CASES) {
       X402_FACILITATOR_URL: gateway.facilitator.url,
       X402_RPC_URL: chain.rpcUrl,
       ...store,
+      ...(point === 'x402 audio not stored' && { AUDIO_STORE: 'file:/dev/null/audio' }),
     });
     await victim.printed(/listens on/);
     const payer = await wallet(chain.client, 10n * PRICE);
     const paid = withPayment(HELLO, await sign(payer, await challengeOf(gateway, '/x402/tts', HELLO)));
+    fault?.(gateway);
     await assert.rejects(send(`http://127.0.0.1:${port}`, '/x402/tts', paid));
     await until(() => victim.process.signalCode === 'SIGKILL');
     assert.equal(await timesPaid(chain, payer), paidBefore);
+    gateway.upstream.mode = mp3();
 
     let reply = await gateway.call('/x402/tts', paid);
     const codes = new Set<string>();
@@ -71,7 +113,7 @@ for (const [point, { paidBefore, status }] of CASES) {
         reply = await gateway.call('/x402/tts', paid);
         return end();
       });
-    if (status === 402) {
+    if (point === 'x402 settling') {
       await repeatUntil(() => reply.json.error.code === 'PAYMENT_OUTCOME_UNKNOWN');
       await chain.client.increaseTime({ seconds: 600 });
       await chain.client.mine({ blocks: 3 });

@@ -105,6 +105,8 @@ const CASES = killCases<'test/jobs/kill.proof.test.ts', Case>('test/jobs/kill.pr
   'job accepted': { end: 'completed', spoken: 1 },
   'job claimed': { end: 'completed', spoken: 1 },
   'job spoken': { end: 'completed', spoken: 2 },
+  'audio written': { end: 'completed', spoken: 2 },
+  'audio renamed': { end: 'completed', spoken: 2 },
   'job stored': { end: 'completed', spoken: 2 },
   'job completed': { end: 'completed', spoken: 1 },
   'job retry': { mode: openAiError(500), end: 'completed', spoken: 2 },

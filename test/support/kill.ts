@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { sql } from 'kysely';
 import type { Test } from 'tap';
 import type { Database } from '../../src/db/database.ts';
+import { startChild } from './child.ts';
 import type { Gateway } from './gateway.ts';
 import { type GatewayProcess, startGatewayProcess } from './gateway-process.ts';
 import type { Kill } from './kills.ts';
@@ -19,8 +20,19 @@ const POLL_MS = 200;
 export const startVictim = (t: Test, point: Kill, env: Record<string, string>): Promise<GatewayProcess> =>
   startGatewayProcess(t, { ...env, NODE_ENV: 'test', SPEECHGATE_TEST_KILL_AT: point });
 
+/** Runs a program of the project that is to end as by `kill -9` when it comes to this point. */
+export async function killCommand(
+  t: Test,
+  point: Kill,
+  { program, env, args = [] }: { program: string; env: Record<string, string>; args?: string[] },
+): Promise<void> {
+  const child = startChild(t, program, { ...env, NODE_ENV: 'test', SPEECHGATE_TEST_KILL_AT: point }, args);
+  await child.ended();
+  assert.equal(child.process.signalCode, 'SIGKILL', child.output());
+}
+
 /** As if the victim had died an hour ago: its leases are over, and nobody has heard of it since. */
-async function letLeasesEnd(db: Database): Promise<void> {
+export async function letLeasesEnd(db: Database): Promise<void> {
   await sql`update transfer set lease_until = now() - interval '1 second' where state = 'pending'
             and lease_until is not null`.execute(db);
   await sql`update gateway_process set heartbeat_at = now() - interval '1 hour',

@@ -1,0 +1,71 @@
+/** A process that dies while feedback is taken or mailed: another one mails it, and it is stored once. */
+import assert from 'node:assert/strict';
+import { sql } from 'kysely';
+import { type Test, test } from 'tap';
+import { signedFeedback, submit } from '../support/feedback.ts';
+import { BASE_URL, type Gateway, send } from '../support/gateway.ts';
+import { startVictim } from '../support/kill.ts';
+import { type Kill, killCases } from '../support/kills.ts';
+import { runTurn } from '../support/reconcile.ts';
+import { until } from '../support/until.ts';
+import { viemWallet } from '../support/wallet.ts';
+import { entries, mailEnv, start } from './mailing.ts';
+
+const FEEDBACK_SECRET = 'the secret of the gateway under test';
+
+/** Sends feedback to a process that dies at this step, which mails too; the gateway's own mailer stands still. */
+async function sendToVictim(t: Test, point: Kill) {
+  const { server, gateway } = await start(t, { worker: false });
+  const { databaseUrl } = gateway;
+  const env = { ...mailEnv(server.url), BASE_URL, DATABASE_URL: databaseUrl, FEEDBACK_SECRET };
+  const victim = await startVictim(t, point, { ...env, STRIPE_SECRET_KEY: 'sk_test_feedback' });
+  const signed = await signedFeedback(gateway, viemWallet());
+  // It may die before its answer, or when it mails after that.
+  await send(victim.url, '/feedback', { method: 'POST', json: signed }).catch(() => undefined);
+  await until(() => victim.child.process.signalCode === 'SIGKILL');
+  return { server, gateway, signed };
+}
+
+const stored = async ({ db }: Gateway) =>
+  (await db.selectFrom('feedback').select('mailed_at').execute()).map(({ mailed_at }) => mailed_at !== null);
+
+/** Mails as another process does, half an hour later. */
+async function mail(gateway: Gateway): Promise<void> {
+  await sql`update graphile_worker._private_jobs set locked_at = now() - interval '30 minutes'
+            where locked_at is not null`.execute(gateway.db);
+  assert.equal((await runTurn(gateway, 'lost_mail')).outcome, 'done');
+  gateway.app.mailer?.start();
+  await until(async () => (await stored(gateway))[0] === true);
+}
+
+/** @param mails that arrive in all */
+const isMailedAfter = (point: Kill, mails: number) => async (t: Test) => {
+  const { server, gateway, signed } = await sendToVictim(t, point);
+  await mail(gateway);
+  assert.equal(server.mails.length, mails);
+  assert.equal(new Set(server.mails.map((each) => each.header('message-id'))).size, 1);
+  assert.equal((await submit(gateway, signed)).status, 409, 'the challenge is used up');
+  assert.deepEqual(await stored(gateway), [true]);
+};
+
+const CASES = killCases<'test/feedback/kill.proof.test.ts', (t: Test) => Promise<void>>(
+  'test/feedback/kill.proof.test.ts',
+  {
+    'feedback written': async (t) => {
+      const { server, gateway, signed } = await sendToVictim(t, 'feedback written');
+      assert.deepEqual([await stored(gateway), await entries(gateway)], [[], []]);
+      assert.equal((await submit(gateway, signed)).status, 201, 'its challenge is still good');
+      await mail(gateway);
+      assert.equal(server.mails.length, 1);
+    },
+    'feedback stored': isMailedAfter('feedback stored', 1),
+    'mail claimed': isMailedAfter('mail claimed', 1),
+    // Nobody can tell whether the server has taken it: the second one has the same Message-ID.
+    'mail sent': isMailedAfter('mail sent', 2),
+    'mail recorded': isMailedAfter('mail recorded', 1),
+  },
+);
+
+for (const [point, prove] of CASES) {
+  test(`kill -9 of feedback at "${point}": stored once, and mailed, twice only if nobody can tell`, prove);
+}

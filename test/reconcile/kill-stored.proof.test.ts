@@ -1,0 +1,174 @@
+/** A process that dies within a reconciler's work on payments, jobs and stored audio: the next one finishes it, once. */
+import assert from 'node:assert/strict';
+import { sql } from 'kysely';
+import { type Test, test } from 'tap';
+import { openAudioStore } from '../../src/audio/open-store.ts';
+import { audit } from '../../src/ledger/audit.ts';
+import { settlementPending } from '../../src/sandbox/facilitator/faults.ts';
+import { paymentAudioKey } from '../../src/x402/payment-audio.ts';
+import { claimedByWorker, start as startJobs } from '../jobs/claiming.ts';
+import { testChain, wallet } from '../support/chain.ts';
+import type { Gateway } from '../support/gateway.ts';
+import { later, untilJob } from '../support/jobs.ts';
+import { killCommand, letLeasesEnd } from '../support/kill.ts';
+import { type Kill, killCases } from '../support/kills.ts';
+import { unguarded } from '../support/unguarded.ts';
+import { PRICE, payFor, startX402Gateway, timesPaid, type X402Gateway } from '../support/x402.ts';
+
+const { chain, skip } = await testChain();
+
+/** What is left to be done, what makes it due again, and what must be so once it is done. */
+interface Scene {
+  readonly gateway: Gateway;
+  readonly env: Record<string, string>;
+  readonly args?: string[];
+  readonly due?: () => Promise<unknown>;
+  done(): Promise<void>;
+}
+
+const envOf = (gateway: X402Gateway) => ({
+  DATABASE_URL: gateway.databaseUrl,
+  AUDIO_STORE: gateway.config.jobs.audioStore,
+  X402_PAY_TO: gateway.payTo,
+  X402_FACILITATOR_URL: gateway.facilitator.url,
+  X402_RPC_URL: chain.rpcUrl,
+});
+
+const payment = ({ db }: Gateway) => db.selectFrom('x402_payment').selectAll().executeTakeFirst();
+
+/** A payment that has landed, while its process never learned of it. @param state as it is recorded */
+const landed = (state: 'unknown' | 'failed' | 'reserved') => async (t: Test) => {
+  const since = new Date(Date.now() - 3_600_000);
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, 10n * PRICE);
+  gateway.facilitator.faults.settle(settlementPending);
+  const { reply, paid } = await payFor(gateway, payer);
+  assert.equal(reply.status, 409);
+  await chain.client.mine({ blocks: 2 });
+  const due = () =>
+    state === 'failed'
+      ? sql`update x402_payment set next_look_at = now() - interval '1 second' where state = 'failed'`.execute(
+          gateway.db,
+        )
+      : Promise.resolve();
+  await unguarded(gateway.db, async (db) => {
+    if (state === 'failed') await sql`update x402_payment set state = 'failed', failed_at = now()`.execute(db);
+    if (state === 'reserved')
+      await sql`update x402_payment set state = 'reserved', settling_at = null,
+                lease_until = now() - interval '1 hour'`.execute(db);
+  });
+  await due();
+  return {
+    gateway,
+    env: envOf(gateway),
+    args: state === 'reserved' ? ['--since', since.toISOString()] : [],
+    due,
+    done: async () => {
+      assert.equal((await payment(gateway))?.state, 'settled');
+      assert.equal(await timesPaid(chain, payer), 1);
+      // The audio of one that has failed is deleted.
+      if (state !== 'failed')
+        assert.equal((await gateway.call('/x402/tts', paid)).headers.get('x-idempotent-replay'), 'true');
+      assert.equal(gateway.facilitator.calls.filter(({ endpoint }) => endpoint === 'settle').length, 1);
+    },
+  };
+};
+
+/** A payment whose audio is to go: of a dead process before its settlement, or one whose replay window is over. */
+const withAudio = (state: 'reserved' | 'settled') => async (t: Test) => {
+  const gateway = await startX402Gateway(t, chain);
+  const { reply } = await payFor(gateway, await wallet(chain.client, PRICE));
+  assert.equal(reply.status, 200);
+  const { id, fence } = (await payment(gateway)) ?? assert.fail();
+  await unguarded(gateway.db, async (db) => {
+    if (state === 'settled')
+      return sql`update x402_payment set settled_at = now() - interval '2 days',
+                 settling_at = now() - interval '2 days'`.execute(db);
+    await sql`delete from transfer`.execute(db);
+    return sql`update x402_payment set state = 'reserved', settling_at = null, settled_at = null,
+               transaction_hash = null, log_index = null, receipt = null,
+               lease_until = now() - interval '1 hour'`.execute(db);
+  });
+  return {
+    gateway,
+    env: envOf(gateway),
+    done: async () => {
+      const row = await payment(gateway);
+      if (state === 'reserved') assert.equal(row, undefined);
+      else assert.ok(row?.audio_deleted_at);
+      const store = openAudioStore(gateway.config.jobs.audioStore);
+      assert.equal(await store.open(paymentAudioKey({ id, fence })), undefined);
+      await store.close();
+    },
+  };
+};
+
+/** A job whose worker died. */
+async function claimed(t: Test): Promise<Scene> {
+  const { gateway, account, upstream } = await startJobs(t);
+  const { jobId } = (await later(gateway, account)).json;
+  await claimedByWorker(gateway, jobId, 11);
+  return {
+    gateway,
+    env: { DATABASE_URL: gateway.databaseUrl, AUDIO_STORE: gateway.config.jobs.audioStore },
+    done: async () => {
+      gateway.app.worker?.start();
+      assert.equal((await untilJob(gateway, jobId, 'completed', 'failed')).json.status, 'completed');
+      assert.equal(upstream.requests.length, 1);
+      assert.equal(await gateway.balance(account), 5_000_000n - PRICE);
+    },
+  };
+}
+
+/** A job's audio whose retention is over. */
+async function expired(t: Test): Promise<Scene> {
+  const { gateway, account } = await startJobs(t);
+  gateway.app.worker?.start();
+  const { jobId } = (await later(gateway, account)).json;
+  assert.equal((await untilJob(gateway, jobId, 'completed', 'failed')).json.status, 'completed');
+  await gateway.db.updateTable('job').set({ audio_expires_at: sql<Date>`now()` }).execute();
+  return {
+    gateway,
+    env: { DATABASE_URL: gateway.databaseUrl, AUDIO_STORE: gateway.config.jobs.audioStore },
+    done: async () => {
+      const { audio_deleted } = await gateway.db.selectFrom('job').select('audio_deleted').executeTakeFirstOrThrow();
+      assert.equal(audio_deleted, true);
+      assert.equal((await gateway.call(`/tts/jobs/${jobId}`)).json.result.stored, false);
+    },
+  };
+}
+
+const CASES = killCases<'test/reconcile/kill-stored.proof.test.ts', (t: Test) => Promise<Scene>>(
+  'test/reconcile/kill-stored.proof.test.ts',
+  {
+    'reservation taken over': withAudio('reserved'),
+    'reservation without audio': withAudio('reserved'),
+    'stored object deleted': withAudio('settled'),
+    'doubtful payment claimed': landed('unknown'),
+    'doubtful payment found': landed('unknown'),
+    'failed payment claimed': landed('failed'),
+    'failed payment found': landed('failed'),
+    'received payment settling': landed('reserved'),
+    'entries of dead workers unlocked': claimed,
+    'jobs taken over': claimed,
+    'lost entries unlocked': claimed,
+    'lost jobs entered': claimed,
+    'job audio deleted': expired,
+  },
+);
+
+async function prove(t: Test, point: Kill, scene: (t: Test) => Promise<Scene>): Promise<void> {
+  const { gateway, env, args = [], due, done } = await scene(t);
+  await killCommand(t, point, { program: 'src/cli/reconcile-command.ts', env, args });
+  await letLeasesEnd(gateway.db);
+  await due?.();
+  await gateway.app.reconcilers.turn();
+  await done();
+  assert.deepEqual(await audit(gateway.db), []);
+}
+
+for (const [point, scene] of CASES) {
+  test(`kill -9 of a reconciler at "${point}": the next one finishes its work, once`, { skip }, (t) =>
+    prove(t, point, scene),
+  );
+}

@@ -1,0 +1,176 @@
+/**
+ * A process that dies within a reconciler's work on card money: the next one makes the books right, and those of the
+ * processor agree.
+ */
+import assert from 'node:assert/strict';
+import { type Test, test } from 'tap';
+import { placeCardHold } from '../../src/ledger/card-holds.ts';
+import { registerProcess } from '../../src/ledger/gateway-process.ts';
+import { captureHold, voidHold } from '../../src/ledger/hold.ts';
+import type { TestCheckout } from '../support/checkout.ts';
+import type { Gateway } from '../support/gateway.ts';
+import { killCommand, letLeasesEnd } from '../support/kill.ts';
+import { type Kill, killCases } from '../support/kills.ts';
+import { testRunner } from '../support/reconcile.ts';
+import { reversalsIn } from '../support/reversals.ts';
+import { assertSound, followProcessor, sold, spend, stand } from '../top-up/refunded.ts';
+import { buy, form, shop } from '../top-up/shop.ts';
+
+/** A purchase of 500 cents, and what is left to be done about it or beside it. */
+interface Scene {
+  readonly gateway: Gateway;
+  readonly checkout: TestCheckout;
+  /** Holds the processor's and our own books against each other once all is done. */
+  settled(): Promise<void>;
+}
+
+async function hold({ db }: Gateway, account: string, cents: number, processId: number | null = null) {
+  const placed = await placeCardHold(db, account, BigInt(cents) * 10_000n, 60, { processId });
+  assert.ok(placed.outcome === 'held', placed.outcome);
+  return placed.hold;
+}
+
+/** A hold whose process died. */
+async function expiredHold(t: Test): Promise<Scene> {
+  const { gateway, checkout, account } = await sold(t);
+  await hold(gateway, account, 100);
+  await letLeasesEnd(gateway.db);
+  return {
+    ...{ gateway, checkout },
+    settled: async () => assert.deepEqual(await stand(gateway, account), { balance: 500, debt: 0 }),
+  };
+}
+
+/** What a process charged that died before it delivered. */
+async function undelivered(t: Test): Promise<Scene> {
+  const { gateway, checkout, account } = await sold(t);
+  const { id } = await registerProcess(gateway.db);
+  assert.equal(await captureHold(gateway.db, await hold(gateway, account, 100, id)), true);
+  await letLeasesEnd(gateway.db);
+  return {
+    ...{ gateway, checkout },
+    settled: async () => {
+      assert.deepEqual(await stand(gateway, account), { balance: 500, debt: 0 });
+      assert.equal((await reversalsIn(gateway.db)).length, 1);
+      assert.deepEqual(await gateway.db.selectFrom('gateway_process').select('id').execute(), []);
+    },
+  };
+}
+
+/** A debtor to whom something has come back. */
+async function debtor(t: Test): Promise<Scene> {
+  const { gateway, checkout, account, session } = await sold(t);
+  const held = await hold(gateway, account, 450);
+  await checkout.refund({ session });
+  await followProcessor(gateway);
+  assert.deepEqual(await stand(gateway, account), { balance: 0, debt: 450 });
+  await voidHold(gateway.db, held);
+  return {
+    ...{ gateway, checkout },
+    settled: async () => assert.deepEqual(await stand(gateway, account), { balance: 0, debt: 0 }),
+  };
+}
+
+/** A purchase that is paid, and whose buyer never came back. */
+async function unseen(t: Test): Promise<Scene> {
+  const { gateway, checkout } = await shop(t);
+  await buy(gateway, checkout, { amount: '700' });
+  return { gateway, checkout, settled: () => isCredited(gateway) };
+}
+
+/** A purchase that is not paid yet, and is later. */
+async function unpaid(t: Test): Promise<Scene> {
+  const { gateway, checkout } = await shop(t);
+  const opened = await gateway.call('/top-up', form({ amount: '700' }));
+  return {
+    ...{ gateway, checkout },
+    settled: async () => {
+      await checkout.pay(opened.headers.get('location') ?? '');
+      await turn(gateway);
+      await isCredited(gateway);
+    },
+  };
+}
+
+async function isCredited({ db }: Gateway): Promise<void> {
+  const rows = await db.selectFrom('account').select('balance_micro_usd').where('kind', '=', 'card').execute();
+  assert.deepEqual(rows, [{ balance_micro_usd: 7_000_000n }]);
+}
+
+/** A purchase that was spent and then refunded, which nobody knows of yet. */
+async function refunded(t: Test): Promise<Scene> {
+  const { gateway, checkout, account, session } = await sold(t);
+  await spend(gateway, account, 4_500_000n);
+  await checkout.refund({ session });
+  return {
+    ...{ gateway, checkout },
+    settled: async () => assert.deepEqual(await stand(gateway, account), { balance: 0, debt: 450 }),
+  };
+}
+
+/** A dispute that is booked, and that we have won since. */
+async function won(t: Test): Promise<Scene> {
+  const { gateway, checkout, account, session } = await sold(t);
+  await checkout.openDispute({ session });
+  await followProcessor(gateway);
+  assert.deepEqual(await stand(gateway, account), { balance: 0, debt: 0 });
+  const [dispute] = (await checkout.stripe.disputes.list({ limit: 1 })).data;
+  await checkout.updateDispute(dispute?.id ?? '', 'won');
+  await isDue(gateway);
+  return {
+    ...{ gateway, checkout },
+    settled: async () => {
+      await followProcessor(gateway);
+      assert.deepEqual(await stand(gateway, account), { balance: 500, debt: 0 });
+    },
+  };
+}
+
+const isDue = ({ db }: Gateway) =>
+  db
+    .updateTable('clawback')
+    .set({ next_check_at: new Date(Date.now() - 60_000) })
+    .execute();
+
+/** Every reconciler of another process. */
+async function turn(gateway: Gateway): Promise<void> {
+  for (const { name, outcome, error } of await testRunner(gateway).turn())
+    assert.equal(outcome, 'done', `${name}: ${error}`);
+}
+
+const CASES = killCases<'test/reconcile/kill.proof.test.ts', (t: Test) => Promise<Scene>>(
+  'test/reconcile/kill.proof.test.ts',
+  {
+    'turn taken': expiredHold,
+    'expired holds voided': expiredHold,
+    'processes judged': undelivered,
+    'charge reversed': undelivered,
+    'debtor found': debtor,
+    'purchase claimed': unseen,
+    'purchase unpaid': unpaid,
+    'page unread': refunded,
+    'page handled': refunded,
+    'clawback listed': refunded,
+    'clawback written': refunded,
+    'debt made': refunded,
+    'clawback booked': refunded,
+    'clawback claimed': won,
+    'clawback told': won,
+  },
+);
+
+async function prove(t: Test, point: Kill, scene: (t: Test) => Promise<Scene>): Promise<void> {
+  const { gateway, checkout, settled } = await scene(t);
+  const env = { ...checkout.env, DATABASE_URL: gateway.databaseUrl };
+  await killCommand(t, point, { program: 'src/cli/reconcile-command.ts', env });
+  for (let turns = 0; turns < 2; turns++) {
+    await letLeasesEnd(gateway.db);
+    await turn(gateway);
+  }
+  await settled();
+  await assertSound(gateway, checkout);
+}
+
+for (const [point, scene] of CASES) {
+  test(`kill -9 of a reconciler at "${point}": the next one makes the books right`, (t) => prove(t, point, scene));
+}
