@@ -54,7 +54,7 @@ test('a request that is on its way at a stop is served, and closes its connectio
   connections.stop(begunAt);
   connections.sweep(begunAt + STOP_IDLE_MS - 1);
   client.write(REQUEST);
-  await until(() => served.destroyed);
+  await until(() => served.destroyed && client.readableEnded);
   assert.match(read(), /done[\s\S]*200 OK[\s\S]*connection: close[\s\S]*done$/i);
   connections.close();
 });
@@ -75,7 +75,7 @@ test('an answer that had begun at a stop closes nothing; the next one does, or a
   one.client.write(REQUEST);
   await until(() => waiting.length === 1);
   waiting[0]?.end();
-  await until(() => one.served.destroyed);
+  await until(() => one.served.destroyed && one.client.readableEnded);
   assert.match(read(), /done[\s\S]*200 OK[\s\S]*connection: close/i);
   assert.equal(other.served.destroyed, false, 'as long as it only leaves');
   const stoppedAt = performance.now();

@@ -96,7 +96,8 @@ export class Replicas {
   async #watch(replica: Replica): Promise<void> {
     while (replica.isReady && !this.#isOver) {
       await sleep(ASK_EVERY_MS);
-      replica.isReady = await isReady(replica);
+      // It may have been told to leave meanwhile.
+      if (!(await isReady(replica))) replica.isReady = false;
     }
   }
 }
