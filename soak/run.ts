@@ -4,14 +4,15 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { compileService } from '../test/compile.ts';
+import type { Owner } from '../test/support/child.ts';
 import { Crew } from './callers/crew.ts';
 import { FaultSchedule, type Struck } from './faults/schedule.ts';
 import { judge, type Verdict } from './judge/judge.ts';
 import { firstOf, type SoakOptions } from './options.ts';
 import { compileSabotaged, weaken } from './sabotage.ts';
-import type { Teardowns } from './teardowns.ts';
 import { ToldLog } from './told-log.ts';
 import { openWorld } from './world/open-world.ts';
+import type { World } from './world/world.ts';
 
 const PROJECT = fileURLToPath(new URL('..', import.meta.url));
 const LOOK_EVERY_MS = 1_000;
@@ -38,14 +39,12 @@ export interface Run {
   readonly seconds: number;
   /** Path of what they were told. */
   readonly told: string;
+  /** As it is at the end, until its owner goes. */
+  readonly world: World;
 }
 
 /** Has callers work in a world of its own while its parts break, lets everything heal, and judges it. */
-export async function soak(
-  options: SoakOptions,
-  owner: Teardowns,
-  progress: (progress: Progress) => void,
-): Promise<Run> {
+export async function soak(options: SoakOptions, owner: Owner, progress: (progress: Progress) => void): Promise<Run> {
   const { seed, sabotage } = options;
   const log = new ToldLog(join(await mkdtemp(join(tmpdir(), 'speechgate-soak-told-')), 'told.jsonl'));
   let phase = 'starting the world';
@@ -94,7 +93,7 @@ export async function soak(
   });
   return {
     ...{ verdict, faults: schedule?.struck ?? [], operations: log.count, requests: log.requests, seconds },
-    told: log.path,
+    ...{ told: log.path, world },
   };
 }
 

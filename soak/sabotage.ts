@@ -26,8 +26,8 @@ export const SABOTAGES = {
       ),
       change(
         'ledger/hold.ts',
-        "where id = ${id} and fence = ${fence} and state = 'posted'",
-        "where id = ${id} and state = 'posted'",
+        `where id = \${id} and fence = \${fence} and state = 'posted'`,
+        `where id = \${id} and state = 'posted'`,
       ),
       change(
         'payments/unfinished-holds.ts',
@@ -61,8 +61,8 @@ export const SABOTAGES = {
       ),
       change(
         'x402/reservations.ts',
-        "where id = ${id} and fence = ${fence} and nonce = ${claim.nonce} and state = 'reserved'`.execute(this.#db);\n    return numAffectedRows",
-        'where id = ${id} and nonce = ${claim.nonce}`.execute(this.#db);\n    return numAffectedRows',
+        `where id = \${id} and fence = \${fence} and nonce = \${claim.nonce} and state = 'reserved'\`.execute(this.#db);\n    return numAffectedRows`,
+        `where id = \${id} and nonce = \${claim.nonce}\`.execute(this.#db);\n    return numAffectedRows`,
       ),
     ],
     sql: 'drop trigger x402_payment_kept on x402_payment',
@@ -93,8 +93,8 @@ export const SABOTAGES = {
     changes: [
       change(
         'top-up/credit-top-up.ts',
-        "where id = ${paid.topUpId} and state <> 'credited' and not",
-        'where id = ${paid.topUpId} and not',
+        `where id = \${paid.topUpId} and state <> 'credited' and not`,
+        `where id = \${paid.topUpId} and not`,
       ),
       change('reconcile/credit-listed.ts', 'paid.filter(({ id }) => !known.has(id))', 'paid'),
     ],

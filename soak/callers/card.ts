@@ -24,7 +24,7 @@ async function buy(operation: Operation, account: string): Promise<Outcome> {
   const isStreamed = random.chance(STREAMED);
   const text = isStreamed ? drawSlowText(random) : drawText(random);
   const heard = await operation.pay(speech(text, account, random.chance(0.3)), drawHangUp(random, HANG_UPS));
-  const end = isSpeech(heard, text) ? 'served' : heard.status >= 400 ? 'refused' : 'left';
+  const end = isSpeech(heard, text) ? 'served' : heard.status >= 400 || heard.isUnsent ? 'refused' : 'left';
   if (end === 'left' && heard.isWhole) operation.isWrong('the answer ended before the speech did');
   return { flow: isStreamed ? 'card, streamed' : 'card', end, amountMicroUsd: priceOf(text), keys: { payer: account } };
 }

@@ -17,6 +17,8 @@ export interface Heard {
   readonly body: Buffer;
   /** Whether the answer has come to its end. */
   readonly isWhole: boolean;
+  /** Nobody listened: the request has not left. */
+  readonly isUnsent: boolean;
 }
 
 /** When the caller breaks the connection: so long after the request, or once so many bytes of the body have come. */
@@ -24,7 +26,7 @@ export type HangUp = { readonly afterMs: number } | { readonly afterBytes: numbe
 
 /** An answer that takes longer is given up. */
 const PATIENCE_MS = 60_000;
-const NOTHING: Heard = { status: 0, headers: {}, body: Buffer.alloc(0), isWhole: false };
+const NOTHING: Heard = { status: 0, headers: {}, body: Buffer.alloc(0), isWhole: false, isUnsent: false };
 
 /** The connections of all callers to one gateway. */
 export class Line {
@@ -50,9 +52,9 @@ export class Line {
       });
       const giveUpMs = hangUp && 'afterMs' in hangUp ? hangUp.afterMs : PATIENCE_MS;
       const givingUp = setTimeout(() => outgoing.destroy(), giveUpMs);
-      const end = (isWhole: boolean) => {
+      const end = (isWhole: boolean, isUnsent = false) => {
         clearTimeout(givingUp);
-        resolve({ ...heard, body: Buffer.concat(chunks), isWhole });
+        resolve({ ...heard, body: Buffer.concat(chunks), isWhole, isUnsent });
       };
       outgoing.on('response', (incoming) => {
         heard = { ...NOTHING, status: incoming.statusCode ?? 0, headers: incoming.headers };
@@ -64,7 +66,7 @@ export class Line {
         incoming.on('error', () => {});
         incoming.on('close', () => end(incoming.complete));
       });
-      outgoing.on('error', () => end(false));
+      outgoing.on('error', (error: NodeJS.ErrnoException) => end(false, error.code === 'ECONNREFUSED'));
       outgoing.on('close', () => {
         if (heard === NOTHING) end(false);
       });

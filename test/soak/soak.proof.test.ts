@@ -1,0 +1,24 @@
+import assert from 'node:assert/strict';
+import { test } from 'tap';
+import { testChain } from '../support/chain.ts';
+import { startCommand } from '../support/child.ts';
+
+/** So that a change is looked at by a run of its own length beforehand. */
+const MINUTES = process.env.SOAK_MINUTES ?? '10';
+const SEED = process.env.SOAK_SEED ?? 'proof';
+const EXTRA_MS = 600_000;
+
+const { skip } = await testChain();
+
+test(`npm run soak -- --seed ${SEED} --minutes ${MINUTES}: nothing is lost, made up or taken twice`, {
+  ...{ skip, timeout: Number(MINUTES) * 60_000 + EXTRA_MS },
+}, async (t) => {
+  const soak = startCommand(
+    t,
+    [...[process.execPath, '--import', 'tsx', 'soak/main.ts'], ...['--seed', SEED, '--minutes', MINUTES, '--whole']],
+    {},
+  );
+  const code = await soak.ended();
+  t.comment(soak.output());
+  assert.equal(code, 0, soak.output());
+});
