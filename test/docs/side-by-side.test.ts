@@ -16,7 +16,7 @@ test('docs/threats.md: the table side by side has the attacks that there are, an
   for (const [name, ours] of cells) assert.equal(ours, '0 · 0 · 0 · 0 · 0 · 0', name);
 });
 
-test('attacks have names of their own', () => {
+test('attacks have names of their own', async () => {
   const names = ATTACKS.map(({ name }) => name);
   assert.deepEqual([...new Set(names)], names);
 });
