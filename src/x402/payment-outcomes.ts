@@ -6,7 +6,7 @@ import { PAYMENT_COLUMNS, type Payment, type PaymentRow, readPayment } from './p
 /** The chain is asked about one payment at most this often. */
 const CHECK_EVERY_SECONDS = 1;
 /** How long after its failure a payment is looked for once more; and then, while that gives no answer, how often. */
-const LAST_LOOK_SECONDS = 86_400;
+export const LAST_LOOK_SECONDS = 86_400;
 const LOOK_AGAIN_SECONDS = 3_600;
 
 /** Put so that the planner sees that the index of unfinished payments has them all. */

@@ -161,7 +161,7 @@ export const LEFTOVERS: Readonly<Record<string, Leftover>> = {
       where id in (select id from x402_payment where state = 'settled' and purpose = 'speech'
                      and settled_at < now() - interval '25 hours' limit ${LEFT})`,
       sql`
-      update x402_payment set audio_deleted_at = null
+      update x402_payment set audio_deleted_at = null, next_look_at = null, failed_at = now() - interval '25 hours'
       where id in (select id from x402_payment where state = 'failed' limit ${LEFT})`,
     ),
   },
