@@ -76,8 +76,8 @@ export const SABOTAGES = {
         `const posted = new Set(captured.rows.map(({ id }) => id));
   await statement\`
     with again as (
-      insert into transfer (kind, debit_account_id, credit_account_id, amount_micro_usd, trace_id, state, ended_at)
-      select kind, debit_account_id, credit_account_id, amount_micro_usd, trace_id, 'posted', now()
+      insert into transfer (kind, debit_account_id, credit_account_id, amount_micro_usd, reference, trace_id, state, ended_at)
+      select kind, debit_account_id, credit_account_id, amount_micro_usd, reference, trace_id, 'posted', now()
       from transfer where id = any(\${[...posted]}::bigint[])
       returning debit_account_id, amount_micro_usd
     ), due as (

@@ -43,7 +43,7 @@ async function plantInBooks({ databaseUrl, env }: World): Promise<void> {
   const db = openDatabase(databaseUrl, { maxConnections: 1 });
   const charge = (nth: number) => sql`(
     select id from transfer where kind = 'spend' and state = 'posted' order by id offset ${nth}::integer limit 1)`;
-  const columns = sql`kind, debit_account_id, credit_account_id, amount_micro_usd, trace_id`;
+  const columns = sql`kind, debit_account_id, credit_account_id, amount_micro_usd, reference, trace_id`;
   try {
     const { rows } = await sql<{ key: string }>`
       select 'jobs/' || id || '/' || fence as key from job where state = 'completed' and store_audio limit 1`.execute(
@@ -61,7 +61,8 @@ async function plantInBooks({ databaseUrl, env }: World): Promise<void> {
       await sql`
         delete from transfer where id = (select max(id) from transfer where kind = 'top_up')`.execute(trx);
       await sql`
-        update x402_payment set state = 'failed', failed_at = now()
+        update x402_payment set state = 'failed', failed_at = now(), settled_at = null, transaction_hash = null,
+                                log_index = null, receipt = null
         where id = (select max(id) from x402_payment where purpose = 'speech' and state = 'settled')`.execute(trx);
     });
     const bucket = new URL(env.AUDIO_STORE ?? '');
