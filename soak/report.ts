@@ -74,13 +74,13 @@ export function printFailure({ verdict, faults }: Run, options: SoakOptions): vo
   console.log(`\nnpm run soak -- ${argumentsOf(options)}`);
 }
 
-export function wordsOf({ words, detail, operation }: Contradiction): string {
+function wordsOf({ words, detail, operation }: Contradiction): string {
   const told = operation && `${operationOf(operation)}, ${JSON.stringify(operation.keys)}`;
   return [words, detail, told].filter(Boolean).join('; ');
 }
 
 /** An operation by its name and times. */
-export const operationOf = ({
+const operationOf = ({
   caller,
   number,
   flow,

@@ -17,7 +17,7 @@ export const oddText: fc.Arbitrary<string> = fc.oneof(
 );
 
 /** What the schema allows. */
-export function fitting(schema: Schema): fc.Arbitrary<unknown> {
+function fitting(schema: Schema): fc.Arbitrary<unknown> {
   const options = [...(schema.anyOf ?? []), ...(schema.oneOf ?? [])];
   if (options.length > 0) return fc.oneof(...options.map(fitting));
   if (schema.allOf) {
@@ -59,7 +59,7 @@ function ofType(schema: Schema): fc.Arbitrary<unknown> {
 }
 
 /** A value of the schema with one thing wrong: a member left out or added, another type, a bound overstepped. */
-export function nearly(schema: Schema): fc.Arbitrary<unknown> {
+function nearly(schema: Schema): fc.Arbitrary<unknown> {
   const { minimum, maximum, maxLength } = schema as Record<string, number | undefined>;
   const wrong: fc.Arbitrary<unknown>[] = [fc.constantFrom(null, '', [], {}, 0, -1, true, 1e300), oddText];
   if (typeof minimum === 'number') wrong.push(fc.constantFrom(minimum - 1, minimum - 0.001));
