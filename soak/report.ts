@@ -80,14 +80,7 @@ function wordsOf({ words, detail, operation }: Contradiction): string {
 }
 
 /** An operation by its name and times. */
-const operationOf = ({
-  caller,
-  number,
-  flow,
-  ended,
-  begun_at,
-  ended_at,
-}: NonNullable<Contradiction['operation']>) =>
+const operationOf = ({ caller, number, flow, ended, begun_at, ended_at }: NonNullable<Contradiction['operation']>) =>
   `${caller} #${number} (${flow}, ${ended}), ${seconds(begun_at)} to ${seconds(ended_at)}`;
 
 const seconds = (ms: number): string => `${(ms / 1000).toFixed(1)} s`;
