@@ -13,6 +13,8 @@ import { OTHER_RULES } from './stores.ts';
 const LOOK_EVERY_MS = 1_000;
 /** More than the longest that anything is left alone: a lease, an authorization and its blocks, a look at the processor. */
 const HEAL_MS = 300_000;
+/** Purchases that the service may still credit or take back; what it has credited for nothing stays so. */
+const HEALING = PURCHASE_RULES.filter(({ kind }) => kind !== 'served, not paid');
 /** Of one rule. */
 const MOST_SHOWN = 5;
 
@@ -101,7 +103,7 @@ async function heal(world: World, desk: Desk, healMs: number, progress: (words: 
     progress(`${open} open`);
     if (open === 0) {
       await desk.laySessions(world);
-      const unlike = await countBroken(desk, PURCHASE_RULES);
+      const unlike = await countBroken(desk, HEALING);
       if (unlike === 0) return;
       progress(`${unlike} purchases unlike the processor`);
     }
