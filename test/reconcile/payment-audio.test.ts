@@ -16,7 +16,7 @@ async function setUp(t: Test, deleteAudio: (key: string) => Promise<void>) {
   await sql`
     insert into x402_payment (state, identifier, request_hash, network, asset, payer, nonce, pay_to, amount_micro_usd,
                               valid_before, head_block, fence, settling_at, failed_at)
-    select 'failed', n::text, '', 'eip155:8453', '0xa', '0xb', n::text, '0xc', 198, 1, 0, 2, now(), now()
+    select 'failed', n::text, '', 'eip155:8453', '0xa', '0xb', n::text, '0xc', 198, 1, 0, 2, now() - interval '2 days', now() - interval '2 days'
     from generate_series(1, ${PAYMENTS}::int) n`.execute(db);
   const reconciler = expiredPaymentAudio(db, { delete: deleteAudio } as unknown as AudioStore);
   const turn = async () => {

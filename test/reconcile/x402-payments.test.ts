@@ -92,7 +92,9 @@ test('R26: the reservation of a dead process is freed with its audio, for any pa
   await store.close();
 });
 
-test('a refused settlement is watched, and its end is failure once its time is over', { skip }, async (t) => {
+test('a refused settlement is watched; it fails once its time is over, and keeps its audio for the last look', {
+  skip,
+}, async (t) => {
   const gateway = await startX402Gateway(t, chain);
   gateway.facilitator.faults.settle(refused('insufficient_funds'));
   const { reply, paid } = await payFor(gateway, await wallet(chain.client, PRICE));
@@ -107,9 +109,15 @@ test('a refused settlement is watched, and its end is failure once its time is o
   const { body: metrics } = await gateway.app.admin.inject({ url: '/metrics' });
   assert.match(metrics, /^speechgate_payments_total\{flow="direct",event="failed"\} 1$/m);
   await turn(gateway);
-  assert.equal(await isStored(gateway), false);
+  assert.equal(await isStored(gateway), true);
   const again = await gateway.call('/x402/tts', paid);
   assert.deepEqual([again.status, again.json.error.details.error], [402, 'insufficient_funds']);
+  await unguarded(gateway.db, (db) =>
+    sql`update x402_payment set failed_at = now() - interval '86401 seconds', next_look_at = now()`.execute(db),
+  );
+  await turn(gateway);
+  await turn(gateway);
+  assert.equal(await isStored(gateway), false);
   assert.deepEqual(await audit(gateway.db), []);
 });
 
