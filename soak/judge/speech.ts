@@ -74,7 +74,9 @@ export const SPEECH_RULES: readonly Rule[] = [
   {
     kind: 'served, not paid',
     words: 'the audio came, and nothing is charged or was given back for a dead process',
-    sql: `select told, null as detail ${OF} ended = 'served' and charges = 0 and spared = 0`,
+    sql: `select told, (select string_agg(given_back || ' ' || round((given_back_at - at)::numeric, 1) || ' s later', ', ')
+                        from matched join charged on charged.id = charge where matched.told = tally.told) as detail
+          ${OF} ended = 'served' and charges = 0 and spared = 0`,
   },
   {
     kind: 'paid, not served',

@@ -87,12 +87,14 @@ export const UNDELIVERED_BATCH = 1000;
 
 /**
  * Charges of a dead process, at most UNDELIVERED_BATCH, that were neither delivered nor reversed as far as it has told.
+ * One whose lost answer is stored stays: its caller can have it (R60).
  * Reads all transfers since it has told that last.
  */
 export async function undeliveredCharges(db: Database, { id, finishedBelow }: DeadProcess): Promise<bigint[]> {
   // It is counted for each one: `not exists` may read all reversals.
   const isUndelivered = sql`
-    process_id = ${id} and state = 'posted' and (select count(*) from reversal where transfer_id = transfer.id) = 0`;
+    process_id = ${id} and state = 'posted' and (select count(*) from reversal where transfer_id = transfer.id) = 0
+    and (select count(*) from lost_answer where hold_id = transfer.id and stored_at is not null) = 0`;
   const told = (column: 'unfinished' | 'finished') => sql`array(
     select unnest(${sql.ref(column)}) from gateway_process where id = ${id} and is_dead)`;
   const { rows } = await sql<{ id: bigint }>`

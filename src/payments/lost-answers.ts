@@ -99,6 +99,7 @@ export class LostAnswers {
       await store.put(lostAnswerKey(noted), audio, 'audio/mpeg');
       testPoint('lost answer in the store');
       await retryWhileAway(patienceMs, () => lostAnswerStored(db, noted));
+      testPoint('lost answer offered');
       metrics.answerLost('kept');
     } catch (error) {
       metrics.answerLost('not_kept');

@@ -25,9 +25,11 @@ const CASES = killCases<'test/faults/prepaid-kill.proof.test.ts', Mode>('test/fa
   'answer lost': LONG,
   'lost answer noted': LONG,
   'lost answer in the store': LONG,
+  // From here on the audio can be had, so that it stays charged.
+  'lost answer offered': LONG,
 });
 
-test('kill -9 at each step of a prepaid request: nothing is charged once the lease is over', {
+test('kill -9 at each step of a prepaid request: nothing is charged once the lease is over, unless its audio is offered', {
   jobs: 2,
 }, async (t) => {
   await Promise.all(
@@ -64,6 +66,15 @@ test('kill -9 at each step of a prepaid request: nothing is charged once the lea
           const { state, audio } = reply.json.error.details;
           return [state, audio, ...moneyOf(reply)];
         };
+        if (point === 'lost answer offered') {
+          await sweepVictim(gateway);
+          const [state, audio] = await repeated();
+          assert.equal(state, 'charged');
+          assert.match(String(audio), /\/x402\/tts\/audio\//);
+          assert.equal(await balance(), LEFT);
+          assert.deepEqual(await audit(gateway.db), []);
+          return;
+        }
         assert.deepEqual(await repeated(), ['pending', undefined, '0', String(LEFT)]);
         await sweepVictim(gateway);
         assert.equal(await balance(), FUNDS);

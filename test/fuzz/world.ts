@@ -5,7 +5,7 @@ import type { Test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { rotateKeys } from '../../src/x402/signing-keys.ts';
 import { type TestChain, wallet } from '../support/chain.ts';
-import { testCheckout } from '../support/checkout.ts';
+import { type TestCheckout, testCheckout } from '../support/checkout.ts';
 import { testDatabase } from '../support/database.ts';
 import { mineSteadily } from '../support/deposit.ts';
 import { testFacilitator } from '../support/facilitator.ts';
@@ -43,7 +43,9 @@ export async function openWorld(
   chain: TestChain,
   observe: (call: Gateway['call']) => Gateway['call'],
 ): Promise<World> {
-  const [checkout, facilitator, upstream] = await Promise.all([
+  // Each gateway sells through its own: their databases were made alike, and so take the other one's purchases for theirs.
+  const [checkout, otherCheckout, facilitator, upstream] = await Promise.all([
+    testCheckout(t),
     testCheckout(t),
     testFacilitator(t, chain),
     startStubUpstream(),
@@ -51,13 +53,13 @@ export async function openWorld(
   t.teardown(() => upstream.close());
   mineSteadily(t, chain, 250);
   const payTo = privateKeyToAccount(generatePrivateKey()).address;
-  const start = async (limits: Record<string, string>): Promise<Fuzzed> => {
+  const start = async (limits: Record<string, string>, { env: processor }: TestCheckout): Promise<Fuzzed> => {
     const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-fuzz-'));
     t.teardown(() => rm(dataDir, { recursive: true, force: true }));
     const signingKeys = join(dataDir, 'keys.json');
     await writeFile(signingKeys, JSON.stringify(rotateKeys(undefined, new Date())), { mode: 0o600 });
     const env = {
-      ...checkout.env,
+      ...processor,
       ...limits,
       ...{ DATABASE_URL: (await testDatabase(t)).url, DATA_DIR: dataDir, SIGNING_KEYS_FILE: signingKeys },
       ...{ SPEECH_BASE_URL: upstream.url, X402_PAY_TO: payTo, X402_FACILITATOR_URL: facilitator.url },
@@ -72,7 +74,7 @@ export async function openWorld(
     };
     return { process: await startGatewayProcess(t, env), env };
   };
-  const [open, limited] = await Promise.all([start(UNLIMITED), start(LIMITED)]);
+  const [open, limited] = await Promise.all([start(UNLIMITED, checkout), start(LIMITED, otherCheckout)]);
   const call = observe((path, request) => send(open.process.url, path, request));
   const buyer = { call, checkout };
   const [rich, poor] = [await buyCredit(buyer, MUCH), await buyCredit(buyer, LITTLE)];

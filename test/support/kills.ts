@@ -23,6 +23,7 @@ export const KILLS = {
     'answer lost',
     'lost answer noted',
     'lost answer in the store',
+    'lost answer offered',
   ],
   'test/faults/x402-kill.proof.test.ts': [
     'x402 reserved',
