@@ -21,7 +21,7 @@ export class ToldLog {
     this.#count += 1;
     this.#requests += told.requests;
     this.#operations.set(told.flow, (this.#operations.get(told.flow) ?? 0) + 1);
-    const line = { ...told, amountMicroUsd: String(told.amountMicroUsd), at: Date.now() };
+    const line = { ...told, amountMicroUsd: String(told.amountMicroUsd), at: told.at ?? Date.now() };
     this.#file.write(`${JSON.stringify(line)}\n`);
   };
 

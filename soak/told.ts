@@ -8,6 +8,8 @@ export interface Told {
   /** Milliseconds from the beginning of the run, by the monotonic clock. */
   readonly from: number;
   readonly until: number;
+  /** When the audio came, in Unix milliseconds, where that was not at the end. */
+  readonly at?: number;
   /** HTTP requests that it took. */
   readonly requests: number;
   readonly end: End;

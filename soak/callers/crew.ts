@@ -117,11 +117,12 @@ export class Crew {
   }
 
   #tell(caller: string, number: number, from: number, operation: Operation, outcome: Outcome): void {
-    const { requests, traceIds, wrong } = operation;
+    const { requests, traceIds, wrong, servedAt } = operation;
     this.#options.tell({
       ...{ caller, number, from, until: this.#options.now(), requests },
       ...outcome,
       keys: { traceIds, ...outcome.keys },
+      ...(servedAt !== undefined && { at: servedAt }),
       ...(wrong !== undefined && { wrong }),
     });
   }

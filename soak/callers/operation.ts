@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Random } from '../random.ts';
 import type { End, Flow, Keys } from '../told.ts';
 import type { HangUp, Heard, Line, Sent } from './line.ts';
+import { isSpeech } from './text.ts';
 
 /** How long the identical request is repeated: longer than any fault and all that has to be healed after it. */
 const PATIENCE_MS = 300_000;
@@ -25,6 +26,8 @@ export class Operation {
   requests = 0;
   readonly traceIds: string[] = [];
   #wrong: string | undefined;
+  /** When the audio came first, in Unix milliseconds. */
+  servedAt: number | undefined;
 
   constructor(random: Random, lines: readonly [Line, Line]) {
     this.random = random;
@@ -39,6 +42,13 @@ export class Operation {
   /** Takes note of an answer that breaks a promise. The first one counts. */
   isWrong(words: string): void {
     this.#wrong ??= words;
+  }
+
+  /** Whether an answer is the speech of the text. */
+  hears(heard: Heard, text: string): boolean {
+    if (!isSpeech(heard, text)) return false;
+    this.servedAt ??= Date.now();
+    return true;
   }
 
   /** Asks one gateway, the other one the next time. */

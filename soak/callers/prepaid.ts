@@ -10,7 +10,7 @@ import type { Open } from './flow.ts';
 import { followLink } from './job.ts';
 import type { Heard, Sent } from './line.ts';
 import { errorOf, type Operation, type Outcome } from './operation.ts';
-import { drawText, isSpeech, priceOf } from './text.ts';
+import { drawText, priceOf } from './text.ts';
 
 const PATH = '/x402/tts';
 /** The most that one deposit may bring, in micro-USDC. */
@@ -56,10 +56,10 @@ async function buy(operation: Operation, payer: string, sign: PrepaidSigner): Pr
 
   const hangUp = does === 'hangs up' ? drawHangUp(random, 1) : undefined;
   const first = hangUp && (await operation.pay(sent, hangUp));
-  const read = (heard: Heard) => (isSpeech(heard, text) ? 'served' : readError(heard));
+  const read = (heard: Heard) => (operation.hears(heard, text) ? 'served' : readError(heard));
   const ask = () => operation.pursue(() => operation.pay(sent), read);
   const known =
-    first && isSpeech(first, text) ? 'served' : await (does === 'pays at both' ? both(ask(), ask()) : ask());
+    first && operation.hears(first, text) ? 'served' : await (does === 'pays at both' ? both(ask(), ask()) : ask());
   const end = await endOf(operation, known, text, hangUp !== undefined);
   if (end === 'served' && does === 'repeats') await mustNotServe(operation, sent, 'a spent request, repeated');
   if (end === 'served' && does === 'changes the text') {

@@ -1,5 +1,11 @@
 /** The test files that take longest, by their wall time on two processors, the slowest first. */
 export const SLOWEST: readonly string[] = [
+  'soak/soak',
+  'attacks/side-by-side',
+  'process/replaced',
+  'upgrades/upgrades',
+  'soak/world',
+  'fuzz/fuzz',
   'docs/commands',
   'properties/prepaid',
   'ops/incidents',
