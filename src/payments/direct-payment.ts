@@ -105,12 +105,14 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, DirectCode, D
     let endWork: (end: DirectWorkEnd) => void = () => {};
     let isHeld = false;
     try {
-      const begun = await this.#intake.begin('speech', requestOf(envelope, charge), () => {
+      const beginning = this.#intake.begin('speech', requestOf(envelope, charge), () => {
         const work = this.#work.begin(envelope.authorization.from, addressKey(charge.request.ip));
         if (work.outcome === 'refused') return work;
         endWork = work.end;
         return undefined;
       });
+      // For the node, and for the facilitator where the payer is a contract.
+      const begun = await this.#inProgress.waitFor(beginning);
       if (begun.outcome === 'refused') return begun;
       if (begun.outcome === 'known') return await this.#answerKnown(begun, envelope);
       const admitted = await this.#admit(begun, endWork);
