@@ -29,6 +29,7 @@ test('a request target that names no path of this origin is 400, before it is ro
     const [answer, ...more] = await exchange(
       gateway.url,
       requestBytes(target, { method, headers: { connection: 'close' } } as Call),
+      [method ?? 'GET'],
     );
     assert.deepEqual([answer?.status, more.length], [status, 0], what);
     if (!answer || status !== 400) continue;

@@ -23,5 +23,5 @@ test('the benchmark measures every flow of the gateway, and finds the books in o
 test('what it does not know it names, before it starts anything', async (t) => {
   const child = startChild(t, 'bench/main.ts', {}, ['--quick', 'cards']);
   assert.equal(await child.ended(), 1);
-  assert.match(child.output(), /There is no cards\. There are: bare, .+, memory\./);
+  assert.match(child.output(), /There is no cards\. There are: bare, .+, memory, overload\./);
 });

@@ -17,22 +17,23 @@ export interface RawConnection {
   readonly answers: Promise<RawAnswer[]>;
 }
 
-export async function connectRaw(url: string): Promise<RawConnection> {
+/** @param methods of the requests, in order; those that are not named are no HEAD */
+export async function connectRaw(url: string, methods?: readonly string[]): Promise<RawConnection> {
   const { hostname, port } = new URL(url);
   const socket = connect(Number(port), hostname);
   await once(socket, 'connect');
-  return { socket, answers: buffer(socket).then(readToTheEnd) };
+  return { socket, answers: buffer(socket).then((received) => readToTheEnd(received, methods)) };
 }
 
-function readToTheEnd(received: Buffer): RawAnswer[] {
-  const { answers, rest } = readAnswers(received);
+function readToTheEnd(received: Buffer, methods?: readonly string[]): RawAnswer[] {
+  const { answers, rest } = readAnswers(received, methods);
   assert.equal(rest.length, 0, `the answer is cut: ${rest}`);
   return answers;
 }
 
 /** Sends bytes and reads the answers to the end of the connection. */
-export async function exchange(url: string, bytes: string | Buffer): Promise<RawAnswer[]> {
-  const { socket, answers } = await connectRaw(url);
+export async function exchange(url: string, bytes: string | Buffer, methods?: readonly string[]): Promise<RawAnswer[]> {
+  const { socket, answers } = await connectRaw(url, methods);
   socket.write(bytes);
   return answers;
 }
