@@ -24,7 +24,7 @@ interface OverloadParts {
   readonly logger: FastifyBaseLogger;
 }
 
-export const OVERLOAD_BOUNDS: OverloadBounds = { burst: 512, standing: 144, most: 8_192 };
+export const OVERLOAD_BOUNDS: OverloadBounds = { burst: 2_048, standing: 512, most: 8_192 };
 
 /** Requests that nobody has paid for are refused at this share of a bound. */
 const UNPAID_SHARE = 0.5;
