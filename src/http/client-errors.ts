@@ -4,8 +4,9 @@ import { EDGE_HEADERS, METHODS } from './headers.ts';
 import type { RecordRefusal } from './request-record.ts';
 import { type ErrorBody, type ErrorCode, errorBody } from './structured-error.ts';
 
+const LATE = 'ERR_HTTP_REQUEST_TIMEOUT';
 const FAULTS: Readonly<Record<string, { status: number; code: ErrorCode; message: string }>> = {
-  ERR_HTTP_REQUEST_TIMEOUT: { status: 408, code: 'INVALID_REQUEST', message: 'The request did not arrive in time.' },
+  [LATE]: { status: 408, code: 'INVALID_REQUEST', message: 'The request did not arrive in time.' },
   HPE_HEADER_OVERFLOW: {
     status: 431,
     code: 'REQUEST_TOO_LARGE',
@@ -39,7 +40,7 @@ export function mayBegin(request: IncomingMessage, response: ServerResponse): bo
 /** Answers what Node's HTTP parser refuses, before there is a request, in the shape of every other error (R10). */
 export function answerClientError(error: NodeJS.ErrnoException, socket: Socket, record: RecordRefusal): void {
   if (broken.has(socket)) return;
-  if (error.code === 'ECONNRESET' || !socket.writable) {
+  if (error.code === 'ECONNRESET' || !socket.writable || (error.code === LATE && isAnswered(socket))) {
     socket.destroy();
     return;
   }
@@ -65,7 +66,13 @@ export function answerConnect(server: Server, record: RecordRefusal): void {
 }
 
 /** The answer that is being written to a connection, or is to be written next. */
-const responseOn = (socket: Socket) => (socket as { _httpMessage?: ServerResponse })._httpMessage;
+const responseOn = (socket: Socket) => (socket as { _httpMessage?: ServerResponse | null })._httpMessage ?? undefined;
+
+/** Whether what has not wholly come is the body of a request that has got its answer. */
+function isAnswered(socket: Socket): boolean {
+  const { incoming } = (socket as { parser?: { incoming?: IncomingMessage | null } }).parser ?? {};
+  return incoming?.complete === false && !responseOn(socket);
+}
 
 /** Waits for the answers to what came before on a connection; one to a request that never ended and never began is none. */
 function inTurn(socket: Socket, answer: (unbegun: ServerResponse | undefined) => void): void {
