@@ -3,6 +3,7 @@ import type { Database } from '../db/database.ts';
 import type { Chain } from '../x402/chain.ts';
 import type { Asset } from '../x402/network.ts';
 import type { Payee } from '../x402/payees.ts';
+import type { ReceivedTransfer } from '../x402/transfer-proof.ts';
 import { everyPayee } from '../x402/unrecorded-transfers.ts';
 import type { Comparison, Difference } from './difference.ts';
 import type { Period } from './period.ts';
@@ -30,12 +31,13 @@ export async function compareChain(
   const { from, to } = period;
   const since = new Date(from.getTime() - BOOKED_WITHIN_MS);
   const received = await chain.received(await everyPayee(db, payees), since);
-  const times = new Map(received.map(({ transaction, logIndex, at }) => [`${transaction}:${logIndex}`, at]));
+  const times = new Map(received.map((transfer) => [keyOf(transfer), transfer.at]));
   const inPeriod = received.filter(({ at }) => at >= from && at < to);
   const settled = await settledSince(db, asset, since);
   const differences: Difference[] = [];
-  for (const { transaction, logIndex, amount, nonce } of inPeriod) {
-    const payment = settled.get(`${transaction}:${logIndex}`);
+  for (const transfer of inPeriod) {
+    const { transaction, amount, nonce } = transfer;
+    const payment = settled.get(keyOf(transfer));
     if (payment && payment.at >= from && payment.at < to) continue;
     const because = payment
       ? `the ledger booked it ${payment.at.toISOString()}`
@@ -56,9 +58,12 @@ export async function compareChain(
   return { outside: inPeriod.reduce((sum, { amount }) => sum + amount, 0n), ledger, differences, apart: {} };
 }
 
+/** By its authorization: a reorganisation may move it to another place of its block. */
+const keyOf = ({ transaction, payer, nonce }: ReceivedTransfer): string => `${transaction}:${payer}:${nonce}`;
+
 async function settledSince(db: Database, { network, address }: Asset, since: Date): Promise<Map<string, Settled>> {
   const { rows } = await sql<Settled & { key: string }>`
-    select transaction_hash || ':' || log_index as key, transaction_hash as transaction, settled_at as at,
+    select concat_ws(':', transaction_hash, payer, nonce) as key, transaction_hash as transaction, settled_at as at,
            amount_micro_usd as "microUsd"
     from x402_payment
     where state = 'settled' and network = ${network} and asset = ${address.toLowerCase()} and settled_at >= ${since}`.execute(

@@ -3,7 +3,8 @@ import { recoverAddress } from '../crypto/wallet-signature.ts';
 import type { PaymentEnvelope } from './envelope.ts';
 import type { Asset } from './network.ts';
 
-const hashTransfer = structHasher('TransferWithAuthorization', [
+/** The struct hash of USDC's `TransferWithAuthorization` (EIP-3009). */
+export const hashTransfer = structHasher('TransferWithAuthorization', [
   { name: 'from', type: 'address' },
   { name: 'to', type: 'address' },
   { name: 'value', type: 'uint256' },

@@ -1,5 +1,6 @@
-import { domainSeparator, type Eip712Domain, signingDigest, structHasher } from '../../src/crypto/eip712.ts';
+import { domainSeparator, type Eip712Domain, signingDigest } from '../../src/crypto/eip712.ts';
 import type { Address } from '../../src/x402/payees.ts';
+import { hashTransfer } from '../../src/x402/transfer-digest.ts';
 import type { KeyedWallet } from './keyed-wallet.ts';
 import { signDigest } from './sign-digest.ts';
 
@@ -27,15 +28,6 @@ export interface PaymentTerms {
 }
 
 const IDENTIFIER = 'payment-identifier';
-
-const hashTransfer = structHasher('TransferWithAuthorization', [
-  { name: 'from', type: 'address' },
-  { name: 'to', type: 'address' },
-  { name: 'value', type: 'uint256' },
-  { name: 'validAfter', type: 'uint256' },
-  { name: 'validBefore', type: 'uint256' },
-  { name: 'nonce', type: 'bytes32' },
-] as const);
 
 /** The domain's part of what is signed for a challenge's asset. */
 export function separatorOf({ accepts: [{ asset, extra }] }: Challenge, chainId: number): Uint8Array {
