@@ -41,7 +41,8 @@ export async function startMailServer(t: Owner, port = 0): Promise<MailServer> {
       mailServer.beforeGreeting().then(() => done());
     },
     onData: async (stream, session, done) => {
-      const bytes = await buffer(stream);
+      const bytes = await buffer(stream).catch(() => undefined);
+      if (!bytes) return done(new Error('The connection has ended before the mail.'));
       if (refusal !== undefined) {
         const responseCode = refusal;
         refusal = undefined;
