@@ -18,6 +18,8 @@ export interface OverloadPace {
 export interface OverloadLine {
   readonly label: string;
   readonly askedPerSecond: number;
+  /** Of these, the share for which a connection was free. */
+  readonly sent: number;
   /** Answers to what was paid for. */
   readonly servedPerSecond: number;
   /** Of the rate at which paid requests are served when nothing else is asked. */
@@ -27,7 +29,7 @@ export interface OverloadLine {
   readonly p99Ms: number;
   /** Beside that at a rate that can be sustained. */
   readonly ofP99?: number;
-  /** The share of each kind that was refused. */
+  /** The share of what was sent of each kind that was refused. */
   readonly shed: Readonly<Record<'paid' | 'challenge' | 'guess', number>>;
   /** Charges that stand in the ledger, less paid answers that arrived: 0. */
   readonly chargedButNotServed: number;
@@ -88,7 +90,7 @@ export async function measureOverload(
     ...{ pace: { concurrency: CONCURRENCY, most }, parts: paid },
   });
   const sustainable = best.servedPerSecond * SUSTAINABLE;
-  const over = { pace: { requestsPerSecond: best.servedPerSecond * OVERLOAD }, parts: mix };
+  const over = { pace: { requestsPerSecond: sustainable * OVERLOAD }, parts: mix };
   await measure({ label: 'paid requests only, 0.8x', pace: { requestsPerSecond: sustainable }, parts: paid });
   await measure({ label: 'the mix, 0.8x', pace: { requestsPerSecond: sustainable }, parts: mix });
   await measure({ label: 'the mix, 5x', ...over });
@@ -128,15 +130,19 @@ async function measureOne(
   }
   const of = (names: readonly string[]) => names.flatMap((name) => result.parts[name] ?? []);
   const paid = of(PAID);
-  const sum = (results: readonly MixPartResult[], what: 'asked' | 'served' | 'refused') =>
+  const sum = (results: readonly MixPartResult[], what: 'asked' | 'unsent' | 'served' | 'refused') =>
     results.reduce((total, each) => total + each[what], 0);
-  const share = (results: readonly MixPartResult[]) => sum(results, 'refused') / Math.max(1, sum(results, 'asked'));
+  const share = (results: readonly MixPartResult[]) =>
+    sum(results, 'refused') / Math.max(1, sum(results, 'asked') - sum(results, 'unsent'));
   const servedPerSecond = sum(paid, 'served') / result.seconds;
+  const all = Object.values(result.parts);
+  const asked = sum(all, 'asked');
   const [best, sustained] = before;
   const p99Ms = latencyOf(paid, 0.99);
   return {
     ...{ label, servedPerSecond, p50Ms: latencyOf(paid, 0.5), p99Ms },
-    askedPerSecond: sum(Object.values(result.parts), 'asked') / result.seconds,
+    askedPerSecond: asked / result.seconds,
+    sent: 1 - sum(all, 'unsent') / Math.max(1, asked),
     ofBest: servedPerSecond / (best?.servedPerSecond ?? servedPerSecond),
     ...(sustained && { ofP99: p99Ms / sustained.p99Ms }),
     shed: { paid: share(paid), challenge: share(of(['challenge'])), guess: share(of(['guess'])) },

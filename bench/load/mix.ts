@@ -26,6 +26,8 @@ export interface Mix {
 
 export interface MixPartResult {
   readonly asked: number;
+  /** Of those asked: not sent, as all connections were waiting for answers. */
+  readonly unsent: number;
   readonly served: number;
   readonly refused: number;
   /** Of those that were served; counted from the moment that a request was due. */
@@ -41,24 +43,24 @@ export interface MixResult {
   readonly servedInAll: Readonly<Record<string, number>>;
 }
 
-const CONNECTIONS = 500;
+const CONNECTIONS = 2_000;
 /** Connections that are opened at a time: a server may have a few hundred wait. */
 const AT_A_TIME = 100;
 const REFUSALS: readonly number[] = [429, 503];
 
 class Tally {
   asked = 0;
+  unsent = 0;
   served = 0;
   refused = 0;
   servedInAll = 0;
   readonly latenciesMs: number[] = [];
 }
 
-/** So many connections: what is due while none is free waits for one, and its latency counts. */
+/** So many connections, as callers behind proxies have them: what is due while none is free is not sent. */
 class Pool {
   readonly #connections: readonly Connection[];
   readonly #free: Connection[];
-  readonly #waiting: ((connection: Connection) => void)[] = [];
 
   private constructor(connections: readonly Connection[]) {
     this.#connections = connections;
@@ -73,12 +75,15 @@ class Pool {
     return new Pool(connections);
   }
 
+  get hasFree(): boolean {
+    return this.#free.length > 0;
+  }
+
+  /** Asks on a connection that is free. */
   async ask(request: Buffer): Promise<Expected> {
-    const connection = this.#free.pop() ?? (await new Promise<Connection>((resolve) => this.#waiting.push(resolve)));
+    const connection = this.#free.pop() as Connection;
     const answer = await connection.ask(request);
-    const next = this.#waiting.shift();
-    if (next) next(connection);
-    else this.#free.push(connection);
+    this.#free.push(connection);
     return answer;
   }
 
@@ -100,10 +105,14 @@ export async function runMix(job: Mix): Promise<MixResult> {
   const ask = async (index: number, dueAt: number, isMeasured: boolean) => {
     const part = partAt(parts, index);
     const { tally, requests, expected } = part;
+    if (isMeasured) tally.asked += 1;
+    if (!pool.hasFree) {
+      if (isMeasured) tally.unsent += 1;
+      return;
+    }
     const request = requests[isSigned(part.plan) ? part.next : part.next % requests.length];
     part.next += 1;
     if (!request) throw new Error(`${part.name} was asked more often than was signed for`);
-    if (isMeasured) tally.asked += 1;
     const answer = await pool.ask(request);
     if (answer.status === expected.status && answer.bytes === expected.bytes) {
       tally.servedInAll += 1;

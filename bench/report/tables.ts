@@ -149,11 +149,12 @@ const overloadTable = (lines: readonly OverloadLine[]): Table => ({
   title: 'Overload',
   cells: [
     [
-      ...['load', 'asked/s', 'paid answers/s', 'of the best', 'p50 ms', 'p99 ms', 'of p99 at 0.8x'],
+      ...['load', 'asked/s', 'sent', 'paid answers/s', 'of the best', 'p50 ms', 'p99 ms', 'of p99 at 0.8x'],
       ...['refused: paid', 'challenges', 'guesses', 'charged − served'],
     ],
     ...lines.map((line) => [
-      ...[line.label, whole(line.askedPerSecond), whole(line.servedPerSecond), `${line.ofBest.toFixed(2)}x`],
+      ...[line.label, whole(line.askedPerSecond), `${(line.sent * 100).toFixed(0)} %`, whole(line.servedPerSecond)],
+      `${line.ofBest.toFixed(2)}x`,
       ...[line.p50Ms.toFixed(1), line.p99Ms.toFixed(1), line.ofP99 === undefined ? '' : `${line.ofP99.toFixed(2)}x`],
       ...[line.shed.paid, line.shed.challenge, line.shed.guess].map((share) => `${(share * 100).toFixed(0)} %`),
       String(line.chargedButNotServed),

@@ -5,6 +5,7 @@ import type { WorkInProgress } from '../lib/work-in-progress.ts';
 import type { Metrics, ShedClass, ShedReason } from '../observability/metrics.ts';
 import { LoopTurn } from './loop-turn.ts';
 import { writeOverloaded } from './overload-answer.ts';
+import { RefusalPace } from './refusal-pace.ts';
 
 /** How much a process works on at a time. */
 export interface OverloadBounds {
@@ -24,15 +25,18 @@ interface OverloadParts {
   readonly logger: FastifyBaseLogger;
 }
 
-export const OVERLOAD_BOUNDS: OverloadBounds = { burst: 2_048, standing: 512, most: 8_192 };
+export const OVERLOAD_BOUNDS: OverloadBounds = { burst: 2_048, standing: 320, most: 8_192 };
 
 /** Requests that nobody has paid for are refused at this share of a bound. */
 const UNPAID_SHARE = 0.5;
 /** As many are there all the time when there were never fewer than this share of the bound. */
 const STANDING_SHARE = 0.66;
 const SAMPLE_MS = 50;
-/** Samples in a row that tell so. */
-const STANDING_SAMPLES = 4;
+/** So many samples more that tell so than samples that don't; of them, so many are remembered. */
+const STANDING_SAMPLES = 10;
+const MOST_STANDING_SAMPLES = 20;
+/** For so many samples after somebody was refused who pays, nobody is served who does not. */
+const PAID_FIRST_SAMPLES = 20;
 /** Of requests that are refused but for what was paid before, how many may look for that at a time. */
 const MAX_LOOKUPS = 16;
 const SUMMARY_MS = 1_000;
@@ -56,13 +60,15 @@ export const isSheddable = (route: Route): boolean =>
  * Refuses speech that this process can't begin in time, before anything is read or held. The bounds are of work in
  * progress, and of the event loop's turns:
  *
- *     no credential            refused at half of the bound, or when turns of the event loop take too long
- *     one like those that fail the same, once the edge knows the address
+ *     no credential            refused at half of the bound, for a second after one with a credential was refused, or when
+ *                              turns of the event loop take too long
+ *     one like those that fail the first two, once the edge knows the address
  *     any other credential     refused at the bound
  *     what may have been paid  looked up even then, a few at a time; what is new is refused
  *
  * A refusal is written before Fastify sees the request: for each that is served at five times the load four are refused,
- * and have to cost next to nothing. So they have no line in the log each, only one a second together.
+ * and may not cost what serves the fifth. So they are written at a pace, and have no line in the log each, only one a
+ * second together.
  */
 export class Overload {
   readonly #work: WorkInProgress;
@@ -71,11 +77,13 @@ export class Overload {
   readonly #log: FastifyBaseLogger;
   readonly #operations: ReadonlyMap<string, Sheddable>;
   readonly #turn = new LoopTurn();
+  readonly #pace = new RefusalPace(writeOverloaded);
   /** Requests that are there to look up what was paid before. */
   readonly #lookups = new WeakSet<IncomingMessage>();
   #lookupsNow = 0;
   #sampling: NodeJS.Timeout | undefined;
   #standingSamples = 0;
+  #paidFirstSamples = 0;
   #bound: number;
   #unpaidBound: number;
   readonly #mostUnpaid: number;
@@ -108,15 +116,19 @@ export class Overload {
 
   close(): void {
     clearInterval(this.#sampling);
+    this.#pace.close();
   }
 
-  /** Sets the bound: a low one once as many requests as that have been there for some samples in a row. */
+  /** Sets the bound: a low one once as many requests as that have been there for some samples. */
   sample(): void {
     const { standing, burst } = this.#bounds;
     const isFull = this.#work.takeLowest() >= standing * STANDING_SHARE;
-    this.#standingSamples = isFull ? this.#standingSamples + 1 : 0;
+    this.#standingSamples = isFull
+      ? Math.min(MOST_STANDING_SAMPLES, this.#standingSamples + 1)
+      : Math.max(0, this.#standingSamples - 1);
     this.#bound = this.#standingSamples >= STANDING_SAMPLES ? standing : burst;
-    this.#unpaidBound = this.#bound * UNPAID_SHARE;
+    if (this.#paidFirstSamples > 0) this.#paidFirstSamples -= 1;
+    this.#unpaidBound = this.#paidFirstSamples > 0 ? 0 : this.#bound * UNPAID_SHARE;
     this.#summarize();
   }
 
@@ -172,11 +184,13 @@ export class Overload {
     }
     this.#answer(response, operation.operation);
     this.#count('paid', 'work');
+    this.#paidFirstSamples = PAID_FIRST_SAMPLES;
+    this.#unpaidBound = 0;
     return true;
   }
 
   #answer(response: ServerResponse, operation: string): void {
-    writeOverloaded(response);
+    this.#pace.refuse(response);
     this.#metrics.requestEnded(operation, 503, 'answered', 0);
   }
 
