@@ -18,7 +18,7 @@ const waits = ({ waits: isWaiting, atOnce }: Attack): boolean => isWaiting === t
 
 /**
  * Runs attacks against a target, one after the other in each lane, which has a server of its own.
- * @param onOutcome told of each as it comes
+ * @param onOutcome told of each as it comes; not of one for which the machine was too busy
  */
 export async function runLanes(
   world: World,
@@ -27,19 +27,16 @@ export async function runLanes(
   pace: Pace,
   onOutcome: (outcome: Outcome) => void,
   lanesOfWaiting = LANES_OF_WAITING,
-): Promise<Outcome[]> {
-  const outcomes: Outcome[] = [];
+): Promise<void> {
   const run = async (left: Attack[]) => {
     const target = left.length > 0 ? await start(world, name) : undefined;
     for (let attack = left.shift(); target && attack; attack = left.shift()) {
       const outcome = await runAttack(world, target, attack, pace);
-      onOutcome(outcome);
-      outcomes.push(outcome);
+      if (outcome) onOutcome(outcome);
     }
     await target?.kill();
   };
   const waiting = attacks.filter(waits);
   const lanes = Array.from({ length: lanesOfWaiting }, () => run(waiting));
   await Promise.all([run(attacks.filter((attack) => !waits(attack))), ...lanes]);
-  return outcomes;
 }

@@ -10,6 +10,8 @@ export interface Options {
   readonly isWritten: boolean;
   /** Whether the first wrong try of each attack is told in full. */
   readonly isExplained: boolean;
+  /** Where outcomes are kept, so that a further run goes on with those that are missing. */
+  readonly kept: string | undefined;
   /** As it was given, after `npm run attacks`. */
   readonly command: string;
 }
@@ -26,6 +28,7 @@ export function readOptions(args: readonly string[]): Options {
       only: { type: 'string' },
       against: { type: 'string', default: TARGETS.join(',') },
       write: { type: 'boolean', default: false },
+      keep: { type: 'string' },
       explain: { type: 'boolean', default: false },
     },
   });
@@ -41,6 +44,7 @@ export function readOptions(args: readonly string[]): Options {
   const wanted = values.only?.split(',');
   return {
     ...{ tries: Number(values.tries), targets, isWritten: values.write, isExplained: values.explain },
+    kept: values.keep,
     only: (name) => wanted?.some((beginning) => name.startsWith(beginning)) ?? true,
     command: ['npm run attacks', ...(args.length > 0 ? ['--', ...args] : [])].join(' '),
   };

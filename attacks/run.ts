@@ -13,6 +13,8 @@ export interface Outcome {
   readonly target: string;
   readonly attack: string;
   readonly tries: number;
+  /** How often tries were made again, since the machine had slowed the facilitator down. */
+  readonly repetitions: number;
   readonly counts: Readonly<Record<Count, number>>;
   /** What the first wrong try was answered, for who looks into it. */
   readonly example?: string;
@@ -42,18 +44,24 @@ interface Tried {
 /**
  * Runs an attack against a target, and judges each try once everything is settled. Where tries had a wrong status or no
  * answer while the machine slowed the facilitator down, they are made again, since that shows the targets' time limits
- * only; this throws when it does not help.
+ * only.
+ * @returns undefined when that does not help
  */
-export async function runAttack(world: World, target: Target, attack: Attack, pace: Pace): Promise<Outcome> {
+export async function runAttack(
+  world: World,
+  target: Target,
+  attack: Attack,
+  pace: Pace,
+): Promise<Outcome | undefined> {
   const counts = Object.fromEntries(COUNTS.map((count) => [count, 0])) as Record<Count, number>;
   let example: string | undefined;
-  let busy = 0;
+  let repetitions = 0;
   for (let left = pace.tries; left > 0; ) {
     const size = Math.min(left, attack.atOnce ?? left);
     const judged = await runBatch(world, target, attack, size, pace);
     if (judged.isSlowed) {
-      busy += 1;
-      if (busy >= MOST_REPETITIONS) throw new Error(`This machine is too busy for: ${target.name}: ${attack.name}`);
+      repetitions += 1;
+      if (repetitions >= MOST_REPETITIONS) return undefined;
       continue;
     }
     left -= size;
@@ -64,6 +72,7 @@ export async function runAttack(world: World, target: Target, attack: Attack, pa
     target: target.name,
     attack: attack.name,
     tries: pace.tries,
+    repetitions,
     counts,
     ...(example !== undefined && { example }),
   };

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { commitOfCheckout, lookAtMachine } from '../../bench/report/machine.ts';
+import { lookAtMachine } from '../../bench/report/machine.ts';
 import { PROJECT } from '../../bench/targets/program.ts';
 import type { Attack } from '../attack.ts';
 import { COUNTS } from '../judge.ts';
@@ -12,7 +12,7 @@ export interface Run {
   readonly attacks: readonly Attack[];
   readonly outcomes: readonly Outcome[];
   readonly options: Options;
-  readonly minutes: number;
+  readonly commit: string;
 }
 
 /** What each target is, beside its version. */
@@ -23,24 +23,25 @@ const PACKAGES: Readonly<Record<Exclude<TargetName, 'ours'>, string>> = {
 };
 
 /** The table with all that it takes to get it again: the command, when, where and what was run. */
-export async function report({ attacks, outcomes, options, minutes }: Run): Promise<string> {
+export async function report({ attacks, outcomes, options, commit }: Run): Promise<string> {
   const { targets, tries, command } = options;
   const { cpu, cores, node } = lookAtMachine();
   const names = await Promise.all(targets.map(nameOf));
   const cell = (target: string, attack: string): string => {
     const outcome = outcomes.find((each) => each.target === target && each.attack === attack);
-    return outcome ? COUNTS.map((count) => outcome.counts[count]).join(' · ') : '';
+    return outcome ? COUNTS.map((count) => outcome.counts[count]).join(' · ') : 'not judged';
   };
   const total = (target: string): string =>
     COUNTS.map((count) =>
       outcomes.filter((each) => each.target === target).reduce((sum, { counts }) => sum + counts[count], 0),
     ).join(' · ');
+  const repetitions = outcomes.reduce((sum, each) => sum + each.repetitions, 0);
   const row = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
   const date = new Date().toISOString().slice(0, 10);
   return [
-    `\`${command}\`, ${date}, at ${await commitOfCheckout()}: ${attacks.length} attacks, ${tries} tries of each against ` +
-      `each, ${minutes.toFixed(0)} minutes on ${cores} cores of ${cpu}, Node.js ${node.slice(1)}. A cell counts tries: ` +
-      `${COUNTS.join(' · ')}.`,
+    `\`${command}\`, ${date}, at ${commit}: ${attacks.length} attacks, ${tries} tries of each against each, on ${cores} ` +
+      `cores of ${cpu}, Node.js ${node.slice(1)}. ${repetitions} times tries were made again, since the machine had ` +
+      `slowed the facilitator down. A cell counts tries: ${COUNTS.join(' · ')}.`,
     '',
     row(['attack or fault', ...names]),
     row(['---', ...names.map(() => '---')]),

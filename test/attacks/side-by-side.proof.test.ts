@@ -3,7 +3,7 @@ import { test } from 'tap';
 import { ATTACKS } from '../../attacks/attacks/all.ts';
 import { COUNTS, type Count } from '../../attacks/judge.ts';
 import { runLanes } from '../../attacks/lanes.ts';
-import { runAttack } from '../../attacks/run.ts';
+import { type Outcome, runAttack } from '../../attacks/run.ts';
 import { startSeller } from '../../attacks/targets/peers.ts';
 import { openWorld } from '../../attacks/world.ts';
 import { typescript } from '../../bench/targets/program.ts';
@@ -32,7 +32,8 @@ test('npm run attacks: nothing goes wrong in any attack on payment by x402, or f
 }, async (t) => {
   const world = await openWorld();
   t.teardown(world.close);
-  const outcomes = await runLanes(world, 'ours', ATTACKS, { tries: TRIES }, () => {}, LANES);
+  const outcomes: Outcome[] = [];
+  await runLanes(world, 'ours', ATTACKS, { tries: TRIES }, (outcome) => outcomes.push(outcome), LANES);
   const wrong = outcomes.filter(({ counts }) => COUNTS.some((count) => counts[count] > 0));
   assert.deepEqual(wrong, []);
   assert.equal(outcomes.length, ATTACKS.length);
@@ -46,8 +47,8 @@ test('npm run attacks: each count finds a server that fails in its way', { skip 
     assert.ok(attack, name);
     const command = [process.execPath, ...typescript('attacks/servers/bad.ts')];
     const target = await startSeller(world, manner, command, { BAD: manner });
-    const { counts } = await runAttack(world, target, attack, { tries: 2, hungMs: 3_000 });
-    assert.equal(counts[expected], 2, `${manner}: ${JSON.stringify(counts)}`);
+    const outcome = await runAttack(world, target, attack, { tries: 2, hungMs: 3_000 });
+    assert.equal(outcome?.counts[expected], 2, `${manner}: ${JSON.stringify(outcome)}`);
   });
   await Promise.all(runs);
 });
