@@ -4,10 +4,7 @@ import { type Test, test } from 'tap';
 import { openDatabase } from '../../src/db/database.ts';
 import { emptyDatabase, testDatabase } from '../support/database.ts';
 import { blockingStatements, statementsOf } from '../support/migration-rules.ts';
-import { applyMigrations, migrationFiles } from '../support/migrations.ts';
-
-/** The schema of the first release; before it there was nothing to upgrade. */
-const FIRST_RELEASE = '0007_prepaid';
+import { applyMigrations, FIRST_RELEASE, migrationFiles } from '../support/migrations.ts';
 
 /**
  * What migrations do that were released before this was asked of them; what has been applied can't be changed. All but

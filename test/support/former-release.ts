@@ -5,9 +5,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Owner } from './child.ts';
+import { FIRST_RELEASE } from './migrations.ts';
 import type { Release } from './replicas.ts';
 
 const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
+const MIGRATIONS = 'db/migrations';
 
 const git = (...args: string[]): string => execFileSync('git', args, { cwd: PROJECT, encoding: 'utf8' }).trim();
 
@@ -23,12 +25,32 @@ export async function formerRelease(t: Owner, commit: string): Promise<Release> 
   };
 }
 
-/** The commit before the one that brought this migration; undefined where the history does not go back to it. */
-export function commitBefore(migration: string): string | undefined {
-  const file = `db/migrations/${migration}.sql`;
-  const added = git('log', '--first-parent', '-m', '--diff-filter=A', '--format=%H %P', '--', file).split('\n').at(-1);
-  return added?.split(' ')[1];
+/** A state of the code that had an earlier schema: the last one that had it. */
+export interface FormerRelease {
+  readonly commit: string;
+  /** Names of its migrations, in their order. */
+  readonly migrations: readonly string[];
 }
+
+/**
+ * What the history has of earlier schemas since the first release, the oldest first. States whose migrations have another
+ * text today, or lack a lower number, are left out: they came to nobody, since their migrations were still being changed.
+ */
+export function formerReleases(): FormerRelease[] {
+  const today = migrationsAt('HEAD');
+  const changes = git('log', '--first-parent', '-m', '--reverse', '--format=%H %P', '--', MIGRATIONS).split('\n');
+  const before = changes.flatMap((line) => line.split(' ')[1] ?? []);
+  return [...new Set(before)]
+    .map((commit) => ({ commit, migrations: migrationsAt(commit) }))
+    .filter(({ migrations }) => migrations.length < today.length && migrations.every((line, at) => line === today[at]))
+    .map(({ commit, migrations }) => ({ commit, migrations: migrations.map(nameOf) }))
+    .filter(({ migrations }) => migrations.includes(FIRST_RELEASE));
+}
+
+/** Hashes and names, in their order. */
+const migrationsAt = (commit: string): string[] => git('ls-tree', commit, `${MIGRATIONS}/`).split('\n').filter(Boolean);
+
+const nameOf = (line: string): string => line.slice(line.lastIndexOf('/') + 1, -'.sql'.length);
 
 /** What `npm run migrate` comes to in that release. */
 export function migrateCommand({ folder, command }: Release): string[] {

@@ -2,6 +2,9 @@ import { readdir, readFile } from 'node:fs/promises';
 import { Migrator, sql } from 'kysely';
 import { type Database, openDatabase } from '../../src/db/database.ts';
 
+/** The newest migration of the first release; before it there was nothing to upgrade. */
+export const FIRST_RELEASE = '0007_prepaid';
+
 const FOLDER = new URL('../../db/migrations/', import.meta.url);
 
 /** A file of db/migrations. */
