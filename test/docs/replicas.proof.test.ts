@@ -15,6 +15,8 @@ import { run } from './commands.ts';
 
 const LISTENS = /listens on/;
 const SOCKET = '/run/haproxy.sock';
+/** As ops/settings.env.example has it. */
+const DRAIN_MS = '3000';
 const DOCUMENTED_PORTS = ['8080', '8081', '8082', '9081', '9082'] as const;
 type DocumentedPort = (typeof DOCUMENTED_PORTS)[number];
 
@@ -22,22 +24,26 @@ test('docs/operations.md: gateways behind HAProxy are restarted one after the ot
   skip: withoutHaproxy,
 }, async (t) => {
   const page = await startPage(t);
-  await page.start('one');
-  await page.start('two');
+  await Promise.all([page.start('one'), page.start('two')]);
   const proxy = startCommand(t, ['haproxy', '-f', page.configuration], {});
   await until(async () => (await answer(page.url)) === 200);
 
   const answers: (number | string)[] = [];
   let isOver = false;
+  t.teardown(() => {
+    isOver = true;
+  });
   const callers = Array.from({ length: 4 }, async () => {
     while (!isOver) answers.push(await answer(page.url));
   });
   await restart(t, page, 'one');
   const before = answers.length;
   await restart(t, page, 'two');
+  const after = answers.length;
+  await learnOfStop(t, page);
   isOver = true;
   await Promise.all(callers);
-  assert.ok(before > 0 && answers.length > before, 'there were requests at both restarts');
+  assert.ok(before > 0 && after > before && answers.length > after, 'there were requests at each stop');
   assert.deepEqual(new Set(answers), new Set([200]));
   assert.equal(await proxy.stop('SIGUSR1'), 0, proxy.output());
 });
@@ -76,6 +82,7 @@ async function startPage(t: Test): Promise<Page> {
     WEB_CONCURRENCY: '1',
     BASE_URL: url,
     TRUST_PROXY: '127.0.0.1',
+    STOP_DRAIN_MS: DRAIN_MS,
     // All calls come from one address.
     EDGE_RATE_LIMIT_MAX: '1000000',
   });
@@ -104,6 +111,19 @@ async function restart(t: Test, page: Page, name: Name): Promise<void> {
   assert.equal(await page.running.get(name)?.stop(), 0);
   await page.start(name);
   for (const command of ready) await run(t, page.folder, command);
+}
+
+/** By STOP_DRAIN_MS alone: HAProxy finds that one of them is not ready any more, while that still serves. */
+async function learnOfStop(t: Test, page: Page): Promise<void> {
+  let code: number | null | undefined;
+  const stopping = page.running.get('one')?.stop();
+  void stopping?.then((ended) => {
+    code = ended;
+  });
+  const states = page.here(`echo 'show stat' | socat stdio ${SOCKET}`);
+  await until(async () => code !== undefined || /^gateways,one,.*,DOWN,/m.test(await run(t, page.folder, states)));
+  assert.equal(code, undefined, 'it goes on until HAProxy knows');
+  assert.equal(await stopping, 0);
 }
 
 /** The status, or why there is none or it is not of the contract. */

@@ -54,9 +54,12 @@ export function figuresOf(attempts: readonly Attempt[], faults: readonly Fault[]
 const seconds = (ms: number): number => Math.round(ms / 100) / 10;
 
 /** Errors by flow and what they said, such as `card: 503 CONFIG_ERROR`. */
-export function errorsBySort(attempts: readonly Attempt[]): Record<string, number> {
+export const errorsBySort = (attempts: readonly Attempt[]): Record<string, number> => bySort(attempts.filter(isError));
+
+/** Likewise, these attempts. */
+export function bySort(attempts: readonly Attempt[]): Record<string, number> {
   const sorts: Record<string, number> = {};
-  for (const attempt of attempts.filter(isError)) {
+  for (const attempt of attempts) {
     const sort = `${attempt.flow}: ${attempt.status} ${attempt.code}`;
     sorts[sort] = (sorts[sort] ?? 0) + 1;
   }

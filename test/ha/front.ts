@@ -129,8 +129,8 @@ export class Front {
     const port = async (documented: string) => String(await this.#place.port(documented));
     return this.#place.write('haproxy.cfg', 'haproxy.cfg', [
       ['bind :8080', 'bind 127.0.0.1:8080'],
-      [/port 9080/, `port ${await port('10.0.0.11:9080')}`],
-      [/port 9080/, `port ${await port('10.0.0.12:9080')}`],
+      [/(?<=10\.0\.0\.11:8080 check port )9080/g, await port('10.0.0.11:9080')],
+      [/(?<=10\.0\.0\.12:8080 check port )9080/g, await port('10.0.0.12:9080')],
       ['check port 8008 inter', 'inter'],
       [/db1 10\.0\.0\.1:5432/, `db1 10.0.0.1:5432 check port ${await port('10.0.0.1:8008')}`],
       [/db2 10\.0\.0\.2:5432/, `db2 10.0.0.2:5432 check port ${await port('10.0.0.2:8008')}`],

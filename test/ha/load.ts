@@ -70,6 +70,8 @@ export interface LoadOptions {
   readonly pauseMs: number;
   /** Callers of short card requests, and of streamed ones. */
   readonly cardCallers?: readonly [short: number, streamed: number];
+  /** One caller makes direct payments and deposits in turn, so that none of them are settled together. */
+  readonly settlesOneByOne?: boolean;
 }
 
 export interface Load {
@@ -97,13 +99,13 @@ export async function startLoad(chain: TestChain, outside: Outside, options: Loa
   const credited: string[] = [];
   const [buffered, other, streamed, queued] = cards as [Payer, Payer, Payer, Payer];
   const [short, long] = options.cardCallers ?? [2, 1];
+  const onChain = [directTurn(world, direct, directPayer), depositTurn(world, depositing, depositPayer, DEPOSIT)];
   const turns: Turn[] = [
     ...Array.from({ length: short }, (_, index) => cardTurn(world, index % 2 === 0 ? buffered : other)),
     ...Array.from({ length: long }, () => cardTurn(world, streamed, SLOW_TEXT)),
     jobTurn(world, queued),
     topUpTurn(world, credited),
-    directTurn(world, direct, directPayer),
-    depositTurn(world, depositing, depositPayer, DEPOSIT),
+    ...(options.settlesOneByOne ? [inTurn(onChain)] : onChain),
     prepaidTurn(world, spending, spendPayer),
   ];
 
@@ -125,6 +127,12 @@ export async function startLoad(chain: TestChain, outside: Outside, options: Loa
     },
   };
 }
+
+const inTurn =
+  (turns: readonly Turn[]): Turn =>
+  async () => {
+    for (const turn of turns) await turn();
+  };
 
 /** Requests of each flow that were served. */
 export function servedByFlow({ attempts }: Diary): Record<string, number> {

@@ -6,6 +6,7 @@ import { test } from 'tap';
 import { stopPatienceMs } from '../../src/process/stop-patience.ts';
 import { readConfig } from '../../src/settings/config.ts';
 import { readRole } from '../../src/settings/role.ts';
+import { blocksOf } from '../support/documentation.ts';
 import { missingProgram } from '../support/missing-program.ts';
 import {
   assignments,
@@ -35,12 +36,13 @@ const deployments = [...objects.values()].filter(({ kind }) => kind === 'Deploym
 const job = objects.get('Job/speechgate-migrate');
 const settingsExample = await readEnvFile('ops/settings.env.example');
 
-/** The primary of several processes waits a second longer than each of them. */
-const stopSeconds = (() => {
-  const { outcome, ...rest } = readConfig({ DATABASE_URL: 'postgres://db/x', SPEECH_BASE_URL: 'embedded:' });
+/** How long a stop may take with these settings. The primary of several processes waits a second longer than each of them. */
+function stopSeconds({ STOP_DRAIN_MS = '' }: Record<string, string>): number {
+  const env = { DATABASE_URL: 'postgres://db/x', SPEECH_BASE_URL: 'embedded:', STOP_DRAIN_MS };
+  const { outcome, ...rest } = readConfig(env);
   assert.equal(outcome, 'read');
   return ('config' in rest ? stopPatienceMs(rest.config) : Number.NaN) / 1000 + 1;
-})();
+}
 
 /** A command is that of a program of dist/ with arguments that it takes. */
 function isCommand([node, program = '', ...args]: string[]): void {
@@ -105,7 +107,7 @@ test('compose.yaml: two gateways and a worker wait for the migration, and all th
     assert.equal(depends_on.migrate.condition, 'service_completed_successfully');
     assert.equal(restart, 'unless-stopped');
     assert.equal(env_file, 'speechgate.env');
-    assert.ok(Number.parseInt(stop_grace_period, 10) > stopSeconds, stop_grace_period);
+    assert.ok(Number.parseInt(stop_grace_period, 10) > stopSeconds(settingsExample), stop_grace_period);
     const filled = Object.entries<string>(environment).map(([key, value]) => [
       key,
       value.replace(/\$\{\w+:\?\}/, 'secret'),
@@ -141,6 +143,24 @@ test('the health checks are programs, and ask the operators’ listener of the i
   }
 });
 
+test('gateways drain for longer than HAProxy needs to learn of it, which asks whether they are ready', async () => {
+  const [example] = (await blocksOf('docs/operations.md')).filter(({ language }) => language === 'haproxy');
+  for (const configuration of [await read('ops/ha/haproxy.cfg'), example?.code ?? '']) {
+    const [, gateways = ''] = /^backend gateways\n((?: .*\n?)+)/m.exec(configuration) ?? [];
+    assert.match(gateways, /^ {2}option httpchk GET \/readyz$/m);
+    const [, seconds, answers] = /check inter (\d)s fall (\d)/.exec(gateways) ?? [];
+    assert.ok(Number(settingsExample.STOP_DRAIN_MS) >= 1000 * Number(seconds) * (Number(answers) + 1), gateways);
+    assert.match(configuration, /use_backend living if \{ nbsrv\(gateways\) eq 0 \}/);
+    assert.match(configuration, /^backend living\n(?: .*\n)* {2}option httpchk GET \/livez$/m);
+  }
+  for (const name of ['gateway-1', 'gateway-2']) {
+    const { ports, environment } = compose.services[name];
+    const published = ports.map((port: string) => port.split(':').at(-1));
+    assert.deepEqual(published, [imageEnv.PORT, imageEnv.ADMIN_PORT], 'a proxy of the machine can ask');
+    assert.equal(environment.ADMIN_HOST, '0.0.0.0');
+  }
+});
+
 test('ops/kubernetes: what is named is there, runs as the user of the image, and is given the time to stop', async () => {
   const { version } = JSON.parse(await read('package.json'));
   const kustomization = await readYaml('ops/kubernetes/kustomization.yaml');
@@ -160,13 +180,13 @@ test('ops/kubernetes: what is named is there, runs as the user of the image, and
   }
   for (const { spec, metadata } of deployments) {
     const { labels } = spec.template.metadata;
-    const { terminationGracePeriodSeconds, containers } = spec.template.spec;
-    const preStop = containers[0].lifecycle?.preStop.exec.command;
-    const waits = Number(/setTimeout\(\(\) => \{\}, (\d+)\)/.exec(preStop?.[2])?.[1] ?? 0) / 1000;
+    const { terminationGracePeriodSeconds } = spec.template.spec;
+    const settings = objects.get('ConfigMap/speechgate').data;
     assert.ok(
-      terminationGracePeriodSeconds > stopSeconds + waits,
+      terminationGracePeriodSeconds > stopSeconds(settings),
       `${metadata.name}: ${terminationGracePeriodSeconds} s`,
     );
+    assert.ok(Number(settings.STOP_DRAIN_MS) >= 5000, 'until no proxy of the cluster sends it requests any more');
     assert.deepEqual(spec.selector.matchLabels, labels);
     assert.deepEqual(objects.get(`PodDisruptionBudget/${metadata.name}`).spec.selector.matchLabels, labels);
     starts({
@@ -192,7 +212,10 @@ test('ops/systemd: the units start what is there, after the migration, and give 
     }
     assert.deepEqual(unit.get('Unit.Requires'), ['speechgate-migrate.service']);
     assert.match(unit.get('Unit.After')?.[0] ?? '', /\bspeechgate-migrate\.service\b/);
-    assert.ok(Number(unit.get('Service.TimeoutStopSec')?.[0]) > stopSeconds, `${name}: TimeoutStopSec`);
+    assert.ok(
+      Number(unit.get('Service.TimeoutStopSec')?.[0]) > stopSeconds(settingsExample),
+      `${name}: TimeoutStopSec`,
+    );
     const set = assignments(unit.get('Service.Environment')?.[0]?.replaceAll('%i', '8081') ?? '');
     starts({ ...settingsExample, ...set, DATABASE_URL: 'postgres://db/x', JOB_SIGNING_SECRET: SECRET });
     const { outcome, ...rest } = readConfig({ ...set, DATABASE_URL: 'postgres://db/x' });

@@ -9,17 +9,23 @@ import { judge } from '../ha/judge.ts';
 import { openOutside, servedByFlow, startLoad } from '../ha/load.ts';
 import { testChain } from '../support/chain.ts';
 import { testDatabase } from '../support/database.ts';
-import { REPLICATED_URL, Replicas } from '../support/replicas.ts';
+import { REPLICATED_URL, Replicas, type Start } from '../support/replicas.ts';
 import { speechgate } from '../support/speechgate.ts';
 
-/** How often each gateway is replaced; the proof has little time. */
+/** How often each of them is replaced; the proof has little time. */
 const ROUNDS = Number(process.env.REPLACEMENTS ?? 1);
 const BETWEEN_MS = 500;
 /** Longer than the balancer needs to learn of it, also on a busy machine. */
-const DRAIN_MS = '8000';
+const DRAIN_MS = '4000';
+/** A gateway of two processes, one of a single process, and a worker. */
+const PARTS: Readonly<Record<string, Start>> = {
+  one: { args: ['--role=web'], env: { WEB_CONCURRENCY: '2' } },
+  worker: { args: ['--role=worker'] },
+  two: { args: ['--role=web'] },
+};
 const { chain, skip } = await testChain();
 
-test('gateways are replaced one by one under load: no caller is cut off, and what was paid is delivered', {
+test('gateways and a worker are replaced one by one under load: no caller is cut off, and what was paid is delivered', {
   skip,
 }, async (t) => {
   const { url: databaseUrl } = await testDatabase(t);
@@ -28,23 +34,26 @@ test('gateways are replaced one by one under load: no caller is cut off, and wha
   const outside = await openOutside(t, chain, folder);
   const env = { ...outside.env, DATABASE_URL: databaseUrl };
   const replicas = new Replicas(t, { ...env, STOP_DRAIN_MS: DRAIN_MS });
-  for (const name of ['one', 'two']) await replicas.start(name);
+  await Promise.all(Object.entries(PARTS).map(([name, part]) => replicas.start(name, part)));
   const { diary, stop } = await startLoad(chain, outside, {
     ...{ url: REPLICATED_URL, route: (url: string) => replicas.route(url) },
-    ...{ pauseMs: 20, cardCallers: [10, 15] },
+    ...{ pauseMs: 60, cardCallers: [4, 6] },
   });
   for (let round = 0; round < ROUNDS; round++) {
-    for (const name of ['one', 'two']) {
+    for (const [name, part] of Object.entries(PARTS)) {
       await sleep(BETWEEN_MS);
       assert.equal(await replicas.stop(name), 0);
-      await replicas.start(name);
+      await replicas.start(name, part);
     }
   }
   const told = await stop();
+  const resets = diary.attempts.filter(({ status }) => status === 0).length;
+  const served = servedByFlow(diary);
   t.comment(
-    `${diary.attempts.length} requests, ${2 * ROUNDS} gateways replaced: ${JSON.stringify(servedByFlow(diary))}`,
+    `${3 * ROUNDS} replaced, ${diary.attempts.length} requests, ${resets} resets; served ${JSON.stringify(served)}`,
   );
   assert.deepEqual(errorsBySort(diary.attempts), {});
+  assert.ok((served.job ?? 0) > 0, 'the worker had something to do');
   assert.deepEqual(await judge(databaseUrl, told), []);
   const audit = await speechgate({ ...env, BASE_URL: REPLICATED_URL }, 'audit', '--external');
   assert.equal(audit.code, 0, audit.output);

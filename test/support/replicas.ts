@@ -19,6 +19,13 @@ export interface Release {
 /** The code under test. */
 export const THIS_RELEASE: Release = { folder: undefined, command: programCommand };
 
+/** How one of them is started, where it differs from the others. */
+export interface Start {
+  readonly release?: Release;
+  readonly args?: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+}
+
 interface Replica {
   readonly child: Child;
   readonly url: string;
@@ -54,9 +61,9 @@ export class Replicas {
   }
 
   /** Starts one at ports of its own; resolves when it is ready. */
-  async start(name: string, release: Release = THIS_RELEASE, args: string[] = []): Promise<void> {
+  async start(name: string, { release = THIS_RELEASE, args = [], env: own = {} }: Start = {}): Promise<void> {
     const [port, adminPort] = [await freePort(undefined), await freePort(undefined)];
-    const env = { ...this.#env, PORT: String(port), ADMIN_PORT: String(adminPort) };
+    const env = { ...this.#env, ...own, PORT: String(port), ADMIN_PORT: String(adminPort) };
     const child = startCommand(this.#t, release.command('src/main.ts', ...args), {
       env,
       ...(release.folder !== undefined && { cwd: release.folder }),
