@@ -9,7 +9,7 @@ import { Crew } from './callers/crew.ts';
 import { FaultSchedule, type Struck } from './faults/schedule.ts';
 import { judge, type Verdict } from './judge/judge.ts';
 import { firstOf, type SoakOptions } from './options.ts';
-import { compileSabotaged, weaken } from './sabotage.ts';
+import { compileSabotaged, isWeakening, weaken } from './sabotage.ts';
 import { ToldLog } from './told-log.ts';
 import { openWorld } from './world/open-world.ts';
 import type { World } from './world/world.ts';
@@ -51,6 +51,7 @@ export async function soak(options: SoakOptions, owner: Owner, progress: (progre
   let crew: Crew | undefined;
   let schedule: FaultSchedule | undefined;
   let begunAt = performance.now();
+  const wallTime = (ms: number) => performance.timeOrigin + begunAt + ms;
   const now = () => performance.now() - begunAt;
   const tell = () =>
     progress({
@@ -66,7 +67,7 @@ export async function soak(options: SoakOptions, owner: Owner, progress: (progre
   if (sabotage) await weaken(world.databaseUrl, sabotage);
   phase = 'callers buy credit';
   const from = (caller: string) => firstOf(options.from, caller);
-  crew = await Crew.open({ world, seed, size: options.callers, from, now, tell: log.add });
+  crew = await Crew.open({ world, seed, sizes: options.callers, from, now, tell: log.add });
   owner.teardown(() => crew?.close());
 
   phase = 'callers work';
@@ -86,13 +87,18 @@ export async function soak(options: SoakOptions, owner: Owner, progress: (progre
   await working;
   const seconds = now() / 1000;
   await log.close();
+  const faults = schedule?.struck ?? [];
   const verdict = await judge(world, log.path, {
+    deaths: faults
+      .filter(({ buries }) => buries)
+      .map(({ from, until }) => ({ from: wallTime(from), until: wallTime(until) })),
+    isWeakened: sabotage !== undefined && isWeakening(sabotage),
     progress: (words) => {
       phase = `judging: ${words}`;
     },
   });
   return {
-    ...{ verdict, faults: schedule?.struck ?? [], operations: log.count, requests: log.requests, seconds },
+    ...{ verdict, faults, operations: log.count, requests: log.requests, seconds },
     ...{ told: log.path, world },
   };
 }

@@ -123,6 +123,9 @@ export async function compileSabotaged(project: string, name: SabotageName): Ret
   throw new Error(`There is no ${unmade.path} to be changed.`);
 }
 
+/** Whether guards of the database are taken away for it. */
+export const isWeakening = (name: SabotageName): boolean => 'sql' in SABOTAGES[name];
+
 /** Takes the guards away that would refuse what the fault does. */
 export async function weaken(databaseUrl: string, name: SabotageName): Promise<void> {
   const { sql }: Sabotage = SABOTAGES[name];

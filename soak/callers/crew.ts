@@ -15,7 +15,7 @@ import { openPrepaid } from './prepaid.ts';
 import { openQuote } from './quote.ts';
 import { openClawback, openTopUp } from './top-up.ts';
 
-/** Kinds of callers, and how many of each there are in a crew of 40: the chain and the checkout are slower than cards. */
+/** Kinds of callers, and how many of each there are by default: the chain and the checkout are slower than cards. */
 const KINDS: readonly (readonly [name: string, share: number, open: Open])[] = [
   ['card', 9, openCard],
   ['prepaid', 9, openPrepaid],
@@ -27,14 +27,15 @@ const KINDS: readonly (readonly [name: string, share: number, open: Open])[] = [
   ['quote', 1, openQuote],
   ['feedback', 1, openFeedback],
 ];
+export const CALLER_KINDS: readonly string[] = KINDS.map(([name]) => name);
 const SHARES = KINDS.reduce((sum, [, share]) => sum + share, 0);
 const LONGEST_OPENING = 8;
 
 export interface CrewOptions {
   readonly world: World;
   readonly seed: string;
-  /** How many callers, at least one of each kind. */
-  readonly size: number;
+  /** How many callers of a kind, or of all of them by '', with at least one of each kind. */
+  readonly sizes: ReadonlyMap<string, number>;
   /** The number of each caller's first operation. */
   readonly from: (caller: string) => number;
   /** Milliseconds since the beginning of the run. */
@@ -63,11 +64,12 @@ export class Crew {
   /** Resolves when each has the credit, the balance or the coins that it lives on. */
   static async open(options: CrewOptions): Promise<Crew> {
     const crew = new Crew(options);
-    const names = KINDS.flatMap(([kind, share, open]) =>
-      Array.from({ length: Math.max(1, Math.round((share * options.size) / SHARES)) }, (_, index) => ({
-        ...{ name: `${kind} ${index + 1}`, open },
-      })),
-    );
+    const { sizes } = options;
+    const size = sizes.get('') ?? SHARES;
+    const names = KINDS.flatMap(([kind, share, open]) => {
+      const length = sizes.get(kind) ?? Math.max(1, Math.round((share * size) / SHARES));
+      return Array.from({ length }, (_, index) => ({ name: `${kind} ${index + 1}`, open }));
+    });
     while (names.length > 0) {
       const opening = names.splice(0, LONGEST_OPENING);
       crew.#members.push(...(await Promise.all(opening.map(({ name, open }) => crew.#begin(name, open)))));

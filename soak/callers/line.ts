@@ -24,8 +24,6 @@ export interface Heard {
 /** When the caller breaks the connection: so long after the request, or once so many bytes of the body have come. */
 export type HangUp = { readonly afterMs: number } | { readonly afterBytes: number };
 
-/** An answer that takes longer is given up. */
-const PATIENCE_MS = 60_000;
 const NOTHING: Heard = { status: 0, headers: {}, body: Buffer.alloc(0), isWhole: false, isUnsent: false };
 
 /** The connections of all callers to one gateway. */
@@ -40,8 +38,8 @@ export class Line {
     this.#port = port;
   }
 
-  /** Never throws: what has come is told. */
-  ask({ method, path, headers, body }: Sent, hangUp?: HangUp): Promise<Heard> {
+  /** Never throws: what has come is told. @param patienceMs an answer that takes longer is given up */
+  ask({ method, path, headers, body }: Sent, patienceMs: number, hangUp?: HangUp): Promise<Heard> {
     return new Promise((resolve) => {
       let heard = NOTHING;
       const chunks: Buffer[] = [];
@@ -50,7 +48,7 @@ export class Line {
         ...{ agent: this.#agent, hostname: this.#hostname, port: this.#port, method, path },
         headers: { ...headers, ...(body !== undefined && { 'content-length': Buffer.byteLength(body) }) },
       });
-      const giveUpMs = hangUp && 'afterMs' in hangUp ? hangUp.afterMs : PATIENCE_MS;
+      const giveUpMs = hangUp && 'afterMs' in hangUp ? hangUp.afterMs : patienceMs;
       const givingUp = setTimeout(() => outgoing.destroy(), giveUpMs);
       const end = (isWhole: boolean, isUnsent = false) => {
         clearTimeout(givingUp);

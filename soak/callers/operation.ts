@@ -6,6 +6,8 @@ import { isSpeech } from './text.ts';
 
 /** How long the identical request is repeated: longer than any fault and all that has to be healed after it. */
 const PATIENCE_MS = 300_000;
+/** How long an answer is waited for, before and after whoever owes it can be taken for dead. */
+const ANSWER_PATIENCE_MS = [10_000, 60_000] as const;
 const SHORTEST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 2_000;
 
@@ -21,6 +23,7 @@ export interface Outcome {
 export class Operation {
   readonly random: Random;
   readonly #lines: readonly [Line, Line];
+  readonly #answerPatienceMs: number;
   /** Which gateway is asked next. */
   #turn: number;
   requests = 0;
@@ -32,6 +35,7 @@ export class Operation {
   constructor(random: Random, lines: readonly [Line, Line]) {
     this.random = random;
     this.#lines = lines;
+    this.#answerPatienceMs = random.between(...ANSWER_PATIENCE_MS);
     this.#turn = random.between(0, 1);
   }
 
@@ -55,7 +59,7 @@ export class Operation {
   ask(sent: Sent, hangUp?: HangUp): Promise<Heard> {
     this.requests += 1;
     const line = this.#lines[this.#turn++ % 2] as Line;
-    return line.ask(sent, hangUp);
+    return line.ask(sent, this.#answerPatienceMs, hangUp);
   }
 
   /** Asks with a request that pays. */

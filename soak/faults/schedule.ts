@@ -15,6 +15,7 @@ export interface Struck {
   /** Milliseconds, by the clock of the run. */
   readonly from: number;
   readonly until: number;
+  readonly buries: boolean;
 }
 
 /** What breaks in a turn: one or two faults of different parts, after a pause. */
@@ -99,7 +100,8 @@ export class FaultSchedule {
       throw new Error(`${fault.name} (fault ${number}) could not be mended`, { cause: error });
     } finally {
       this.#current.delete(fault.name);
-      this.struck.push({ name: fault.name, number, from, until: this.#now() });
+      const { name, buries = false } = fault;
+      this.struck.push({ name, number, from, until: this.#now(), buries });
     }
   }
 }

@@ -10,6 +10,12 @@ const ROWS_AT_ONCE = 5_000;
 /** A column of a table that is laid on the desk: its name and type of SQL. */
 type Columns = readonly (readonly [name: string, type: string])[];
 
+/** A time at which a gateway was dead, or may have been taken for dead, in Unix milliseconds. */
+export interface Death {
+  readonly from: number;
+  readonly until: number;
+}
+
 /**
  * One session with the database of a run. What callers, chain, processor and audio store know lies in temporary tables
  * beside the books, so that a million operations are compared by joins.
@@ -98,6 +104,16 @@ export class Desk {
     const objects = [...(await world.audioObjects())].map(([key, size]) => [key.slice(prefix.length + 1), size]);
     await this.#lay('audio', [['key', 'text'] as const, ['size', 'bigint'] as const], objects);
     await this.query('create index on pg_temp.audio (key)');
+  }
+
+  /** When gateways were dead: `death`, in Unix seconds. */
+  async layDeaths(deaths: readonly Death[]): Promise<void> {
+    const columns = [['begun_at', 'double precision'] as const, ['ended_at', 'double precision'] as const];
+    await this.#lay(
+      'death',
+      columns,
+      deaths.map(({ from, until }) => [from / 1000, until / 1000]),
+    );
   }
 
   async close(): Promise<void> {

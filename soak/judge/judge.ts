@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { GUARDS_RULE } from '../../src/ledger/audit/guards.ts';
 import { speechgate } from '../../test/support/speechgate.ts';
 import type { World } from '../world/world.ts';
-import { Desk } from './desk.ts';
+import { type Death, Desk } from './desk.ts';
 import { countEnds, countSpared, differing, type Money, sumMoney } from './money.ts';
 import { OPEN_RULES } from './open-things.ts';
 import { PAYMENT_RULES } from './payments.ts';
@@ -49,6 +50,10 @@ export interface Verdict {
 }
 
 export interface JudgeOptions {
+  /** When gateways were dead, or may have been taken for dead, in Unix milliseconds; never unless told otherwise. */
+  readonly deaths?: readonly Death[];
+  /** Guards of the database were taken away on purpose, so that the audit's word that they are missing counts for nothing. */
+  readonly isWeakened?: boolean;
   /** How long is waited for what reconcilers and workers still have to do. */
   readonly healMs?: number;
   readonly progress?: (words: string) => void;
@@ -61,13 +66,14 @@ export interface JudgeOptions {
  * @param told path of what callers were told
  */
 export async function judge(world: World, told: string, options: JudgeOptions = {}): Promise<Verdict> {
-  const { healMs = HEAL_MS, progress = () => {} } = options;
+  const { deaths = [], isWeakened = false, healMs = HEAL_MS, progress = () => {} } = options;
   const desk = await Desk.open(world.databaseUrl);
   try {
     await desk.layTold(told);
     await heal(world, desk, healMs, progress);
     progress('comparing');
     await Promise.all([desk.layChain(world), desk.layAudio(world)]);
+    await desk.layDeaths(deaths);
     await matchCharges(desk);
     const counts = Object.fromEntries(KINDS.map((kind) => [kind, 0])) as Record<Kind, number>;
     const contradictions: Contradiction[] = [];
@@ -84,10 +90,11 @@ export async function judge(world: World, told: string, options: JudgeOptions = 
     const [ends, spared] = [await countEnds(desk), await countSpared(desk)];
     progress('auditing');
     const audit = await speechgate(world.env, 'audit', '--external');
-    if (audit.code !== 0) {
+    const lines = audit.output.split('\n').filter((line) => /^(BROKEN|\s+NOT ASKED)/.test(line));
+    const faults = isWeakened ? lines.filter((line) => !line.endsWith(GUARDS_RULE)) : lines;
+    if (audit.code !== 0 && (faults.length > 0 || lines.length === 0)) {
       counts.other += 1;
-      const lines = audit.out.split('\n').filter((line) => /^(BROKEN|\s+NOT ASKED)/.test(line));
-      const detail = lines.join('; ') || audit.output.slice(-2_000);
+      const detail = faults.join('; ') || audit.output.slice(-2_000);
       contradictions.push({ kind: 'other', words: 'the audit finds fault', detail, operation: undefined });
     }
     return { counts, contradictions, money, ends, spared, audit: audit.output };

@@ -5,11 +5,19 @@ import type { Rule } from './rule.ts';
 export const SPEECH = `('card', 'card, streamed', 'job', 'prepaid')`;
 
 /**
- * A process tells about once a second what it has delivered. When it dies before, others give that back too, half a minute
- * later: who was served in its last second has it for nothing. What is served shortly before that, or even after it, comes
- * from a process that was taken for dead.
+ * A process tells about once a second what it has delivered, and later where it is slow or its database away. When it dies
+ * before, others give that back too, half a minute later: who was served in its last seconds has it for nothing. What
+ * comes to its caller after that is of a process that was taken for dead.
  */
+const UNTOLD_SECONDS = 10;
 const BURIED_AFTER_SECONDS = 15;
+/** Half a minute of silence, and as long as others may be kept from looking by what breaks then. */
+const BURIED_WITHIN_SECONDS = 180;
+/** Given back since the process died that had answered: it was dead then. */
+const IS_SPARED = `given_back = 'process_died' and given_back_at > at + ${BURIED_AFTER_SECONDS}
+  and exists (select from death
+    where at between begun_at - ${UNTOLD_SECONDS} and ended_at + ${UNTOLD_SECONDS}
+      and given_back_at between begun_at and ended_at + ${BURIED_WITHIN_SECONDS})`;
 
 /**
  * Finds the operation of each charge: `matched`, by trace id, nonce or job; and where the caller was told nothing, by
@@ -56,7 +64,7 @@ export async function matchCharges(desk: Desk): Promise<void> {
   await desk.query(`
     create temp table tally as
     select told.id as told, count(*) filter (where charged.id is not null and given_back is null) as charges,
-           count(*) filter (where given_back = 'process_died' and given_back_at > at + ${BURIED_AFTER_SECONDS}) as spared,
+           count(*) filter (where ${IS_SPARED}) as spared,
            coalesce(sum(charged.amount) filter (where given_back is null), 0)::bigint as amount
     from told left join matched on told = told.id left join charged on charged.id = charge
     where flow in ${SPEECH} group by told.id`);

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { type Child, type Owner, startCommand } from '../../test/support/child.ts';
 import { missingProgram } from '../../test/support/missing-program.ts';
 import type { Part, PartName } from './world.ts';
@@ -34,6 +35,13 @@ export class ProcessPart implements Part {
   get isRunning(): boolean {
     const { exitCode, signalCode } = this.#child?.process ?? { exitCode: 0, signalCode: null };
     return exitCode === null && signalCode === null;
+  }
+
+  get isFrozen(): boolean {
+    if (!this.isRunning) return false;
+    // The state follows the name, which is in brackets.
+    const stat = readFileSync(`/proc/${this.#child?.process.pid}/stat`, 'utf8');
+    return stat.slice(stat.lastIndexOf(')') + 2).startsWith('T');
   }
 
   async start(env: Readonly<Record<string, string>> = {}): Promise<void> {

@@ -39,6 +39,8 @@ export type OutsideName = 'upstream' | 'facilitator' | 'node' | 'checkout' | 'st
 /** A process of the service, which may end by itself. */
 export interface ServicePart extends Part {
   readonly isRunning: boolean;
+  /** It has stopped by SIGSTOP, whoever sent that. */
+  readonly isFrozen: boolean;
   /** Resolves when it has ended, for whatever reason. */
   ended(): Promise<void>;
 }

@@ -2,6 +2,7 @@ import type { Database } from '../db/database.ts';
 import { faultOf, isDatabaseFault } from '../db/database-errors.ts';
 import { type BookedMoney, bookedAfter, newestTransfer } from '../ledger/booked.ts';
 import { MAX_EXPIRY_SECONDS } from '../ledger/wallets.ts';
+import { testPoint } from '../lib/test-point.ts';
 import { catchUp } from '../reconcile/catch-up.ts';
 import { type Meaning, meaningOf } from '../reconcile/meaning.ts';
 import { type Received, settleReceived } from '../reconcile/received.ts';
@@ -72,6 +73,7 @@ async function run({ config, db, x402, runner, print }: Parts, options: SinceOpt
     const purpose = purposeOf(transfer, config, options);
     if (purpose === undefined) undecided.push(transfer);
     else await recordTransfer(db, (config.x402 as NonNullable<Config['x402']>).asset, transfer, purpose);
+    testPoint('unrecorded transfer decided');
   }
   const results = config.card ? await catchUp(db, runner, options.since) : await runner.turn();
   const booked = await bookedAfter(db, newest);

@@ -80,6 +80,7 @@ async function runAttempt(claim: Claim, options: JobRunnerOptions, signal: Abort
   }
   if (isOwner === false) {
     log.warn('a job had been taken over: what this worker made is discarded');
+    testPoint('job taken over');
     if (outcome.kind === 'completed' && claim.storeAudio) {
       await options.store.delete(audioKey(claim.jobId, claim.fence));
     }

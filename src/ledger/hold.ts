@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import { type Fragment, fragment, statement } from '../db/statement.ts';
+import { testPoint } from '../lib/test-point.ts';
 import type { SpokenBy } from './paid-for.ts';
 
 /**
@@ -64,6 +65,7 @@ export async function captureHolds(db: Database, holds: readonly Captured[]): Pr
       as held (id, fence, upstream, cost_pico_usd)
     where transfer.id = held.id and transfer.fence = held.fence and state = 'pending'
     returning transfer.id`.execute(db);
+  testPoint('hold captured');
   const posted = new Set(captured.rows.map(({ id }) => id));
   return Promise.all(holds.map((hold) => posted.has(hold.id) || isPosted(db, hold)));
 }

@@ -1,5 +1,6 @@
 import type { Database } from '../db/database.ts';
 import { fragment, statement } from '../db/statement.ts';
+import { testPoint } from '../lib/test-point.ts';
 import { type HeldBy, voidHold } from './hold.ts';
 import { type Entry, insertTransfer } from './transfer.ts';
 
@@ -46,9 +47,13 @@ export type GivenBack = 'voided' | 'reversed' | 'ended';
 /**
  * Ends a hold that its owner tried to capture, without knowing whether it did, so that nothing is charged: void while it
  * is pending, reversed when it is posted. A capture that still runs finds the hold void, or is found posted. Safe to
- * repeat. For the owner only, and only when nothing was delivered.
+ * repeat. For the owner only, and only when nothing was delivered. At most one of its two statements changes anything.
  */
 export async function giveBack(db: Database, hold: HeldBy): Promise<GivenBack> {
-  if ((await voidHold(db, hold)) !== undefined) return 'voided';
-  return (await reverseCharge(db, hold.id, 'not_delivered')) ? 'reversed' : 'ended';
+  testPoint('capture in doubt');
+  const isVoided = (await voidHold(db, hold)) !== undefined;
+  const isReversed = !isVoided && (await reverseCharge(db, hold.id, 'not_delivered'));
+  testPoint('given back');
+  if (isVoided) return 'voided';
+  return isReversed ? 'reversed' : 'ended';
 }

@@ -102,6 +102,7 @@ export class LostAnswers {
       testPoint('lost answer offered');
       metrics.answerLost('kept');
     } catch (error) {
+      testPoint('lost answer not kept');
       metrics.answerLost('not_kept');
       log.error({ err: error }, 'the audio of an answer that did not arrive can not be kept');
       if (id !== undefined) await lostAnswerFailed(db, id).catch(() => {});

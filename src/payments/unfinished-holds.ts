@@ -139,6 +139,7 @@ export class UnfinishedHolds {
     if (!this.#registration) return;
     try {
       await this.#beat(this.#registration);
+      testPoint('process signed off');
       if (this.#registration && this.#open.size === 0) await retireProcess(this.#db, this.#registration.id);
     } catch (error) {
       this.#log.warn({ err: error }, 'what was delivered last could not be told; it may be given back');

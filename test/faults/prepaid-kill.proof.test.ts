@@ -19,12 +19,14 @@ const LONG = body(silentMp3(600_000));
 const CASES = killCases<'test/faults/prepaid-kill.proof.test.ts', Mode>('test/faults/prepaid-kill.proof.test.ts', {
   'speech held': mp3(),
   'speech spoken': mp3(),
+  'hold captured': mp3(),
   'speech captured': mp3(),
   'speech failed': openAiError(500),
   // The caller leaves within the body; as long as its audio is not kept, another process gives it back.
   'answer lost': LONG,
   'lost answer noted': LONG,
   'lost answer in the store': LONG,
+  'lost answer not kept': LONG,
   // From here on the audio can be had, so that it stays charged.
   'lost answer offered': LONG,
 });
@@ -47,6 +49,7 @@ test('kill -9 at each step of a prepaid request: nothing is charged once the lea
           SPEECH_BASE_URL: gateway.upstream.url,
           X402_PAY_TO: gateway.domain.verifyingContract,
           X402_FACILITATOR_URL: 'http://127.0.0.1:1',
+          ...(point === 'lost answer not kept' && { AUDIO_STORE: 'file:/dev/null/audio' }),
           LOG_LEVEL: 'warn',
         };
         const victim = await startVictim(t, point, env);

@@ -4,7 +4,10 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Test, t, test } from 'tap';
+import { openAudioStore } from '../../src/audio/open-store.ts';
 import { openDatabase } from '../../src/db/database.ts';
+import { deleteAudio } from '../../src/jobs/expired-audio.ts';
+import { audioKey } from '../../src/jobs/job.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import { creditTopUp } from '../../src/top-up/credit-top-up.ts';
 import { type Child, startChild } from '../support/child.ts';
@@ -33,6 +36,7 @@ t.jobs = 2;
 async function start(t: Test) {
   const databaseUrl = (await testDatabase(t)).url;
   const dataDir = await mkdtemp(join(tmpdir(), 'speechgate-proof-'));
+  const audioStore = `file:${join(dataDir, 'audio')}`;
   const upstream = await startStubUpstream();
   const db = openDatabase(databaseUrl, { maxConnections: 2 });
   t.teardown(async () => {
@@ -58,6 +62,7 @@ async function start(t: Test) {
         PORT: String(port),
         DATABASE_URL: databaseUrl,
         DATA_DIR: dataDir,
+        AUDIO_STORE: audioStore,
         SPEECH_BASE_URL: upstream.url,
         STRIPE_SECRET_KEY: 'sk_test_proof',
         STRIPE_API_BASE: 'http://127.0.0.1:1',
@@ -79,7 +84,7 @@ async function start(t: Test) {
     return row?.balance_micro_usd;
   };
   const job = () => db.selectFrom('job').selectAll().executeTakeFirst();
-  return { databaseUrl, upstream, db, account: accountId, run, balance, job };
+  return { databaseUrl, audioStore, upstream, db, account: accountId, run, balance, job };
 }
 
 async function freePort(): Promise<number> {
@@ -113,24 +118,38 @@ const CASES = killCases<'test/jobs/kill.proof.test.ts', Case>('test/jobs/kill.pr
   'job failed': { mode: openAiError(400), end: 'failed', spoken: 1 },
   // It is given back when its process is told to stop.
   'job given back': { mode: hangBeforeHeaders(), end: 'completed', spoken: 2 },
+  // Its worker is frozen while it is spoken, and wakes up when another one has completed it.
+  'job taken over': { end: 'completed', spoken: 2 },
 });
 
 test('kill -9 at each step of a job: after a restart job and balance end right', { jobs: 2 }, async (t) => {
   const proofs = CASES.map(([at, { mode = mp3(200), end, spoken }]) =>
     t.test(at, async (t) => {
-      const { upstream, db, account, run, balance, job } = await start(t);
-      upstream.mode = mode;
+      const { upstream, audioStore, db, account, run, balance, job } = await start(t);
+      const slow = new Drip();
+      const isTakenOver = at === 'job taken over';
+      upstream.mode = isTakenOver ? slow.mode : mode;
       const first = await run({ SPEECHGATE_TEST_KILL_AT: at });
       await later(first, account, { key: KEY }).catch(() => undefined);
       if (at === 'job given back') {
         await upstream.waitForRequests(1);
         first.child.process.kill('SIGTERM');
       }
-      await killed(first.child);
+      if (isTakenOver) {
+        await slow.opened;
+        first.child.process.kill('SIGSTOP');
+      } else await killed(first.child);
       upstream.mode = mp3(200);
 
       const restartedAt = performance.now();
       const second = await run();
+      if (isTakenOver) {
+        await untilJob(second, (await job())?.id as string, 'completed', 'failed');
+        first.child.process.kill('SIGCONT');
+        await slow.write(silentMp3(900));
+        slow.end();
+        await killed(first.child);
+      }
       if (end === 'none') {
         assert.equal(await job(), undefined);
         assert.equal(await balance(), FUNDS);
@@ -153,6 +172,20 @@ test('kill -9 at each step of a job: after a restart job and balance end right',
         assert.equal(await balance(), end === 'completed' ? FUNDS - PRICE : FUNDS);
       }
       assert.equal(upstream.requests.length, spoken);
+      if (isTakenOver) {
+        const { id, fence } = (await job()) ?? assert.fail();
+        const store = openAudioStore(audioStore);
+        const isStored = async (owner: number) => {
+          const audio = await store.open(audioKey(id, owner));
+          audio?.stream.destroy();
+          return audio !== undefined;
+        };
+        const stored = () => Promise.all([fence - 1, fence].map(isStored));
+        assert.deepEqual(await stored(), [true, true], 'what the former owner has stored is left');
+        assert.ok(await deleteAudio(db, store, { id, fence }));
+        assert.deepEqual(await stored(), [false, false], 'and goes when the time of the job is over');
+        await store.close();
+      }
       assert.deepEqual(await audit(db), []);
       assert.equal(await second.child.stop(), 0);
     }),

@@ -8,6 +8,7 @@ import { settlementPending } from '../../src/sandbox/facilitator/faults.ts';
 import { paymentAudioKey } from '../../src/x402/payment-audio.ts';
 import { claimedByWorker, start as startJobs } from '../jobs/claiming.ts';
 import { testChain, wallet } from '../support/chain.ts';
+import { startChild } from '../support/child.ts';
 import type { Gateway } from '../support/gateway.ts';
 import { later, untilJob } from '../support/jobs.ts';
 import { killCommand, letLeasesEnd } from '../support/kill.ts';
@@ -71,6 +72,23 @@ const landed = (state: 'unknown' | 'failed' | 'reserved') => async (t: Test) => 
     },
   };
 };
+
+/** A payment that a restored database has lost, and that the operator has booked by what the chain shows of it. */
+async function unrecorded(t: Test): Promise<Scene> {
+  const { gateway, env } = await landed('unknown')(t);
+  await unguarded(gateway.db, (db) => sql`delete from x402_payment`.execute(db));
+  const args = ['--since', new Date(Date.now() - 3_600_000).toISOString(), '--book'];
+  return {
+    ...{ gateway, env, args },
+    done: async () => {
+      const again = startChild(t, 'src/cli/reconcile-command.ts', env, args);
+      assert.equal(await again.ended(), 0, again.output());
+      const payments = await gateway.db.selectFrom('x402_payment').select(['state', 'purpose']).execute();
+      assert.deepEqual(payments, [{ state: 'settled', purpose: 'speech' }]);
+      assert.equal(await gateway.revenue(), PRICE);
+    },
+  };
+}
 
 /** A payment whose audio is to go: of a dead process before its settlement, or one whose replay window is over. */
 const withAudio = (state: 'reserved' | 'settled') => async (t: Test) => {
@@ -147,6 +165,7 @@ const CASES = killCases<'test/reconcile/kill-stored.proof.test.ts', (t: Test) =>
     'failed payment claimed': landed('failed'),
     'failed payment found': landed('failed'),
     'received payment settling': landed('reserved'),
+    'unrecorded transfer decided': unrecorded,
     'entries of dead workers unlocked': claimed,
     'jobs taken over': claimed,
     'lost entries unlocked': claimed,

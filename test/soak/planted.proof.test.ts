@@ -3,7 +3,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { DeleteObjectCommand, S3Client } from '@aws-sdk/client-s3';
 import { sql } from 'kysely';
 import { test } from 'tap';
-import { judge } from '../../soak/judge/judge.ts';
+import { judge, type Verdict } from '../../soak/judge/judge.ts';
 import { readOptions } from '../../soak/options.ts';
 import { soak } from '../../soak/run.ts';
 import type { World } from '../../soak/world/world.ts';
@@ -36,6 +36,15 @@ test('the judge finds nothing where nothing was broken, and each thing that is b
   ]) {
     assert.equal(found.get(words as string), kind, `${words}: ${JSON.stringify(verdict.contradictions, null, 1)}`);
   }
+
+  const ofDeath = ({ contradictions }: Verdict) =>
+    contradictions.filter(({ detail }) => /process_died/.test(detail ?? ''));
+  assert.deepEqual([verdict.spared, ofDeath(verdict).map(({ kind }) => kind)], [0, ['served, not paid']]);
+  const now = Date.now();
+  const died = await judge(run.world, run.told, { healMs: 0, deaths: [{ from: now - 120_000, until: now }] });
+  assert.deepEqual([died.spared, ofDeath(died)], [1, []], 'a process was dead then');
+  const later = await judge(run.world, run.told, { healMs: 0, deaths: [{ from: now + 15_000, until: now + 20_000 }] });
+  assert.deepEqual([later.spared, ofDeath(later).length], [0, 1], 'one died later');
 });
 
 /** Each in rows of its own. */
@@ -57,6 +66,9 @@ async function plantInBooks({ databaseUrl, env }: World): Promise<void> {
         insert into transfer (${columns}, state, lease_until)
         select ${columns}, 'pending', now() + interval '1 hour' from transfer where id = ${charge(1)}`.execute(trx);
       await sql`insert into reversal (transfer_id, reason) values (${charge(2)}, 'not_delivered')`.execute(trx);
+      await sql`
+        insert into reversal (transfer_id, reason, created_at)
+        values (${charge(4)}, 'process_died', now() + interval '1 minute')`.execute(trx);
       await sql`update transfer set amount_micro_usd = amount_micro_usd + 1 where id = ${charge(3)}`.execute(trx);
       await sql`
         delete from transfer where id = (select max(id) from transfer where kind = 'top_up')`.execute(trx);

@@ -46,10 +46,12 @@ const triggers = Object.entries(TRIGGERS).flatMap(([table, names]) => names.map(
 const snakeCase = (name: string): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 const contraAccounts = Object.entries(contra).map(([name, id]) => `${id} ${snakeCase(name)}`);
 
+export const GUARDS_RULE = 'the triggers and constraints that guard the books are in place';
+
 /** That the database still refuses what it is to refuse. */
 export const guardInvariants: readonly Invariant[] = [
   {
-    rule: 'the triggers and constraints that guard the books are in place',
+    rule: GUARDS_RULE,
     breaches: sql`
       select 'trigger' as what, name from unnest(${list(triggers)}) name
       where not exists (

@@ -1,0 +1,132 @@
+/** A gateway whose clock is an hour wrong, beside another one, a database, a chain and a facilitator at the right time. */
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { sql } from 'kysely';
+import { type Test, test } from 'tap';
+import { openClock } from '../../soak/world/clock.ts';
+import { audit } from '../../src/ledger/audit.ts';
+import { testChain, wallet } from '../support/chain.ts';
+import { testCheckout } from '../support/checkout.ts';
+import { withTerms } from '../support/deposit.ts';
+import { type Gateway, send } from '../support/gateway.ts';
+import { startGatewayProcess } from '../support/gateway-process.ts';
+import { missingProgram } from '../support/missing-program.ts';
+import { depositor, domainOf, HELLO, moneyOf, TTS } from '../support/prepaid.ts';
+import {
+  challengeOf,
+  PRICE,
+  payFor,
+  QUOTE_SECRET,
+  sign,
+  startX402Gateway,
+  timesPaid,
+  withPayment,
+} from '../support/x402.ts';
+
+const { chain, skip: withoutChain } = await testChain();
+const skip = withoutChain || (missingProgram('faketime', '--version') ?? false);
+
+const HOUR = 3_600;
+const FUNDS = 100_000n;
+const TEXT = 'Hello world';
+const QUOTED = { textLength: TEXT.length, textSha256: createHash('sha256').update(TEXT).digest('hex') };
+
+/** @param seconds by which the one gateway is ahead of all the rest */
+async function startPair(t: Test, seconds: number) {
+  const folder = await mkdtemp(join(tmpdir(), 'speechgate-clock-'));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const checkout = await testCheckout(t);
+  const env = { AUDIO_STORE: `file:${folder}/audio`, ...checkout.env };
+  const right = await startX402Gateway(t, chain, env);
+  const clock = await openClock(folder);
+  assert.ok(typeof clock !== 'string', String(clock));
+  await clock.step(seconds);
+  const { url, child } = await startGatewayProcess(t, {
+    ...{ ...env, ...clock.env, DATABASE_URL: right.databaseUrl, BASE_URL: right.config.baseUrl, DATA_DIR: folder },
+    ...{ SPEECH_BASE_URL: right.upstream.url, QUOTE_SECRET, LOG_LEVEL: 'warn', SPEECH_TIMEOUT_MS: '10000' },
+    ...{ X402_PAY_TO: right.payTo, X402_FACILITATOR_URL: right.facilitator.url, X402_RPC_URL: chain.rpcUrl },
+  });
+  t.teardown(() => clock.forget(child.process.pid as number));
+  const wrong: Pick<Gateway, 'call'> = { call: (path, call) => send(url, path, call) };
+  const ahead = Date.parse((await wrong.call('/livez')).headers.get('date') ?? '') - Date.now();
+  assert.ok(Math.abs(ahead / 1_000 - seconds) < 60, `its clock is ${ahead} ms ahead`);
+  return { right, wrong };
+}
+
+for (const seconds of [HOUR, -HOUR]) {
+  const name = seconds > 0 ? 'ahead' : 'behind';
+  test(`a gateway whose clock is an hour ${name} serves what is paid, and takes nothing that it refuses`, {
+    skip,
+  }, async (t) => {
+    const { right, wrong } = await startPair(t, seconds);
+    const spoken = () => right.upstream.requests.length;
+
+    const account = await right.fund(500);
+    const speech = { headers: { 'x-credit-account': account } };
+    assert.equal((await wrong.call('/tts?text=Hello+world', speech)).status, 200);
+    assert.equal(await right.balance(account), 5_000_000n - PRICE);
+
+    const prepaid = await depositor({ ...right, domain: domainOf(right.payTo) }, FUNDS);
+    const signed = await prepaid.sign(TTS, HELLO);
+    const reply = await wrong.call(TTS, signed);
+    assert.deepEqual([reply.status, ...moneyOf(reply)], [200, String(PRICE), String(FUNDS - PRICE)]);
+    for (const gateway of [wrong, right]) {
+      const again = await gateway.call(TTS, signed);
+      assert.deepEqual([again.status, again.json.error.code], [409, 'PREPAID_NONCE_REPLAYED']);
+    }
+    // In time by the wrong clock alone.
+    const expiry = BigInt(Math.floor(Date.now() / 1000) + seconds + 100);
+    const late = await wrong.call(TTS, await prepaid.sign(TTS, HELLO, { expiry }));
+    assert.deepEqual([late.status, late.json.error.details.field], [400, 'x-x402-expiry']);
+    assert.equal(await prepaid.balance(), FUNDS - PRICE);
+    assert.equal(spoken(), 2);
+
+    const payer = await wallet(chain.client, 10n * PRICE);
+    const payload = await sign(payer, await challengeOf(wrong, TTS, HELLO));
+    const paid = withPayment(HELLO, payload);
+    const untimely = await wrong.call(TTS, paid);
+    const reason = seconds > 0 ? 'authorization_expires_too_soon' : 'authorization_valid_for_too_long';
+    assert.deepEqual(
+      [untimely.status, untimely.json.error.code, untimely.json.error.details.error],
+      [402, 'PAYMENT_REQUIRED', reason],
+    );
+    // In time by the wrong clock alone: those who know better refuse it.
+    const now = BigInt(Math.floor(Date.now() / 1000) + seconds);
+    const shifted = await withTerms(payer, payload, { validAfter: now - 60n, validBefore: now + 200n });
+    const refused = await wrong.call(TTS, withPayment(HELLO, shifted));
+    assert.deepEqual([refused.status, refused.json.error.code], [402, 'PAYMENT_REQUIRED'], refused.text);
+    assert.equal(await timesPaid(chain, payer), 0);
+    assert.equal(await right.revenue(), 0n);
+    // What it refused the other one takes, and what was paid there it repeats.
+    assert.equal((await right.call(TTS, paid)).status, 200);
+    const replayed = await wrong.call(TTS, paid);
+    assert.deepEqual([replayed.status, replayed.headers.get('x-idempotent-replay')], [200, 'true']);
+    assert.equal(await timesPaid(chain, payer), 1);
+
+    const quote = async (gateway: Pick<Gateway, 'call'>) =>
+      (await gateway.call('/x402/tts/quote', { method: 'POST', json: QUOTED })).json.quoteToken as string;
+    const order = async (gateway: Pick<Gateway, 'call'>) => ({
+      method: 'POST',
+      json: { quoteToken: await quote(gateway), text: TEXT },
+    });
+    // Each judges a quote by its own clock: the one that is ahead holds those of the other for expired, and gives longer ones.
+    const [early, current] = seconds > 0 ? [right, wrong] : [wrong, right];
+    const expired = await current.call(TTS, await order(early));
+    assert.equal(expired.json.error.code, 'QUOTE_EXPIRED', expired.text);
+    const lasting = await order(current);
+    const quoted = await payFor(early, payer, lasting);
+    assert.equal(quoted.reply.status, seconds > 0 ? 200 : 402, quoted.reply.text);
+    if (seconds < 0) assert.equal((await right.call(TTS, quoted.paid)).status, 200);
+    assert.equal(await timesPaid(chain, payer), 2);
+
+    assert.equal(await right.revenue(), 2n * PRICE);
+    assert.equal(spoken(), 4, 'nothing was spoken that was not paid');
+    const { rows } = await sql`select from transfer where state = 'pending'
+      union all select from x402_payment where state <> 'settled'`.execute(right.db);
+    assert.equal(rows.length, 0, 'nothing is held');
+    assert.deepEqual(await audit(right.db), []);
+  });
+}
