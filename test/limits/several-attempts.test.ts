@@ -72,7 +72,8 @@ for (const { title, steps } of CASES) {
       await clock.advance(pause);
       statements.take();
       assert.deepEqual(told(await takeAtOnce(limits, keys)), expected, `${keys} after ${pause}`);
-      assert.equal(statements.recorded.length, 1, 'in one statement');
+      const asked = statements.recorded.map(({ text }) => text);
+      assert.equal(asked.length, 1, `in one statement: ${asked.join('\n')}`);
     }
   });
 }
