@@ -8,6 +8,7 @@ import type { Gateway } from './gateway.ts';
 import { type GatewayProcess, startGatewayProcess } from './gateway-process.ts';
 import type { Kill } from './kills.ts';
 import { testRunner } from './reconcile.ts';
+import { until } from './until.ts';
 
 /** Settings of short leases: a second for the synthesis, and 30 that a lease outlasts it. */
 export const SHORT_LEASES = { SPEECH_TIMEOUT_MS: '1000', RECONCILE_INTERVAL_MS: '1000' };
@@ -15,10 +16,12 @@ export const SHORT_LEASES = { SPEECH_TIMEOUT_MS: '1000', RECONCILE_INTERVAL_MS: 
 const LEASE_AND_TWO_INTERVALS_MS = 31_000 + 2 * 1000;
 const RESERVE_MS = 30_000;
 const POLL_MS = 200;
+/** What PostgreSQL knows a victim's connections as. */
+const VICTIM = 'victim';
 
 /** A gateway that ends as by `kill -9` when it comes to this point (src/lib/test-point.ts). */
 export const startVictim = (t: Test, point: Kill, env: Record<string, string>): Promise<GatewayProcess> =>
-  startGatewayProcess(t, { ...env, NODE_ENV: 'test', SPEECHGATE_TEST_KILL_AT: point });
+  startGatewayProcess(t, mortal(point, env));
 
 /** Runs a program of the project that is to end as by `kill -9` when it comes to this point. */
 export async function killCommand(
@@ -26,13 +29,28 @@ export async function killCommand(
   point: Kill,
   { program, env, args = [] }: { program: string; env: Record<string, string>; args?: string[] },
 ): Promise<void> {
-  const child = startChild(t, program, { ...env, NODE_ENV: 'test', SPEECHGATE_TEST_KILL_AT: point }, args);
+  const child = startChild(t, program, mortal(point, env), args);
   await child.ended();
   assert.equal(child.process.signalCode, 'SIGKILL', child.output());
 }
 
+function mortal(point: Kill, env: Record<string, string>): Record<string, string> {
+  const url = new URL(env.DATABASE_URL as string);
+  url.searchParams.set('application_name', VICTIM);
+  return { ...env, DATABASE_URL: url.href, NODE_ENV: 'test', SPEECHGATE_TEST_KILL_AT: point };
+}
+
+/** Waits for the statements that the victim sent before it died: PostgreSQL carries them out all the same. */
+const untilUnheard = (db: Database) =>
+  until(async () => {
+    const { rows } = await sql`select from pg_stat_activity
+      where datname = current_database() and application_name = ${VICTIM}`.execute(db);
+    return rows.length === 0;
+  });
+
 /** As if the victim had died an hour ago: its leases are over, and nobody has heard of it since. */
 export async function letLeasesEnd(db: Database): Promise<void> {
+  await untilUnheard(db);
   await sql`update transfer set lease_until = now() - interval '1 second' where state = 'pending'
             and lease_until is not null`.execute(db);
   await sql`update gateway_process set heartbeat_at = now() - interval '1 hour',
