@@ -1,6 +1,7 @@
 import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { EDGE_HEADERS, METHODS } from './headers.ts';
+import { arriving, linger } from './linger.ts';
 import type { RecordRefusal } from './request-record.ts';
 import { type ErrorBody, type ErrorCode, errorBody } from './structured-error.ts';
 
@@ -18,9 +19,6 @@ const MALFORMED = {
   code: 'INVALID_REQUEST',
   message: 'This is not a well-formed HTTP/1.1 request.',
 } as const;
-
-/** How long a connection is still read from after its last answer, so that a reset does not overtake that one. */
-const LINGER_MS = 2000;
 
 /** Connections on which something came that is not HTTP: it is answered in its turn, and no operation begins there. */
 const broken = new WeakSet<Socket>();
@@ -69,10 +67,7 @@ export function answerConnect(server: Server, record: RecordRefusal): void {
 const responseOn = (socket: Socket) => (socket as { _httpMessage?: ServerResponse | null })._httpMessage ?? undefined;
 
 /** Whether what has not wholly come is the body of a request that has got its answer. */
-function isAnswered(socket: Socket): boolean {
-  const { incoming } = (socket as { parser?: { incoming?: IncomingMessage | null } }).parser ?? {};
-  return incoming?.complete === false && !responseOn(socket);
-}
+const isAnswered = (socket: Socket): boolean => arriving(socket) !== undefined && !responseOn(socket);
 
 /** Waits for the answers to what came before on a connection; one to a request that never ended and never began is none. */
 function inTurn(socket: Socket, answer: (unbegun: ServerResponse | undefined) => void): void {
@@ -102,9 +97,8 @@ function endWith(
     connection: 'close',
   };
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
-  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('\r\n')}\r\n\r\n${isHead ? '' : text}`);
-  socket.resume();
-  setTimeout(() => socket.destroy(), LINGER_MS).unref();
+  socket.write(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('\r\n')}\r\n\r\n${isHead ? '' : text}`);
+  linger(socket);
 }
 
 /** Answers `expect` headers other than 100-continue, which Node would refuse with an empty body. */

@@ -103,3 +103,29 @@ test('a stop cuts who reads nothing of its answer for 3 s', async (t) => {
   });
   connections.close();
 });
+
+const SENDS_A_BODY = 'POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n';
+
+test('an answer arrives whole that closes its connection while the body of its request is coming', async (t) => {
+  const answer = 'a'.repeat(512 * 1024);
+  const { open } = await startServer(t, (_request, response) => response.end(answer));
+  const { client, served } = await open(`${SENDS_A_BODY}content-length: 9\r\n\r\nhalf`);
+  await until(() => served.writableFinished);
+  const { bytesRead } = served;
+  client.write('of i');
+  await until(() => served.destroyed || served.bytesRead > bytesRead);
+  const read = reading(client);
+  await once(client, 'close');
+  assert.ok(read().endsWith(`\r\n\r\n${answer}`), `${read().length} characters`);
+  await until(() => served.destroyed);
+});
+
+test('who goes on sending after an answer that closes the connection is cut', async (t) => {
+  const { open } = await startServer(t, (_request, response) => response.end('done'));
+  const { client, served } = await open(`${SENDS_A_BODY}transfer-encoding: chunked\r\n\r\n`);
+  const sending = setInterval(() => client.write('1\r\na\r\n'), 10);
+  t.teardown(() => clearInterval(sending));
+  await until(() => served.writableFinished);
+  assert.equal(served.destroyed, false);
+  await until(() => served.destroyed);
+});
