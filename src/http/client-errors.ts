@@ -37,7 +37,8 @@ export function mayBegin(request: IncomingMessage, response: ServerResponse): bo
 
 /** Answers what Node's HTTP parser refuses, before there is a request, in the shape of every other error (R10). */
 export function answerClientError(error: NodeJS.ErrnoException, socket: Socket, record: RecordRefusal): void {
-  if (broken.has(socket)) return;
+  // After the last answer, what comes is discarded.
+  if (broken.has(socket) || (socket.writableEnded && error.code !== 'ECONNRESET')) return;
   if (error.code === 'ECONNRESET' || !socket.writable || (error.code === LATE && isAnswered(socket))) {
     socket.destroy();
     return;

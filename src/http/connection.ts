@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
-import { arriving, linger } from './linger.ts';
+import { linger } from './linger.ts';
 
 /** Requests of one connection that are worked on, or whose answers are not sent yet, at a time. */
 export const MAX_UNANSWERED = 16;
@@ -73,13 +73,9 @@ export class Connection {
     this.#begin = parser.onIncoming;
     parser.onIncoming = (request, keepAlive) =>
       this.#isFull() ? this.#hold(request, keepAlive) : this.#begin(request, keepAlive);
-    const closeAtOnce = socket.destroySoon.bind(socket);
     // How Node closes a connection after its last answer.
     socket.destroySoon = () => {
-      const unread = arriving(socket);
-      if (!unread) return closeAtOnce();
       this.#isEnding = true;
-      unread.resume();
       linger(socket);
     };
   }

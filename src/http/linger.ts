@@ -3,18 +3,19 @@ import type { Socket } from 'node:net';
 
 const LINGER_MS = 2_000;
 
+/** The request on a connection of Node's HTTP server whose body has not wholly come. */
+export function arriving(socket: Socket): IncomingMessage | undefined {
+  const { incoming } = (socket as { parser?: { incoming?: IncomingMessage | null } | null }).parser ?? {};
+  return incoming?.complete === false ? incoming : undefined;
+}
+
 /**
  * Ends a connection after its last answer, but discards for 2 seconds what still comes, or until the client ends it too:
  * bytes that nobody reads are answered with a reset, and that overtakes the answer (RFC 9112, 9.6).
  */
 export function linger(socket: Socket): void {
   socket.end();
+  arriving(socket)?.resume();
   socket.resume();
   setTimeout(() => socket.destroy(), LINGER_MS).unref();
-}
-
-/** The request on a connection of Node's HTTP server whose body has not wholly come. */
-export function arriving(socket: Socket): IncomingMessage | undefined {
-  const { incoming } = (socket as { parser?: { incoming?: IncomingMessage | null } | null }).parser ?? {};
-  return incoming?.complete === false ? incoming : undefined;
 }

@@ -120,6 +120,24 @@ test('an answer arrives whole that closes its connection while the body of its r
   await until(() => served.destroyed);
 });
 
+test('an answer that closes its connection arrives whole when a further request follows', async (t) => {
+  const answer = 'a'.repeat(512 * 1024);
+  let begun = 0;
+  const { open } = await startServer(t, (_request, response) => {
+    begun += 1;
+    response.end(answer);
+  });
+  const { client, served } = await open(`GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n`);
+  await until(() => served.writableFinished);
+  const { bytesRead } = served;
+  client.write(REQUEST);
+  await until(() => served.destroyed || served.bytesRead > bytesRead);
+  const read = reading(client);
+  await once(client, 'close');
+  assert.ok(read().endsWith(`\r\n\r\n${answer}`), `${read().length} characters`);
+  assert.equal(begun, 1);
+});
+
 test('who goes on sending after an answer that closes the connection is cut', async (t) => {
   const { open } = await startServer(t, (_request, response) => response.end('done'));
   const { client, served } = await open(`${SENDS_A_BODY}transfer-encoding: chunked\r\n\r\n`);
