@@ -10,12 +10,12 @@ export function arriving(socket: Socket): IncomingMessage | undefined {
 }
 
 /**
- * Ends a connection after its last answer, but discards for 2 seconds what still comes, or until the client ends it too:
- * bytes that nobody reads are answered with a reset, and that overtakes the answer (RFC 9112, 9.6).
+ * Ends a connection after its last answer. Once that is sent, what still comes is discarded for 2 seconds, or until the
+ * client ends the connection too: bytes that nobody reads are answered with a reset, and that overtakes the answer
+ * (RFC 9112, 9.6).
  */
 export function linger(socket: Socket): void {
-  socket.end();
+  socket.end(() => setTimeout(() => socket.destroy(), LINGER_MS).unref());
   arriving(socket)?.resume();
   socket.resume();
-  setTimeout(() => socket.destroy(), LINGER_MS).unref();
 }
