@@ -15,6 +15,7 @@ export function arriving(socket: Socket): IncomingMessage | undefined {
  * (RFC 9112, 9.6).
  */
 export function linger(socket: Socket): void {
+  if (socket.writableEnded) return;
   socket.end(() => setTimeout(() => socket.destroy(), LINGER_MS).unref());
   arriving(socket)?.resume();
   socket.resume();
