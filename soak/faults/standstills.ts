@@ -5,6 +5,8 @@ import { MOST_VISITS, placeOf, STEPS_OF_SERVICE } from './steps.ts';
 /** Within it a process comes to its step, or the fault is over. */
 const PATIENCE_MS = 30_000;
 const POLL_MS = 50;
+/** There others give back what it is about to deliver: what the fence and the process's registration are for. */
+const FENCED = 'hold captured';
 /** Beyond the longest lease, 31 s. */
 const STANDS_MS = [33_000, 40_000] as const;
 
@@ -21,7 +23,8 @@ const DELIVERED: readonly string[] = ['speech captured', 'whole speech captured'
 export const STANDSTILLS: readonly Fault[] = STEPS_OF_SERVICE.filter((step) => !DELIVERED.includes(step)).flatMap(
   (step) =>
     placeOf(step).map((name) => ({
-      ...{ name: `${name} stands still at "${step}"`, target: name, weight: 0.04, buries: isHeardThrough(name) },
+      ...{ name: `${name} stands still at "${step}"`, target: name, buries: isHeardThrough(name) },
+      weight: step === FENCED ? 2 : 0.04,
       strike: async ({ parts }, random) => {
         const part = parts[name];
         await part.kill();
