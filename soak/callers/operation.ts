@@ -110,5 +110,9 @@ export function jsonOf({ isWhole, body }: Heard): Record<string, unknown> | unde
   }
 }
 
-/** Whether the same request may be answered otherwise later. */
-export const isPassing = ({ status, isWhole }: Heard): boolean => !isWhole || status >= 500 || status === 429;
+/**
+ * Whether the same request may be answered otherwise later. A process that stood still may say 408 of a request that it
+ * has not read yet: nothing was begun for it, and it may be repeated (RFC 9110 15.5.9).
+ */
+export const isPassing = ({ status, isWhole }: Heard): boolean =>
+  !isWhole || status >= 500 || status === 429 || status === 408;
