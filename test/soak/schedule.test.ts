@@ -25,3 +25,9 @@ test('two faults of a turn never break the same thing, and each fault has its tu
   assert.deepEqual([...drawn].sort(), [...new Set(FAULTS.map(({ name }) => name))].sort());
   assert.equal(drawn.size, FAULTS.length);
 });
+
+test('gateways stand still between capture and delivery again and again, which is what the fence is for', async () => {
+  const turns = Array.from({ length: 1000 }, (_, number) => namesOf('fence', number));
+  const count = turns.flat().filter((name) => name.endsWith('stands still at "hold captured"')).length;
+  assert.ok(count > 10, `${count} in 1000 turns`);
+});

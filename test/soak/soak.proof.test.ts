@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { t as root, test } from 'tap';
+import { KINDS } from '../../soak/judge/rule.ts';
 import { testChain } from '../support/chain.ts';
 import { startCommand } from '../support/child.ts';
 
@@ -12,6 +13,10 @@ const PATIENCE_MS = Number(MINUTES) * 60_000 + EXTRA_MS;
 // The runner's own patience is shorter.
 root.setTimeout(PATIENCE_MS);
 
+/** The first line after the progress. */
+const SUMMARY = /^\d+ operations, /m;
+const CONTRADICTION = new RegExp(`^(${KINDS.join('|').toUpperCase()}): `, 'm');
+
 const { skip } = await testChain();
 
 test(`npm run soak -- --seed ${SEED} --minutes ${MINUTES}: nothing is lost, made up or taken twice`, {
@@ -23,6 +28,13 @@ test(`npm run soak -- --seed ${SEED} --minutes ${MINUTES}: nothing is lost, made
     {},
   );
   const code = await soak.ended();
-  t.comment(soak.output());
-  assert.equal(code, 0, soak.output());
+  const printed = soak.output();
+  assert.equal(code, 0, `${contradictionsIn(printed)}\n${printed}`);
+  t.comment(printed.slice(printed.search(SUMMARY)));
 });
+
+/** The last thing that is printed, which is to be read first. */
+function contradictionsIn(printed: string): string {
+  const at = printed.search(CONTRADICTION);
+  return at === -1 ? '' : printed.slice(at);
+}
