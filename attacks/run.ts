@@ -98,7 +98,7 @@ async function runBatch(world: World, target: Target, attack: Attack, size: numb
   const first = tried.findIndex((_tried, index) => (found[index] ?? []).length > 0);
   const { attempt, failure } = tried[first] ?? {};
   const example = attempt && describe(found[first] ?? [], attempt, failure) + (isCrashed ? `\n${lastOutput}` : '');
-  const nonces = new Set(tried.flatMap((each) => each.attempt.nonces));
+  const nonces = noncesOf(tried);
   const isOfTime = found.some((counts) => counts.includes('wrong status') || counts.includes('hung'));
   const isSlowed = world.facilitator.calls.some(
     ({ tookMs = 0, paymentPayload }) => tookMs > SLOWED_MS && nonces.has(nonceOf(paymentPayload)),
@@ -138,20 +138,28 @@ async function paymentsOf(
   fromBlock: bigint,
   tried: readonly Tried[],
 ): Promise<readonly Payment[]> {
-  const payments = await settled(world, target, fromBlock);
+  const payments = await settled(world, target, tried, fromBlock);
   const cheated = tried.filter(({ attempt }) => isCheated(attempt, payments));
   if (cheated.length === 0) return payments;
   await Promise.all(cheated.map(({ attempt }) => attempt.insist()));
-  return settled(world, target, fromBlock);
+  return settled(world, target, tried, fromBlock);
 }
 
-async function settled(world: World, target: Target, fromBlock: bigint): Promise<readonly Payment[]> {
+/** What was paid once the facilitator has sent all that it was asked for, though the clients have left. */
+async function settled(world: World, target: Target, tried: readonly Tried[], fromBlock: bigint) {
+  const nonces = noncesOf(tried);
+  const isSettling = () =>
+    world.facilitator.calls.some((call) => call.isSettling && nonces.has(nonceOf(call.paymentPayload)));
   for (let known = -1; ; await sleep(SETTLED_MS)) {
+    const isComplete = !isSettling();
     const payments = await world.chain.paidTo(target.payTo, fromBlock);
-    if (payments.length === known) return payments;
+    if (isComplete && payments.length === known) return payments;
     known = payments.length;
   }
 }
+
+const noncesOf = (tried: readonly Tried[]): ReadonlySet<string> =>
+  new Set(tried.flatMap(({ attempt }) => attempt.nonces));
 
 function describe(found: readonly Count[], attempt: Attempt, failure: unknown): string {
   const answers = attempt.notes.map(({ answer, isDelivery }) =>

@@ -35,6 +35,8 @@ export interface FacilitatorCall {
   result?: VerifyResponse | SettleResponse;
   /** How long they took for that, in milliseconds. */
   tookMs?: number;
+  /** A settlement that may still be sent to the chain. */
+  isSettling?: boolean;
 }
 
 export interface RunningFacilitator {
@@ -110,18 +112,23 @@ export async function startFacilitator(options: FacilitatorOptions): Promise<Run
   const settle = (redirected: boolean) => async (request: FastifyRequest, reply: FastifyReply) => {
     const call = receive('settle', request, redirected);
     if (!call) return malformed(reply);
-    const fault = redirected ? undefined : await faults.nextSettle(call.paymentPayload);
-    let settled: SettleResponse | undefined;
-    if (fault?.broadcast !== false) {
-      const askedAt = performance.now();
-      settled = await official.settle(call.paymentPayload, call.paymentRequirements);
-      call.result = settled;
-      call.tookMs = performance.now() - askedAt;
-      if (settled.transaction) await options.persist?.();
-    }
+    call.isSettling = true;
+    const { fault, settled } = await execute(call, redirected).finally(() => {
+      call.isSettling = false;
+    });
     if (!fault) return settled;
     if (typeof fault.answer === 'string') return misbehave(fault.answer, request, reply);
     return fault.answer(settled);
+  };
+  const execute = async (call: FacilitatorCall, redirected: boolean) => {
+    const fault = redirected ? undefined : await faults.nextSettle(call.paymentPayload);
+    if (fault?.broadcast === false) return { fault };
+    const askedAt = performance.now();
+    const settled = await official.settle(call.paymentPayload, call.paymentRequirements);
+    call.result = settled;
+    call.tookMs = performance.now() - askedAt;
+    if (settled.transaction) await options.persist?.();
+    return { fault, settled };
   };
 
   app.get('/supported', async () => official.getSupported());

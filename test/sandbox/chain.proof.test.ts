@@ -1,10 +1,13 @@
 import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { readdir, readFile, rm, stat, truncate, writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { test } from 'tap';
+import { toHex } from 'viem';
+import { generatePrivateKey, privateKeyToAddress } from 'viem/accounts';
 import { findAnvil, whyUnrunnable } from '../../src/sandbox/chain/anvil.ts';
 import { ASSET, type ChainClient } from '../../src/sandbox/chain/chain-client.ts';
 import { fund } from '../../src/sandbox/chain/fund.ts';
@@ -61,6 +64,18 @@ test('what was persisted survives kill -9 of the chain, and no block number that
   const second = await start(t, { dataDir });
   assert.equal(await balance(second.client), 5n);
   assert.ok((await second.client.getBlockNumber()) >= seen);
+});
+
+test('a state of tens of megabytes is persisted, and found again', { skip }, async (t) => {
+  const dataDir = await newDirectory();
+  const first = await start(t, { dataDir });
+  const accounts = Array.from({ length: 24 }, () => privateKeyToAddress(generatePrivateKey()));
+  for (const address of accounts) await first.client.setCode({ address, bytecode: toHex(randomBytes(500_000)) });
+  await first.stop();
+  assert.ok((await stat(join(dataDir, 'chain/state.json'))).size > 20_000_000);
+
+  const second = await start(t, { dataDir });
+  for (const address of accounts) assert.equal((await second.client.getCode({ address }))?.length, 2 + 2 * 500_000);
 });
 
 test('a damaged state file is put aside for the one before it', { skip }, async (t) => {

@@ -27,7 +27,8 @@ export function chainClient(rpcUrl: string, timeout = REQUEST_TIMEOUT_MS) {
   return createTestClient({
     mode: 'anvil',
     chain: localChain(rpcUrl),
-    transport: http(rpcUrl, { timeout, retryCount: 0 }),
+    // The state of a chain that was used for long is longer than what viem reads of an answer.
+    transport: http(rpcUrl, { timeout, retryCount: 0, maxResponseBodySize: false }),
     pollingInterval: POLL_MS,
     // viem would answer from memory within the polling interval.
     cacheTime: 0,
