@@ -12,6 +12,8 @@ import { CHAIN_ID } from './chain-client.ts';
 const POLL_MS = 10;
 /** A block is finalized once two are on top of it: few blocks come here. */
 const FINALITY = ['--slots-in-an-epoch', '1'];
+/** Of so many blocks the state can be asked for. anvil would write thousands to the disk, each with all accounts. */
+const HISTORY = ['--prune-history', '128'];
 
 /** Where the npm package of a platform has anvil. There are packages for Linux, macOS and Windows. */
 export function packagedBinary(platform: NodeJS.Platform, arch: NodeJS.Architecture): string {
@@ -70,7 +72,7 @@ export async function launch(
     await truncate(logFile);
     const network = ['--host', '127.0.0.1', '--port', String(port), '--no-cors'];
     const settings = [...network, '--chain-id', String(CHAIN_ID), ...FINALITY];
-    const files = ['--cache-path', cachePath(directory), ...(stateFile ? ['--load-state', stateFile] : [])];
+    const files = [...HISTORY, '--cache-path', cachePath(directory), ...(stateFile ? ['--load-state', stateFile] : [])];
     const child = spawn(binary, [...settings, ...files, '--accounts', '0', '--quiet'], {
       cwd: directory,
       env: { HOME: directory },
