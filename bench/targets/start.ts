@@ -104,7 +104,7 @@ const PROGRAMS: Record<StartedTarget, (place: Place) => Pick<Program, 'args' | '
   }),
   // As `npm start` does. Every limit is on; that of the edge is high, since most callers have the same address here.
   ours: (place) => ({
-    args: ['--import', 'tsx', GATEWAY],
+    args: ['--max-semi-space-size=32', '--import', 'tsx', GATEWAY],
     env: {
       PORT: String(place.port),
       ADMIN_PORT: String(place.adminPort),

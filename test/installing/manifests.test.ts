@@ -21,6 +21,8 @@ import {
 } from './manifests.ts';
 
 const UNITS = ['speechgate@.service', 'speechgate-worker.service', 'speechgate-migrate.service'];
+/** As in `npm start`: docs/performance.md says what it is for. */
+const HEAP = '--max-semi-space-size=32';
 const SECRET = 'a-secret-of-the-tests-of-32-bytes-or-more';
 /** Of the image of Node.js programs, and what is for the other images of compose.yaml. */
 const OTHERS = new Set(['NODE_ENV', 'POSTGRES_DB', 'POSTGRES_PASSWORD', 'DATABASE_APP_PASSWORD', 'S3_BUCKET']);
@@ -44,12 +46,14 @@ function stopSeconds({ STOP_DRAIN_MS = '' }: Record<string, string>): number {
   return ('config' in rest ? stopPatienceMs(rest.config) : Number.NaN) / 1000 + 1;
 }
 
-/** A command is that of a program of dist/ with arguments that it takes. */
-function isCommand([node, program = '', ...args]: string[]): void {
+/** A command is that of a program of dist/ with arguments that it takes; the service's is told the size of its heap. */
+function isCommand([node, ...rest]: string[]): void {
   assert.match(node ?? '', /^(\/usr\/bin\/)?node$/);
+  const { program = '' } = /(?<program>dist\/\S+)/.exec(rest.join(' '))?.groups ?? {};
   assert.ok(existsSync(program.replace(/^dist\/(.+)\.js$/, 'src/$1.ts')), program);
-  if (program === 'dist/main.js') assert.ok(readRole(args), args.join(' '));
-  else assert.deepEqual([program, ...args], ['dist/cli/speechgate.js', 'migrate']);
+  const [option, , ...args] = rest;
+  if (program === 'dist/main.js') assert.ok(option === HEAP && readRole(args), rest.join(' '));
+  else assert.deepEqual(rest, ['dist/cli/speechgate.js', 'migrate']);
 }
 
 /** The service would start with these settings, which have nothing that it doesn't know. */
