@@ -33,6 +33,8 @@ export interface App {
   readonly worker: JobWorker | undefined;
   readonly reconcilers: ReconcilerRunner;
   readonly metrics: Metrics;
+  /** Requests for speech that have come and are not answered yet. */
+  readonly inProgress: WorkInProgress;
   /** Whether the database's money is that of the settings. */
   readonly belonging: Belonging;
   /** What operators have paused. */
@@ -115,5 +117,5 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     await admin.close();
     await db.destroy();
   };
-  return { server, admin, worker, mailer, reconcilers, metrics, belonging, pauses, leave, close };
+  return { server, admin, worker, mailer, reconcilers, metrics, inProgress, belonging, pauses, leave, close };
 }

@@ -110,6 +110,10 @@ export class Admission implements Ticket {
     return undefined;
   }
 
+  get address(): string {
+    return this.#request.ip;
+  }
+
   /** Whether the last credential that the address has shown within its minute failed. */
   get isGuess(): boolean {
     return this.#parts.limiter.lastShown(this.#request.ip) === 'failed';

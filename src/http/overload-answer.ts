@@ -26,9 +26,10 @@ export function writeOverloaded(response: ServerResponse): void {
   response.writeHead(FAILURE.status, headers).end(BODY);
 }
 
-const BODY = Buffer.from(JSON.stringify(FAILURE.body));
+/** A string: Node sends it in one piece with the headers. */
+const BODY = JSON.stringify(FAILURE.body);
 const FIXED = [
   ...Object.entries(EDGE_HEADERS).flat(),
   ...['content-type', JSON_TYPE],
-  ...['content-length', String(BODY.length)],
+  ...['content-length', String(Buffer.byteLength(BODY))],
 ];

@@ -1,37 +1,46 @@
 import type { ServerResponse } from 'node:http';
+import { type Clock, EVENT_LOOP, LoopTime } from './loop-time.ts';
 
-/** So many refusals are written in a slice of time, 2,000 a second: together they cost about a fifth of a core. */
 const SLICE_MS = 10;
-const MOST_A_SLICE = 20;
-/** A turn of the event loop may take so many slices; what is missed beyond that is not made good. */
-const MOST_SLICES = 20;
+/** The share of its time that a process spends on telling who is refused, however much else there is to do. */
+const LEAST_SHARE = 0.05;
+/** Of the time in which it had nothing to do, the share that it spends on that too, unless others wait. */
+const IDLE_SHARE = 0.5;
+/** A turn of the event loop may take so long; what is missed beyond that is not made good. */
+const LONGEST_TURN_MS = 200;
 /** Refusals that wait; one more is written at once, since each keeps its request in memory. */
 const MOST_WAITING = 8_192;
 
 /**
- * Writes refusals at a pace. To tell somebody no costs about a fifth of what it costs to serve him, so that who refuses
- * four of five requests as they come has hardly time left for the fifth. Who is refused beyond the pace waits for it, and
+ * Writes refusals when there is time. To tell somebody no costs about a fifth of what it costs to serve him, so that who
+ * refuses four of five requests as they come has hardly time left for the fifth. Who is refused beyond that waits, and
  * asks for nothing else on that connection meanwhile.
  */
 export class RefusalPace {
   readonly #write: (response: ServerResponse) => void;
+  readonly #hasTime: () => boolean;
+  readonly #clock: Clock;
+  readonly #time: LoopTime;
   #waiting: ServerResponse[] = [];
-  #left = MOST_A_SLICE;
+  #leftMs = SLICE_MS * LEAST_SHARE;
   #slices: NodeJS.Timeout | undefined;
-  #slicedAt = 0;
 
-  constructor(write: (response: ServerResponse) => void) {
+  /** @param hasTime whether nobody waits who is to be served */
+  constructor(write: (response: ServerResponse) => void, hasTime: () => boolean, clock: Clock = EVENT_LOOP) {
+    this.#hasTime = hasTime;
     this.#write = write;
+    this.#clock = clock;
+    this.#time = new LoopTime(clock);
   }
 
   /** Writes it now or in its turn; not at all to who has left by then. */
   refuse(response: ServerResponse): void {
     this.#slices ??= this.#begin();
-    if (this.#waiting.length === 0 && this.#left > 0) {
-      this.#left -= 1;
-      this.#write(response);
-    } else if (this.#waiting.length >= MOST_WAITING) this.#write(response);
-    else this.#waiting.push(response);
+    if (this.#waiting.length >= MOST_WAITING) this.#write(response);
+    else {
+      this.#waiting.push(response);
+      if (this.#waiting.length === 1) this.#writeInTime();
+    }
   }
 
   /** Writes all that wait. */
@@ -42,28 +51,37 @@ export class RefusalPace {
   }
 
   #begin(): NodeJS.Timeout {
-    this.#slicedAt = performance.now();
+    this.#time.take();
     return setInterval(() => this.#nextSlice(), SLICE_MS);
   }
 
   #nextSlice(): void {
-    const isQuiet = this.#left >= MOST_A_SLICE;
-    const now = performance.now();
-    this.#left = Math.floor(MOST_A_SLICE * Math.min(MOST_SLICES, Math.max(1, (now - this.#slicedAt) / SLICE_MS)));
-    this.#slicedAt = now;
-    if (this.#waiting.length === 0) {
-      if (isQuiet) {
-        clearInterval(this.#slices);
-        this.#slices = undefined;
-      }
-      return;
-    }
-    while (this.#left > 0) {
-      const response = this.#waiting.shift();
-      if (!response) return;
+    const isQuiet = this.#waiting.length === 0 && this.#leftMs >= SLICE_MS * LEAST_SHARE;
+    const { passed, idle } = this.#time.take();
+    const allowedMs =
+      Math.min(LONGEST_TURN_MS, passed) * LEAST_SHARE +
+      (this.#hasTime() ? Math.min(LONGEST_TURN_MS, idle) * IDLE_SHARE : 0);
+    this.#leftMs = allowedMs + Math.min(0, this.#leftMs);
+    if (isQuiet) {
+      clearInterval(this.#slices);
+      this.#slices = undefined;
+    } else this.#writeInTime();
+  }
+
+  /** Writes who waits until the time for it is used up. */
+  #writeInTime(): void {
+    if (this.#leftMs <= 0) return;
+    const begunAt = this.#clock.now();
+    const until = begunAt + this.#leftMs;
+    let [now, written] = [begunAt, 0];
+    for (const response of this.#waiting) {
+      if (now >= until) break;
+      written += 1;
       if (response.destroyed) continue;
-      this.#left -= 1;
       this.#write(response);
+      now = this.#clock.now();
     }
+    this.#waiting.splice(0, written);
+    this.#leftMs = until - now;
   }
 }

@@ -4,6 +4,7 @@ import type { Readable } from 'node:stream';
 import type { FastifyBaseLogger, FastifyReply, FastifyRequest } from 'fastify';
 import type { Flow, Metrics, RequestEnd } from '../observability/metrics.ts';
 import { tracing } from '../observability/tracing.ts';
+import { arrivalOf } from './concurrency-limit.ts';
 
 /** What an operation tells of a request for its line in the log: no text, no credential, no account (R40). */
 export interface RequestFacts {
@@ -46,7 +47,7 @@ export class RequestRecord {
   readonly #request: FastifyRequest;
   readonly #reply: FastifyReply;
   readonly #metrics: Metrics;
-  readonly #begunAt = performance.now();
+  readonly #begunAt: number;
   readonly #isHead: boolean;
   #facts: RequestFacts | undefined;
   /** The answer, and the work that goes on. */
@@ -59,6 +60,7 @@ export class RequestRecord {
     this.#request = request;
     this.#reply = reply;
     this.#metrics = metrics;
+    this.#begunAt = arrivalOf(reply.raw) ?? performance.now();
     this.#isHead = request.method === 'HEAD';
     const over = () => this.#answerIsOver();
     reply.raw.once('close', tracing()?.bind(over) ?? over);

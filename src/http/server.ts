@@ -154,7 +154,7 @@ export async function createServer(
   const operations = operationsOf(await contractDocument(options.baseUrl));
   addHooks(app, parts, overload, options);
   guard.start();
-  overload.start();
+  overload.start((address) => parts.limiter.lastShown(address) === 'failed');
   options.leaving.addEventListener('abort', () => guard.leave());
   app.addHook('preClose', async () => guard.stop());
   app.addHook('onClose', async () => {
@@ -203,8 +203,7 @@ function addHooks(app: FastifyInstance, parts: AdmissionParts, overload: Overloa
     const admitted = await Admission.enter(parts, request, reply);
     if (!(admitted instanceof Admission)) return sendFailure(route, admitted, reply);
     request.admission = admitted;
-    if (route && overload.refusesGuess(route, request.headers, admitted))
-      return sendFailure(route, overloaded(), reply);
+    if (route && overload.refusesGuess(route, request.raw, admitted)) return sendFailure(route, overloaded(), reply);
     const refusal = refuseHead(request, route);
     if (refusal) return sendFailure(route, admitted.refuse() ?? refusal, reply);
     if (route && hasEmptyParameter(request)) return reply.callNotFound();

@@ -3,9 +3,10 @@
  * nothing here, and does not count as active.
  */
 export class WorkInProgress {
+  /** Called when fewer are active. */
+  onLess: () => void = () => {};
   #size = 0;
   #active = 0;
-  #lowest = 0;
 
   /** All of them. */
   get size(): number {
@@ -17,15 +18,24 @@ export class WorkInProgress {
     return this.#active;
   }
 
-  /** Counts work until it has ended. */
-  async run<T>(work: Promise<T>): Promise<T> {
+  /** Counts work that has come, until it `left`. */
+  came(): void {
     this.#size += 1;
     this.#active += 1;
+  }
+
+  left(): void {
+    this.#size -= 1;
+    this.#isLess();
+  }
+
+  /** Counts work until it has ended. */
+  async run<T>(work: Promise<T>): Promise<T> {
+    this.came();
     try {
       return await work;
     } finally {
-      this.#size -= 1;
-      this.#isLess();
+      this.left();
     }
   }
 
@@ -39,15 +49,8 @@ export class WorkInProgress {
     }
   }
 
-  /** The fewest that were active at a time since this was asked last. */
-  takeLowest(): number {
-    const lowest = this.#lowest;
-    this.#lowest = this.#active;
-    return lowest;
-  }
-
   #isLess(): void {
     this.#active -= 1;
-    if (this.#active < this.#lowest) this.#lowest = this.#active;
+    this.onLess();
   }
 }

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { EventEmitter } from 'node:events';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
 import { routes } from '../../src/contract/routes.ts';
@@ -13,8 +14,8 @@ import { lockRows } from '../support/row-lock.ts';
 import { mp3 } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
 
-/** Unpaid requests are refused at 2 of them in progress, paid ones at 4. */
-const BOUNDS = { burst: 4, standing: 4, most: 100 };
+/** Two are at work at a time. Unpaid requests are refused while one waits, paid ones while two do. */
+const BOUNDS = { leastAtOnce: 2, mostAtOnce: 2, patienceMs: 0, idlePatienceMs: 0, mostWaiting: 2, most: 100 };
 
 async function start(t: Test) {
   const gateway = await startPrepaidGateway(
@@ -25,14 +26,18 @@ async function start(t: Test) {
   const [blocked, account] = [await gateway.fund(500), await gateway.fund(500)];
   const speak = (id: string | undefined, from = '192.0.2.1', path = '/tts?text=Hello+world') =>
     gateway.call(path, { headers: { 'x-forwarded-for': from, ...(id && { 'x-credit-account': id }) } });
-  /** Requests that wait for the database until they are let go, each in progress meanwhile. */
-  const occupy = async (count: number) => {
+  /** Two requests that wait for the database until they are let go, and others of the account behind them. */
+  const occupy = async (waiting: number) => {
+    const { inProgress } = gateway.app;
+    await until(() => inProgress.size === 0);
     const lock = await lockRows(t, gateway.databaseUrl, sql`select from account where id = ${blocked} for update`);
-    const replies = Array.from({ length: count }, () => speak(blocked));
-    await lock.untilWaiting(count);
+    const replies = Array.from({ length: 2 }, () => speak(blocked));
+    await lock.untilWaiting(2);
+    const behind = Array.from({ length: waiting }, () => speak(account));
+    await until(() => inProgress.size === 2 + waiting);
     return async () => {
       await lock.release();
-      return (await Promise.all(replies)).map(({ status }) => status);
+      return (await Promise.all([...replies, ...behind])).map(({ status }) => status);
     };
   };
   return { gateway, account, speak, occupy };
@@ -47,17 +52,17 @@ function assertRefused(reply: Reply): void {
   assert.ok([1, 2, 3].includes(Number(reply.headers.get('retry-after'))));
 }
 
-test('beyond half of the bound only who pays is served, beyond it nobody, and nothing is held', async (t) => {
+test('who pays begins in his turn; while he waits nobody else is served, beyond the bound nobody is, and nothing is held', async (t) => {
   const { gateway, account, speak, occupy } = await start(t);
-  const release = await occupy(2);
+  const release = await occupy(0);
+  assert.equal((await speak(undefined)).status, 402, 'nobody waits');
+  const [first, second] = [speak(account), speak(account)];
+  await until(() => gateway.app.inProgress.size === 4);
+
+  const before = [await held(gateway), gateway.upstream.requests.length];
   assertRefused(await speak(undefined));
   assertRefused(await gateway.call(TTS, HELLO));
-  assert.equal((await speak(account)).status, 200, 'who pays is served');
-
-  const releaseMore = await occupyMore(t, gateway, speak);
-  const before = [await held(gateway), gateway.upstream.requests.length];
   assertRefused(await speak(account));
-  assertRefused(await speak(undefined));
   assert.deepEqual([await held(gateway), gateway.upstream.requests.length], before);
   for (const path of ['/', '/docs', '/tts/models', `/credits/${account}`, '/tts/jobs/none']) {
     assert.notEqual((await gateway.call(path)).status, 503, path);
@@ -65,7 +70,7 @@ test('beyond half of the bound only who pays is served, beyond it nobody, and no
   const ready = await gateway.app.admin.inject({ url: '/readyz', headers: { host: 'localhost' } });
   assert.equal(ready.statusCode, 200);
 
-  assert.deepEqual([await release(), await releaseMore()].flat(), [200, 200, 200, 200]);
+  assert.deepEqual([...(await release()), (await first).status, (await second).status], [200, 200, 200, 200]);
   assert.equal((await speak(account)).status, 200);
   await until(async () => (await gateway.call(TTS, HELLO)).status === 402);
   const metrics = await gateway.app.metrics.scrape();
@@ -74,38 +79,21 @@ test('beyond half of the bound only who pays is served, beyond it nobody, and no
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-/** Two more requests in progress, of another account. */
-async function occupyMore(
-  t: Test,
-  gateway: Gateway,
-  speak: (id: string) => Promise<Reply>,
-): Promise<() => Promise<number[]>> {
-  const id = await gateway.fund(500);
-  const lock = await lockRows(t, gateway.databaseUrl, sql`select from account where id = ${id} for update`);
-  const replies = [speak(id), speak(id)];
-  await lock.untilWaiting(4);
-  return async () => {
-    await lock.release();
-    return (await Promise.all(replies)).map(({ status }) => status);
-  };
-}
-
-test('an address whose last credential failed is refused with those who show none', async (t) => {
-  const { gateway, account, speak, occupy } = await start(t);
-  const guess = () => speak('b0000000-0000-4000-8000-000000000000', '192.0.2.66');
-  assert.equal((await guess()).status, 402);
-  const release = await occupy(2);
-  assertRefused(await guess());
-  assert.equal((await speak(account)).status, 200);
+test('who leaves while he waits is not charged', async (t) => {
+  const { gateway, account, occupy } = await start(t);
+  const release = await occupy(0);
+  const leaving = new AbortController();
+  const reply = fetch(`${gateway.url}/tts?text=Hello+world`, {
+    headers: { 'x-credit-account': account },
+    signal: leaving.signal,
+  });
+  await until(() => gateway.app.inProgress.size === 3);
+  leaving.abort();
+  await assert.rejects(reply);
+  await until(() => gateway.app.inProgress.size === 2);
+  const spoken = gateway.upstream.requests.length;
   await release();
-  assert.equal((await speak(account, '192.0.2.66')).status, 200);
-  const releaseAgain = await occupy(2);
-  assert.equal((await guess()).status, 402, 'it has shown a good one since');
-  await releaseAgain();
-  assert.match(
-    await gateway.app.metrics.scrape(),
-    /^speechgate_shed_requests_total\{class="guess",reason="work"\} 1$/m,
-  );
+  assert.deepEqual([await held(gateway), gateway.upstream.requests.length], [2, spoken + 2]);
 });
 
 test('what was paid before is told however much is in progress, and nothing new is begun', async (t) => {
@@ -118,7 +106,7 @@ test('what was paid before is told however much is in progress, and nothing new 
       headers: { 'x-credit-account': account, 'idempotency-key': key },
     });
   const job = (await later('first')).json.jobId;
-  const release = await occupy(4);
+  const release = await occupy(2);
   assertRefused(await speak(account));
   assert.deepEqual([(await gateway.call(TTS, paid)).status, (await later('first')).json.jobId], [409, job]);
   const before = await held(gateway);
@@ -144,67 +132,62 @@ test('who waits for the provider is not in the way of others', async (t) => {
   for (const { status } of await Promise.all(waiting)) assert.equal(status, 200);
 });
 
-function startUnit() {
+function startUnit({ mostWaiting }: { mostWaiting: number }) {
   const inProgress = new WorkInProgress();
   const overload = new Overload({
-    ...{ routes, inProgress, overloadBounds: { burst: 100, standing: 10, most: 1000 } },
+    ...{ routes, inProgress, overloadBounds: { ...BOUNDS, mostWaiting } },
     ...{ metrics: new Metrics(), logger: createLogger('silent') },
   });
-  const [tts] = routes.filter(({ operationId }) => operationId === 'createSpeech');
-  const refusesGuess = () =>
-    overload.refusesGuess(tts as (typeof routes)[number], { 'x-credit-account': 'a' }, { isGuess: true });
-  const response = { writeHead: () => response, end: () => response };
+  const response = Object.assign(new EventEmitter(), { writeHead: () => response, end: () => response });
   /** Whether a request of a caller with such headers is handed on. */
   const isHandedOn = (headers: Record<string, string>): boolean => {
     let isTaken = false;
     const handOn = overload.before(() => {
       isTaken = true;
     });
-    handOn({ url: '/tts', method: 'POST', headers } as never, response as never);
+    handOn({ url: '/tts', method: 'POST', headers, socket: {} } as never, response as never);
     return isTaken;
   };
-  /** So much work, until it is ended. */
-  const work = (count: number) => {
-    let end = () => {};
-    const ended = new Promise<void>((resolve) => {
-      end = resolve;
-    });
-    const running = Array.from({ length: count }, () => inProgress.run(ended));
-    return async () => {
-      end();
-      await Promise.all(running);
-    };
+  /** Two are at work, and one waits. */
+  const crowd = () => {
+    inProgress.came();
+    inProgress.came();
+    isHandedOn({ 'x-credit-account': 'a' });
   };
-  return { overload, refusesGuess, isHandedOn, work };
+  return { overload, inProgress, response, isHandedOn, crowd };
 }
 
-test('the bound is low while as many requests stay in progress, and high again when they were fewer for as long', async () => {
-  const { overload, refusesGuess, work } = startUnit();
-  const end = work(20);
-  overload.sample();
-  const told = Array.from({ length: 11 }, () => {
-    overload.sample();
-    return refusesGuess();
-  });
-  assert.deepEqual(told, [...Array.from({ length: 9 }, () => false), true, true]);
-  await end();
-  overload.sample();
-  const endMore = work(20);
-  assert.equal(refusesGuess(), true, 'a moment with fewer is no end of it');
-  await endMore();
-  overload.sample();
-  const endLast = work(20);
-  assert.equal(refusesGuess(), false);
-  await endLast();
+test('an address whose last credential failed is refused with those who show none', async (t) => {
+  const { overload, isHandedOn, crowd } = startUnit({ mostWaiting: 10 });
+  t.teardown(() => overload.close());
+  const lastFailed = new Set(['192.0.2.66']);
+  overload.start((address) => lastFailed.has(address));
+  const tts = routes.find(({ operationId }) => operationId === 'createSpeech') as (typeof routes)[number];
+  const headers = { 'x-credit-account': 'b', 'x-forwarded-for': '192.0.2.66' };
+  const refusesGuess = (isGuess: boolean) =>
+    overload.refusesGuess(tts, { headers, socket: {} } as never, { address: '192.0.2.66', isGuess });
+  assert.equal(refusesGuess(true), false, 'there is room');
+  crowd();
+  assert.equal(overload.waiting, 1);
+  isHandedOn(headers);
+  assert.equal(overload.waiting, 2, 'nothing is known of it: it waits with those who pay');
+  assert.deepEqual([refusesGuess(false), refusesGuess(true)], [false, true]);
+  isHandedOn(headers);
+  assert.equal(overload.waiting, 2, 'it is known by now, and refused');
+  lastFailed.clear();
+  isHandedOn(headers);
+  assert.equal(overload.waiting, 3, 'it has shown a good one since');
 });
 
 test('nobody who does not pay is served for a second after somebody was refused who does', async (t) => {
-  const { overload, isHandedOn, work } = startUnit();
+  const { overload, inProgress, response, isHandedOn, crowd } = startUnit({ mostWaiting: 1 });
   t.teardown(() => overload.close());
   const pays = { 'x-credit-account': 'a' };
-  const end = work(100);
-  assert.equal(isHandedOn(pays), false);
-  await end();
+  crowd();
+  assert.equal(isHandedOn(pays), false, 'it is refused');
+  response.emit('close');
+  inProgress.left();
+  inProgress.left();
   assert.equal(isHandedOn(pays), true);
   for (let samples = 0; samples < 20; samples++) {
     assert.equal(isHandedOn({}), false, `after ${samples} samples`);

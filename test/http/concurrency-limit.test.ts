@@ -1,0 +1,172 @@
+import assert from 'node:assert/strict';
+import { EventEmitter } from 'node:events';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { test } from 'tap';
+import { arrivalOf, ConcurrencyLimit } from '../../src/http/concurrency-limit.ts';
+import { WorkInProgress } from '../../src/lib/work-in-progress.ts';
+
+const BOUNDS = { leastAtOnce: 2, mostAtOnce: 8, patienceMs: 100, idlePatienceMs: 1_000, mostWaiting: 50 };
+const SAMPLE_MS = 50;
+
+function start() {
+  const clock = { passed: 0, wasIdle: 0, now: () => clock.passed, idle: () => clock.wasIdle };
+  const work = new WorkInProgress();
+  const limit = new ConcurrencyLimit(BOUNDS, work, clock);
+  const begun: string[] = [];
+  const requests = new Map<string, { request: IncomingMessage; response: ServerResponse & { destroyed: boolean } }>();
+  const enter = (...names: string[]) => {
+    for (const name of names) {
+      const response = Object.assign(new EventEmitter(), { destroyed: false }) as never;
+      const request = {} as IncomingMessage;
+      requests.set(name, { request, response });
+      limit.enter(request, response, () => begun.push(name));
+    }
+  };
+  const of = (name: string) => requests.get(name) as NonNullable<ReturnType<typeof requests.get>>;
+  const leave = (...names: string[]) => {
+    for (const name of names) {
+      of(name).response.destroyed = true;
+      of(name).response.emit('close');
+    }
+  };
+  /** So many samples, between which the process has nothing to do for a share of the time. */
+  const sample = (count: number, idleShare = 0) => {
+    for (let index = 0; index < count; index++) {
+      clock.passed += SAMPLE_MS;
+      clock.wasIdle += SAMPLE_MS * idleShare;
+      limit.sample();
+    }
+  };
+  return { clock, work, limit, begun, enter, leave, of, sample };
+}
+
+const many = (name: string, count: number) => Array.from({ length: count }, (_, index) => `${name}${index}`);
+
+test('so many begin at once; the others wait, begin in their order, and not at all once their callers have left', (t) => {
+  const { begun, enter, leave, limit } = start();
+  enter('a', 'b', 'c', 'd', 'e');
+  assert.deepEqual([begun, limit.waiting], [['a', 'b'], 3]);
+  leave('d');
+  assert.deepEqual([begun, limit.waiting], [['a', 'b'], 2]);
+  leave('a');
+  assert.deepEqual(begun, ['a', 'b', 'c']);
+  leave('b');
+  assert.deepEqual([begun, limit.waiting], [['a', 'b', 'c', 'e'], 0]);
+  leave('c', 'e');
+  enter('f', 'g', 'h');
+  assert.deepEqual(begun.slice(4), ['f', 'g']);
+  t.end();
+});
+
+test('a request counts as work from when it comes until it is counted elsewhere or has gone, and once only', async () => {
+  const { work, limit, enter, leave, of } = start();
+  enter('a', 'b', 'c');
+  assert.deepEqual([work.size, work.active], [3, 3]);
+  let end = () => {};
+  const running = work.run(
+    new Promise<void>((resolve) => {
+      end = resolve;
+    }),
+  );
+  limit.handOver(of('a').request);
+  assert.deepEqual([work.size, work.active], [3, 3]);
+  leave('a', 'b', 'c');
+  assert.deepEqual([work.size, work.active], [1, 1]);
+  end();
+  await running;
+  assert.deepEqual([work.size, work.active], [0, 0]);
+});
+
+test('what waits for the provider makes room for others', async () => {
+  const { work, limit, begun, enter, of } = start();
+  enter('a', 'b', 'c');
+  let answer = () => {};
+  const spoken = new Promise<void>((resolve) => {
+    answer = resolve;
+  });
+  const served = work.run(work.waitFor(spoken));
+  limit.handOver(of('a').request);
+  assert.deepEqual(begun, ['a', 'b', 'c']);
+  answer();
+  await served;
+});
+
+test('an idle process begins more, up to a bound, since those at work wait for the database; a busy one fewer again', (t) => {
+  const { begun, enter, leave, sample } = start();
+  const names = many('a', 40);
+  enter(...names);
+  const begunAfter = (idleShare: number) => {
+    sample(1, idleShare);
+    return begun.length;
+  };
+  assert.deepEqual([0.4, 0.6, 0.6, 0.6].map(begunAfter), [2, 4, 8, 8]);
+  assert.deepEqual([0, 0].map(begunAfter), [8, 8]);
+  leave(...names.slice(0, 6));
+  assert.equal(begun.length, 8, 'two are at work, as many as at least');
+  leave('a6');
+  assert.equal(begun.length, 9);
+  t.end();
+});
+
+test('it is full when requests have waited for too long for half a second, and not because of a moment', (t) => {
+  const { limit, enter, leave, sample } = start();
+  enter(...many('a', 3));
+  sample(2);
+  assert.ok(!limit.isFull, 'one has waited for as long as may be');
+  sample(8);
+  assert.ok(!limit.isFull);
+  sample(1);
+  assert.ok(limit.isFull);
+  leave('a0');
+  assert.ok(!limit.isFull, 'nobody waits');
+  enter('b');
+  sample(2);
+  assert.ok(limit.isFull, 'nor is a moment without a queue the end of it');
+  leave('a1', 'a2');
+  sample(20);
+  leave('b');
+  enter('c', 'd', 'e');
+  sample(3);
+  assert.ok(!limit.isFull);
+  t.end();
+});
+
+test('while the database stands, what waits is no crowd before a second', (t) => {
+  const { limit, enter, sample } = start();
+  enter(...many('a', 20));
+  sample(19, 1);
+  assert.ok(!limit.isFull);
+  sample(10, 1);
+  assert.ok(limit.isFull);
+  t.end();
+});
+
+test('it is full at once when as many wait as may', (t) => {
+  const { limit, enter } = start();
+  enter(...many('a', 51));
+  assert.ok(!limit.isFull);
+  enter('b');
+  assert.ok(limit.isFull);
+  t.end();
+});
+
+test('it is half full when half as many wait as are at work, half as long as may be', (t) => {
+  const { limit, clock, enter } = start();
+  enter('a', 'b', 'c');
+  clock.passed += 49;
+  assert.ok(!limit.isHalfFull);
+  clock.passed += 1;
+  assert.ok(limit.isHalfFull);
+  t.end();
+});
+
+test('of a request that had to wait it is known when it came', (t) => {
+  const { clock, enter, of } = start();
+  clock.passed = 7;
+  enter('a', 'b', 'c');
+  assert.deepEqual(
+    ['a', 'b', 'c'].map((name) => arrivalOf(of(name).response)),
+    [undefined, undefined, 7],
+  );
+  t.end();
+});
