@@ -39,7 +39,7 @@ const FULL: Paces = {
   throughput: { rounds: 5, warmUpSeconds: 1.5, seconds: 2 },
   latency: { rounds: 3, seconds: 4 },
   ledger: { rounds: 3, seconds: 3, accounts: [1, 10, 50] },
-  overload: { warmUpSeconds: 2, seconds: 8, idle: 10_000, slow: 500 },
+  overload: { rounds: 3, warmUpSeconds: 2, seconds: 8, idle: 10_000, slow: 500 },
 };
 /** V8 is not done with its compiling then: for what has changed, not for what it comes to. */
 const QUICK: Paces = {
@@ -47,7 +47,7 @@ const QUICK: Paces = {
   throughput: { rounds: 2, warmUpSeconds: 0.3, seconds: 0.5 },
   latency: { rounds: 1, seconds: 0.8 },
   ledger: { rounds: 1, seconds: 1, accounts: [1, 50] },
-  overload: { warmUpSeconds: 0.5, seconds: 1, idle: 100, slow: 10 },
+  overload: { rounds: 1, warmUpSeconds: 0.5, seconds: 1, idle: 100, slow: 10 },
 };
 /** What is measured only when it is named: what it tells is no ratio to what ran beside it. */
 const NAMED_PARTS: ReadonlySet<Part> = new Set(['overload']);
@@ -81,12 +81,18 @@ export function readOptions(args: readonly string[]): Options {
     isWithRows: isAll || rows.length > 0,
     isComplete,
     parts: new Set(PARTS.filter((part) => positionals.includes(part) || (isAll && isIncluded(part, values.quick)))),
-    paces: { ...paces, ...(rounds !== undefined && { throughput: { ...paces.throughput, rounds } }) },
+    paces: rounds === undefined ? paces : withRounds(paces, rounds),
     processes: values.processes.split(',').map(count),
     writeDocs: values['write-docs'],
     from: values.from,
   };
 }
+
+const withRounds = (paces: Paces, rounds: number): Paces => ({
+  ...paces,
+  throughput: { ...paces.throughput, rounds },
+  overload: { ...paces.overload, rounds },
+});
 
 const isIncluded = (part: Part, isQuick: boolean): boolean =>
   !NAMED_PARTS.has(part) && !(isQuick && SLOW_PARTS.has(part));

@@ -5,8 +5,11 @@ import { latencyOf, type Mix, type MixPart, type MixPartResult, type MixResult }
 import type { Prepared } from './prepare.ts';
 import { AT_ONCE } from './servers/upstream.ts';
 import type { Setup } from './setup.ts';
+import { type Spread, spread } from './statistics.ts';
 
 export interface OverloadPace {
+  /** How often everything is measured. */
+  readonly rounds: number;
   readonly warmUpSeconds: number;
   readonly seconds: number;
   /** Connections that ask nothing. */
@@ -15,7 +18,8 @@ export interface OverloadPace {
   readonly slow: number;
 }
 
-export interface OverloadLine {
+/** What was measured in one round. */
+interface Measured {
   readonly label: string;
   readonly askedPerSecond: number;
   /** Of these, the share for which a connection was free. */
@@ -32,6 +36,14 @@ export interface OverloadLine {
   /** The share of what was sent of each kind that was refused. */
   readonly shed: Readonly<Record<'paid' | 'challenge' | 'guess', number>>;
   /** Charges that stand in the ledger, less paid answers that arrived: 0. */
+  readonly chargedButNotServed: number;
+}
+
+/** Over the rounds: medians, and the ratios, each to what its own round came to, with their lowest and highest. */
+export interface OverloadLine extends Omit<Measured, 'ofBest' | 'ofP99'> {
+  readonly ofBest: Spread;
+  readonly ofP99?: Spread;
+  /** Of the round in which it was farthest from 0. */
   readonly chargedButNotServed: number;
 }
 
@@ -66,21 +78,37 @@ export async function measureOverload(
   onProgress: (message: string) => void,
 ): Promise<OverloadLine[]> {
   await setup.speak(AT_ONCE);
-  const lines: OverloadLine[] = [];
   const [card] = rows as [Prepared];
-  const paid = PAID.map((name) => partOf(rows, name, PAID_SHARES[name]));
-  const mix = [
-    ...PAID.map((name) => partOf(rows, name, SHARES.paid * PAID_SHARES[name])),
-    partOf(rows, 'challenge', SHARES.challenge),
-    await guesses(setup, card),
-  ];
+  const parts = {
+    paid: PAID.map((name) => partOf(rows, name, PAID_SHARES[name])),
+    mix: [
+      ...PAID.map((name) => partOf(rows, name, SHARES.paid * PAID_SHARES[name])),
+      partOf(rows, 'challenge', SHARES.challenge),
+      await guesses(setup, card),
+    ],
+  };
+  const rounds: Measured[][] = [];
+  for (let round = 1; round <= pace.rounds; round++) {
+    onProgress(`overload: round ${round} of ${pace.rounds}`);
+    rounds.push(await measureRound(setup, card, parts, pace, onProgress));
+  }
+  const [first = []] = rounds;
+  return first.map((_, index) => together(rounds.map((lines) => lines[index] as Measured)));
+}
+
+async function measureRound(
+  setup: Setup,
+  card: Prepared,
+  { paid, mix }: Readonly<Record<'paid' | 'mix', readonly MixPart[]>>,
+  pace: OverloadPace,
+  onProgress: (message: string) => void,
+): Promise<Measured[]> {
+  const lines: Measured[] = [];
   const measure = async (load: Load) => {
-    onProgress(`overload: ${load.label}`);
     const line = await measureOne(setup, card, load, pace, lines);
     lines.push(line);
-    onProgress(
-      `  ${line.servedPerSecond.toFixed(0)}/s paid of ${line.askedPerSecond.toFixed(0)}/s asked, p99 ${line.p99Ms.toFixed(0)} ms`,
-    );
+    const [served, asked] = [line.servedPerSecond.toFixed(0), line.askedPerSecond.toFixed(0)];
+    onProgress(`  ${load.label}: ${served}/s paid of ${asked}/s asked, p99 ${line.p99Ms.toFixed(0)} ms`);
     return line;
   };
 
@@ -89,25 +117,51 @@ export async function measureOverload(
     label: `paid requests only, ${CONCURRENCY} at a time: the best rate`,
     ...{ pace: { concurrency: CONCURRENCY, most }, parts: paid },
   });
-  const sustainable = best.servedPerSecond * SUSTAINABLE;
-  const over = { pace: { requestsPerSecond: sustainable * OVERLOAD }, parts: mix };
-  await measure({ label: 'paid requests only, 0.8x', pace: { requestsPerSecond: sustainable }, parts: paid });
-  await measure({ label: 'the mix, 0.8x', pace: { requestsPerSecond: sustainable }, parts: mix });
+  const sustainable = { requestsPerSecond: best.servedPerSecond * SUSTAINABLE };
+  const over = { pace: { requestsPerSecond: sustainable.requestsPerSecond * OVERLOAD }, parts: mix };
+  const { slow, idle } = pace;
+  await measure({ label: 'paid requests only, 0.8x', pace: sustainable, parts: paid });
+  await measure({ label: 'the mix, 0.8x', pace: sustainable, parts: mix });
   await measure({ label: 'the mix, 5x', ...over });
   await measure({
-    ...{ label: `the same beside ${pace.slow} slow readers`, ...over },
-    crowd: { manner: 'readers', connections: pace.slow },
+    ...{ label: `the same beside ${slow} slow readers`, ...over },
+    crowd: { manner: 'readers', connections: slow },
   });
   await measure({
-    ...{ label: `the same beside ${pace.slow} slow writers`, ...over },
-    crowd: { manner: 'writers', connections: pace.slow },
+    ...{ label: `the same beside ${slow} slow writers`, ...over },
+    crowd: { manner: 'writers', connections: slow },
   });
   await measure({
-    ...{ label: `the same beside ${pace.idle} idle connections`, ...over },
-    crowd: { manner: 'idle', connections: pace.idle },
+    ...{ label: `the same beside ${idle} idle connections`, ...over },
+    crowd: { manner: 'idle', connections: idle },
   });
-  await measure({ label: 'the mix, 0.8x, afterwards', pace: { requestsPerSecond: sustainable }, parts: mix });
+  await measure({ label: 'the mix, 0.8x, afterwards', pace: sustainable, parts: mix });
   return lines;
+}
+
+/** Several rounds' measurements of one load together. */
+function together(lines: readonly Measured[]): OverloadLine {
+  const of = (figure: (line: Measured) => number) => spread(lines.map(figure)).median;
+  const ofP99 = lines.flatMap((line) => line.ofP99 ?? []);
+  const [first] = lines as [Measured];
+  return {
+    label: first.label,
+    askedPerSecond: of((line) => line.askedPerSecond),
+    sent: of((line) => line.sent),
+    servedPerSecond: of((line) => line.servedPerSecond),
+    ofBest: spread(lines.map((line) => line.ofBest)),
+    p50Ms: of((line) => line.p50Ms),
+    p99Ms: of((line) => line.p99Ms),
+    ...(ofP99.length > 0 && { ofP99: spread(ofP99) }),
+    shed: {
+      paid: of(({ shed }) => shed.paid),
+      challenge: of(({ shed }) => shed.challenge),
+      guess: of(({ shed }) => shed.guess),
+    },
+    chargedButNotServed: lines
+      .map((line) => line.chargedButNotServed)
+      .reduce((most, each) => (Math.abs(each) > Math.abs(most) ? each : most)),
+  };
 }
 
 async function measureOne(
@@ -115,8 +169,8 @@ async function measureOne(
   { row }: Prepared,
   { label, pace, parts, crowd }: Load,
   { warmUpSeconds, seconds }: OverloadPace,
-  before: readonly OverloadLine[],
-): Promise<OverloadLine> {
+  before: readonly Measured[],
+): Promise<Measured> {
   const { port } = setup.target(row.target);
   if (crowd) await setup.besides<CrowdResult>({ kind: 'crowd', port, ...crowd });
   const chargedBefore = await charges(setup);

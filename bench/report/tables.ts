@@ -2,6 +2,7 @@ import { type LatencyLine, REQUESTS_PER_SECOND } from '../latency.ts';
 import type { LedgerResult } from '../ledger/measure.ts';
 import type { MemoryLine } from '../memory.ts';
 import type { OverloadLine } from '../overload.ts';
+import type { Spread } from '../statistics.ts';
 import { ACCOUNTS, CONCURRENCY } from '../world.ts';
 import { added, median, type Table, verdict, whole, wholeSpread } from './cells.ts';
 import type { Line } from './comparison.ts';
@@ -145,6 +146,8 @@ const memoryTable = (lines: readonly MemoryLine[]): Table => ({
   ],
 });
 
+const times = ({ median, min, max }: Spread): string => `${median.toFixed(2)}x (${min.toFixed(2)}–${max.toFixed(2)})`;
+
 const overloadTable = (lines: readonly OverloadLine[]): Table => ({
   title: 'Overload',
   cells: [
@@ -154,8 +157,8 @@ const overloadTable = (lines: readonly OverloadLine[]): Table => ({
     ],
     ...lines.map((line) => [
       ...[line.label, whole(line.askedPerSecond), `${(line.sent * 100).toFixed(0)} %`, whole(line.servedPerSecond)],
-      `${line.ofBest.toFixed(2)}x`,
-      ...[line.p50Ms.toFixed(1), line.p99Ms.toFixed(1), line.ofP99 === undefined ? '' : `${line.ofP99.toFixed(2)}x`],
+      times(line.ofBest),
+      ...[whole(line.p50Ms), whole(line.p99Ms), line.ofP99 ? times(line.ofP99) : ''],
       ...[line.shed.paid, line.shed.challenge, line.shed.guess].map((share) => `${(share * 100).toFixed(0)} %`),
       String(line.chargedButNotServed),
     ]),
