@@ -5,6 +5,7 @@ import { test } from 'tap';
 import { LOCK_TIMEOUT_MS } from '../../src/db/brief-locks.ts';
 import { MAX_UNANSWERED, MAX_UNSENT_BYTES } from '../../src/http/connection.ts';
 import { CLIENT_STALL_MS, MAX_HELD_BYTES } from '../../src/http/connection-guard.ts';
+import { OVERLOAD_BOUNDS } from '../../src/http/overload.ts';
 import { ASYNC_TEXT_LENGTH } from '../../src/jobs/asynchronous.ts';
 import { DEAD_AFTER_SECONDS } from '../../src/jobs/heartbeat.ts';
 import { MAX_EXPIRY_SECONDS, NONCE_RETENTION_HOURS } from '../../src/ledger/wallets.ts';
@@ -35,6 +36,7 @@ const configOf = (env: NodeJS.ProcessEnv): Config | undefined => {
 };
 const config = configOf({}) ?? assert.fail('the settings of this test are invalid');
 const readDocument = (path: string): Promise<string> => readFile(new URL(`../../${path}`, import.meta.url), 'utf8');
+const withCommas = (count: number): string => count.toLocaleString('en-US');
 const depositUsd = (microUsd: number): string => (microUsd / 1_000_000).toFixed(2).replace(/\.00$/, '');
 
 /** A document, how a sentence of it goes, and what stands where the sentence has …, in turn. */
@@ -57,6 +59,11 @@ const SENTENCES: readonly [document: string, sentence: string, ...values: (numbe
   ['docs/contributing.md', "capture's end isn't known within … s", config.capturePatienceMs / 1000],
   ['docs/operations.md', 'until the database is there again, for up to … s', config.capturePatienceMs / 1000],
   ['docs/operations.md', "doesn't get its lock within … ms", LOCK_TIMEOUT_MS],
+  ['docs/operations.md', 'once others have waited for … ms,', OVERLOAD_BOUNDS.patienceMs],
+  ['docs/operations.md', 'or when … wait |', withCommas(OVERLOAD_BOUNDS.mostWaiting)],
+  ['docs/operations.md', '… are at work at a time, and the others begin', OVERLOAD_BOUNDS.leastAtOnce],
+  ['docs/operations.md', 'up to … are at work, and only who', OVERLOAD_BOUNDS.mostAtOnce],
+  ['docs/operations.md', 'of those that wait there are … at most', withCommas(OVERLOAD_BOUNDS.most)],
   ['docs/operations.md', 'A client that takes nothing for … s while', CLIENT_STALL_MS / 1000],
   ['docs/operations.md', 'occupy more than … MiB together', MAX_HELD_BYTES / 1024 / 1024],
   ['docs/operations.md', 'Of one connection at most … requests', MAX_UNANSWERED],
@@ -84,7 +91,7 @@ for (const [document, sentence, ...values] of SENTENCES) {
   test(`${document}: ${sentence}`, async () => {
     const text = (await readDocument(document)).replaceAll(/\s+/g, ' ');
     const parts = sentence.split('…').map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'));
-    const [, ...told] = new RegExp(parts.join('([\\d.]+)')).exec(text) ?? [];
+    const [, ...told] = new RegExp(parts.join('([\\d.,]*\\d)')).exec(text) ?? [];
     assert.deepEqual(told, values.map(String));
   });
 }
