@@ -3,6 +3,7 @@ import type { Logger } from 'pino';
 import { createAdminServer } from './admin/admin-server.ts';
 import { addPauseGauge, addPoolGauges } from './admin/gauges.ts';
 import { addBookGauges, addReconcilerGauges } from './admin/watch-gauges.ts';
+import { routes } from './contract/routes.ts';
 import { databaseOn, openPool } from './db/database.ts';
 import { openCard } from './features/card-feature.ts';
 import { openFeedback } from './features/feedback-feature.ts';
@@ -12,6 +13,7 @@ import { startPruning } from './features/pruning.ts';
 import { openSpeech } from './features/speech-feature.ts';
 import { openX402 } from './features/x402-feature.ts';
 import type { MailWorker } from './feedback/mail-worker.ts';
+import { Overload } from './http/overload.ts';
 import { createServer } from './http/server.ts';
 import type { JobWorker } from './jobs/job-worker.ts';
 import { Belonging } from './ledger/belonging.ts';
@@ -72,6 +74,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const feedback = openFeedback(shared);
   const features = [holds, speech, x402, card, feedback, jobs];
 
+  const overload = new Overload({ ...config, routes, inProgress, metrics, logger: log });
   const server = await createServer(
     (contract) => ({
       service: serviceOperations({ ...config, contract: servedContract(contract, config) }),
@@ -84,7 +87,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
       longestOperationMs: config.speech?.timeoutMs ?? 0,
       leaving: leaving.signal,
       windows: { requests: limits, purchases: card.purchaseLimits },
-      ...{ proofs: x402.proofs, standIns: x402.standIns, work, inProgress, metrics },
+      ...{ proofs: x402.proofs, standIns: x402.standIns, work, overload, metrics },
     },
   );
   const admin = createAdminServer({ db, metrics, names: config.admin.names, leaving: leaving.signal });
@@ -106,6 +109,7 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
     leave();
     stopPruning();
     for (const feature of features) feature.stop?.();
+    overload.beginAll();
     await Promise.all([
       server.close(),
       reconcilers.stop(),

@@ -9,6 +9,10 @@ const CROWD_SAMPLES = 10;
 const MOST_CROWD_SAMPLES = 20;
 /** What a sample takes back of that in which they don't: who is refused makes room, and load that lasts would be let in again. */
 const RELIEF = 0.25;
+/** Who has waited for so long is refused, since the database stands. */
+const LONGEST_WAIT_MS = 3_000;
+/** For so long a request that has begun may take to arrive before it makes room for others. */
+const ARRIVAL_MS = 100;
 
 export interface ConcurrencyBounds {
   /** Active requests at a time: as many as keep a process busy whose database answers soon. */
@@ -23,11 +27,23 @@ export interface ConcurrencyBounds {
   readonly mostWaiting: number;
 }
 
-interface Waiting {
+/** What becomes of a request: exactly one of these is called. */
+export interface Fates {
+  begin(): void;
+  /** It has waited for too long; nothing was begun. */
+  refuse(): void;
+  /** Its caller has left while it waited. */
+  left(waitedSeconds: number): void;
+}
+
+interface Entered {
   readonly request: IncomingMessage;
-  readonly begin: () => void;
-  /** Monotonic milliseconds. */
+  readonly fates: Fates;
+  /** When it came: monotonic milliseconds. */
   readonly since: number;
+  begunAt?: number;
+  /** Until it begins its work, which is counted elsewhere, or has gone. */
+  isCounted: boolean;
 }
 
 const cameAt = new WeakMap<ServerResponse, number>();
@@ -43,17 +59,21 @@ export const arrivalOf = (response: ServerResponse): number | undefined => cameA
  *     one less is active     -> who has waited longest begins
  *     idle, and some wait    -> the limit doubles: what is at work waits for the database
  *     busy, and some wait    -> the limit falls to half
+ *     has waited for 3 s     -> is refused
+ *     begun, does not arrive -> makes room for others: its sender takes his time
  */
 export class ConcurrencyLimit {
   readonly #bounds: ConcurrencyBounds;
   readonly #work: WorkInProgress;
   readonly #clock: Clock;
   readonly #time: LoopTime;
-  readonly #waiting: Waiting[] = [];
-  /** Those that have come, and that nobody has counted as work yet. */
-  readonly #arrived = new Set<IncomingMessage>();
+  readonly #waiting: Entered[] = [];
+  /** Those that have begun and may not have arrived. */
+  #arriving: Entered[] = [];
+  readonly #entered = new WeakMap<IncomingMessage, Entered>();
   #limit: number;
   #crowdSamples = 0;
+  #isBeginning = false;
 
   constructor(bounds: ConcurrencyBounds, work: WorkInProgress, clock: Clock = EVENT_LOOP) {
     this.#bounds = bounds;
@@ -76,27 +96,41 @@ export class ConcurrencyLimit {
     return this.#crowdSamples >= CROWD_SAMPLES && this.#haveWaited(patienceMs);
   }
 
-  /** Whether others wait so long already that who does not pay is not to be served before them. */
+  /** Whether others wait so long, or so many nearly so long, that who does not pay is not to be served beside them. */
   get isHalfFull(): boolean {
-    return this.#waiting.length >= this.#limit / 2 && this.#haveWaited(this.#bounds.patienceMs / 2);
+    const { patienceMs } = this.#bounds;
+    return (
+      this.#haveWaited(patienceMs) || (this.#waiting.length >= this.#limit / 2 && this.#haveWaited(patienceMs / 2))
+    );
   }
 
-  /** Has a request begin now or in its turn; never once its caller has left. It counts as work in progress from now on. */
-  enter(request: IncomingMessage, response: ServerResponse, begin: () => void): void {
-    this.#arrived.add(request);
+  /** Has a request begin now or in its turn. It counts as work in progress from now on. */
+  enter(request: IncomingMessage, response: ServerResponse, fates: Fates): void {
+    const entered: Entered = { request, fates, since: this.#clock.now(), isCounted: true };
+    this.#entered.set(request, entered);
     this.#work.came();
-    response.once('close', () => this.#leave(request));
-    if (this.#waiting.length === 0 && this.#work.active <= this.#limit) begin();
+    response.once('close', () => this.#leave(entered));
+    if (this.#waiting.length === 0 && this.#work.active <= this.#limit) this.#begin(entered);
     else {
-      const since = this.#clock.now();
-      cameAt.set(response, since);
-      this.#waiting.push({ request, begin, since });
+      cameAt.set(response, entered.since);
+      this.#waiting.push(entered);
     }
   }
 
-  /** A request that has begun is counted elsewhere from now on. */
+  hasEntered(request: IncomingMessage): boolean {
+    return this.#entered.has(request);
+  }
+
+  /** A request that has entered is counted elsewhere from now on. */
   handOver(request: IncomingMessage): void {
-    if (this.#arrived.delete(request)) this.#work.left();
+    const entered = this.#entered.get(request);
+    if (entered) this.#uncount(entered);
+  }
+
+  /** All who wait begin now, and who comes later begins at once. */
+  open(): void {
+    this.#limit = Number.POSITIVE_INFINITY;
+    this.#beginNext();
   }
 
   /** Looks how busy the process was since this was called last, and whether requests wait for long. */
@@ -104,13 +138,29 @@ export class ConcurrencyLimit {
     const { passed, idle } = this.#time.take();
     const isIdle = idle > passed * IDLE_SHARE;
     const { leastAtOnce, mostAtOnce, patienceMs, idlePatienceMs } = this.#bounds;
-    if (!this.#haveWaited(patienceMs)) this.#crowdSamples = Math.max(0, this.#crowdSamples - RELIEF);
-    else if (!isIdle || this.#haveWaited(idlePatienceMs)) {
-      this.#crowdSamples = Math.min(MOST_CROWD_SAMPLES, this.#crowdSamples + 1);
-    }
+    this.#crowdSamples = this.#haveWaited(isIdle ? idlePatienceMs : patienceMs)
+      ? Math.min(MOST_CROWD_SAMPLES, this.#crowdSamples + 1)
+      : Math.max(0, this.#crowdSamples - RELIEF);
+    this.#makeRoom();
     if (this.#waiting.length === 0) return;
     this.#limit = isIdle ? Math.min(mostAtOnce, this.#limit * 2) : Math.max(leastAtOnce, this.#limit / 2);
     this.#beginNext();
+  }
+
+  /** Takes those out that have waited for too long, or are too slow to arrive. */
+  #makeRoom(): void {
+    while (this.#haveWaited(LONGEST_WAIT_MS)) {
+      const late = this.#waiting.shift() as Entered;
+      this.#uncount(late);
+      late.fates.refuse();
+    }
+    const begunBefore = this.#clock.now() - ARRIVAL_MS;
+    this.#arriving = this.#arriving.filter((entered) => {
+      if (!entered.isCounted || entered.request.complete) return false;
+      if ((entered.begunAt ?? 0) > begunBefore) return true;
+      this.#uncount(entered);
+      return false;
+    });
   }
 
   /** Whether who has waited longest has for so long. */
@@ -119,17 +169,49 @@ export class ConcurrencyLimit {
     return first !== undefined && this.#clock.now() - first.since >= milliseconds;
   }
 
-  /** It has been answered without having been handed over, or its caller has left. */
-  #leave(request: IncomingMessage): void {
-    if (!this.#arrived.has(request)) return;
-    const place = this.#waiting.findIndex((each) => each.request === request);
-    if (place >= 0) this.#waiting.splice(place, 1);
-    this.handOver(request);
+  /** It has been answered before its work began, or its caller has left. */
+  #leave(entered: Entered): void {
+    if (!entered.isCounted) return;
+    const place = entered.begunAt === undefined ? this.#waiting.indexOf(entered) : -1;
+    if (place >= 0) {
+      this.#waiting.splice(place, 1);
+      entered.fates.left((this.#clock.now() - entered.since) / 1000);
+    }
+    this.#uncount(entered);
+  }
+
+  #uncount(entered: Entered): void {
+    if (!entered.isCounted) return;
+    entered.isCounted = false;
+    this.#work.left();
   }
 
   #beginNext(): void {
+    if (this.#isBeginning) return;
+    this.#isBeginning = true;
     while (this.#waiting.length > 0 && this.#work.active - this.#waiting.length < this.#limit) {
-      this.#waiting.shift()?.begin();
+      this.#begin(this.#waiting.shift() as Entered);
     }
+    this.#isBeginning = false;
+  }
+
+  #begin(entered: Entered): void {
+    entered.begunAt = this.#clock.now();
+    const { socket } = entered.request;
+    // Its answer would reach nobody. When the response closes it has left.
+    if (socket.destroyed || socket.writableEnded) {
+      entered.fates.left((entered.begunAt - entered.since) / 1000);
+      this.#uncount(entered);
+      return;
+    }
+    try {
+      entered.fates.begin();
+    } catch (error) {
+      // It is nobody's fault whose work has just ended.
+      process.nextTick(() => {
+        throw error;
+      });
+    }
+    if (entered.isCounted) this.#arriving.push(entered);
   }
 }

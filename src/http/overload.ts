@@ -3,10 +3,12 @@ import type { FastifyBaseLogger } from 'fastify';
 import type { Route } from '../contract/routes.ts';
 import type { WorkInProgress } from '../lib/work-in-progress.ts';
 import type { Metrics, ShedClass, ShedReason } from '../observability/metrics.ts';
+import { tracing } from '../observability/tracing.ts';
 import { type ConcurrencyBounds, ConcurrencyLimit } from './concurrency-limit.ts';
 import { LoopTurn } from './loop-turn.ts';
 import { writeOverloaded } from './overload-answer.ts';
 import { RefusalPace } from './refusal-pace.ts';
+import { pathAndQuery } from './target.ts';
 
 /** How much a process works on at a time. */
 export interface OverloadBounds extends ConcurrencyBounds {
@@ -62,8 +64,8 @@ export const isSheddable = (route: Route): boolean =>
  * Refuses speech that this process can't begin in time, before anything is read or held. What decides is how long those
  * wait who pay, how much there is in all, and how long the event loop's turns are:
  *
- *     no credential            refused once half as many wait half as long as may, for a second after one with a
- *                              credential was refused, or when turns of the event loop take too long
+ *     no credential            refused when others wait long, for a second after one with a credential was refused, or
+ *                              when turns of the event loop take too long
  *     one like those that fail the first two, once the edge knows the address
  *     any other credential     begins in its turn; refused when those before it have waited too long
  *     what may have been paid  looked up even then, a few at a time; what is new is refused
@@ -89,7 +91,7 @@ export class Overload {
   #lookupsNow = 0;
   #sampling: NodeJS.Timeout | undefined;
   #paidFirstSamples = 0;
-  #shed = { unpaid: 0, paid: 0, guess: 0, toldAt: 0 };
+  #shed = { unpaid: 0, paid: 0, guess: 0, left: 0, toldAt: 0 };
 
   constructor(parts: OverloadParts) {
     this.#work = parts.inProgress;
@@ -134,12 +136,18 @@ export class Overload {
     this.#summarize();
   }
 
+  /** All who wait begin: once the server is about to close it would close their connections behind the first of them. */
+  beginAll(): void {
+    this.#limit.open();
+  }
+
   /** What a server does with a request that there is no room for; the others are handed on. */
   before(onRequest: RequestListener): RequestListener {
     return (request, response) => {
-      const judged = this.#judge(request, response);
-      if (judged === 'begins') this.#limit.enter(request, response, () => onRequest(request, response));
-      else if (judged === 'passes') onRequest(request, response);
+      const operation = this.#operationOf(request);
+      const judged = operation ? this.#judge(operation, request, response) : 'passes';
+      if (judged === 'passes') onRequest(request, response);
+      else if (operation && judged === 'begins') this.#enter(operation, request, response, onRequest);
     };
   }
 
@@ -157,10 +165,13 @@ export class Overload {
     return true;
   }
 
-  /** Counts a request as work in progress, unless it only looks up what was paid before. */
+  /**
+   * Counts a request as work in progress, unless it only looks up what was paid before. What nobody pays for is not
+   * counted as active: nobody who pays waits for it.
+   */
   follow<T>(request: IncomingMessage, work: Promise<T>): Promise<T> {
     if (this.isLookup(request)) return work;
-    const followed = this.#work.run(work);
+    const followed = this.#work.run(this.#limit.hasEntered(request) ? work : this.#work.waitFor(work));
     this.#limit.handOver(request);
     return followed;
   }
@@ -170,12 +181,27 @@ export class Overload {
     return this.#lookupsNow > 0 && this.#lookups.has(request);
   }
 
+  #operationOf({ method, url = '' }: IncomingMessage): Sheddable | undefined {
+    const target = pathAndQuery(url);
+    const query = target.indexOf('?');
+    const path = query < 0 ? target : target.slice(0, query);
+    return this.#operations.get(`${method} ${path.includes('%') ? decoded(path) : path}`);
+  }
+
+  #enter(operation: Sheddable, request: IncomingMessage, response: ServerResponse, onRequest: RequestListener): void {
+    const begin = () => onRequest(request, response);
+    this.#limit.enter(request, response, {
+      begin: tracing()?.bind(begin) ?? begin,
+      refuse: () => void this.#refuse(response, operation, 'paid', 'work'),
+      left: (waitedSeconds) => {
+        this.#metrics.requestEnded(operation.operation, null, 'caller_left', waitedSeconds);
+        this.#shed.left += 1;
+      },
+    });
+  }
+
   /** Refuses a request, or tells whether it begins in its turn or past all others. */
-  #judge(request: IncomingMessage, response: ServerResponse): 'passes' | 'begins' | 'refused' {
-    const { url = '', method } = request;
-    const query = url.indexOf('?');
-    const operation = this.#operations.get(`${method} ${query < 0 ? url : url.slice(0, query)}`);
-    if (!operation) return 'passes';
+  #judge(operation: Sheddable, request: IncomingMessage, response: ServerResponse): 'passes' | 'begins' | 'refused' {
     const isLong = this.#turn.isLong();
     const { headers } = request;
     const isCrowded = this.#isCrowded();
@@ -229,10 +255,19 @@ export class Overload {
   #summarize(): void {
     const { toldAt, ...shed } = this.#shed;
     const now = performance.now();
-    if (now - toldAt < SUMMARY_MS || shed.unpaid + shed.paid + shed.guess === 0) return;
-    this.#shed = { unpaid: 0, paid: 0, guess: 0, toldAt: now };
+    if (now - toldAt < SUMMARY_MS || shed.unpaid + shed.paid + shed.guess + shed.left === 0) return;
+    this.#shed = { unpaid: 0, paid: 0, guess: 0, left: 0, toldAt: now };
     const { active, size: inProgress } = this.#work;
     this.#log.warn({ shed, active, waiting: this.waiting, inProgress }, 'requests were refused: overload');
+  }
+}
+
+/** Another spelling of the same path; one that is none is left to the router. */
+function decoded(path: string): string {
+  try {
+    return decodeURI(path);
+  } catch {
+    return path;
   }
 }
 

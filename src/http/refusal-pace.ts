@@ -36,8 +36,11 @@ export class RefusalPace {
   /** Writes it now or in its turn; not at all to who has left by then. */
   refuse(response: ServerResponse): void {
     this.#slices ??= this.#begin();
-    if (this.#waiting.length >= MOST_WAITING) this.#write(response);
-    else {
+    if (this.#waiting.length >= MOST_WAITING) {
+      const begunAt = this.#clock.now();
+      this.#write(response);
+      this.#leftMs -= this.#clock.now() - begunAt;
+    } else {
       this.#waiting.push(response);
       if (this.#waiting.length === 1) this.#writeInTime();
     }

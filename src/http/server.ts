@@ -12,7 +12,6 @@ import type { CredentialProofs, OperationResult, Operations } from '../contract/
 import { type Route, routes } from '../contract/routes.ts';
 import type { OpenApiDocument } from '../contract/types.ts';
 import type { RunningWork } from '../lib/running-work.ts';
-import type { WorkInProgress } from '../lib/work-in-progress.ts';
 import { AttemptLimit } from '../limits/attempt-limit.ts';
 import type { Metrics } from '../observability/metrics.ts';
 import { Admission, type AdmissionParts, type Windows } from './admission.ts';
@@ -26,7 +25,7 @@ import { hasTooManyHeaders, MAX_HEADERS, refuseHeaders } from './header-count.ts
 import { EDGE_HEADERS } from './headers.ts';
 import { createNotFoundHandler } from './not-found.ts';
 import type { OperationContext } from './operation-context.ts';
-import { isSheddable, Overload, type OverloadBounds } from './overload.ts';
+import { isSheddable, type Overload } from './overload.ts';
 import { overloaded } from './overload-answer.ts';
 import type { RateLimited } from './rate-limit-answer.ts';
 import { readRequest } from './read-request.ts';
@@ -79,9 +78,7 @@ export interface ServerOptions {
   readonly standIns: Readonly<Record<string, StandIn>>;
   /** Every operation that runs is added to it. */
   readonly work: RunningWork;
-  /** Requests that are worked on, and how many there may be. */
-  readonly inProgress: WorkInProgress;
-  readonly overloadBounds: OverloadBounds;
+  readonly overload: Overload;
   readonly metrics: Metrics;
 }
 
@@ -97,7 +94,7 @@ export async function createServer(
   options: ServerOptions,
 ): Promise<FastifyInstance> {
   const guard = new ConnectionGuard({ ...options, stallMs: options.clientStallMs });
-  const overload = new Overload({ ...options, routes });
+  const { overload } = options;
   const recordRefusal = refusalRecorder(options.logger, options.metrics);
   const app = Fastify({
     loggerInstance: options.logger,

@@ -12,23 +12,24 @@ function start() {
   const clock = { passed: 0, wasIdle: 0, now: () => clock.passed, idle: () => clock.wasIdle };
   const work = new WorkInProgress();
   const limit = new ConcurrencyLimit(BOUNDS, work, clock);
-  const begun: string[] = [];
-  const requests = new Map<string, { request: IncomingMessage; response: ServerResponse & { destroyed: boolean } }>();
+  const [begun, refused, left] = [[], [], []] as [string[], string[], string[]];
+  const all = new Map<string, ReturnType<typeof exchange>>();
   const enter = (...names: string[]) => {
     for (const name of names) {
-      const response = Object.assign(new EventEmitter(), { destroyed: false }) as never;
-      const request = {} as IncomingMessage;
-      requests.set(name, { request, response });
-      limit.enter(request, response, () => begun.push(name));
+      const { request, response } = exchange();
+      all.set(name, { request, response });
+      limit.enter(request as unknown as IncomingMessage, response as unknown as ServerResponse, {
+        begin: () => void begun.push(name),
+        refuse: () => void refused.push(name),
+        left: () => void left.push(name),
+      });
     }
   };
-  const of = (name: string) => requests.get(name) as NonNullable<ReturnType<typeof requests.get>>;
+  const of = (name: string) => all.get(name) as ReturnType<typeof exchange>;
   const leave = (...names: string[]) => {
-    for (const name of names) {
-      of(name).response.destroyed = true;
-      of(name).response.emit('close');
-    }
+    for (const name of names) of(name).response.emit('close');
   };
+  const handOver = (name: string) => limit.handOver(of(name).request as unknown as IncomingMessage);
   /** So many samples, between which the process has nothing to do for a share of the time. */
   const sample = (count: number, idleShare = 0) => {
     for (let index = 0; index < count; index++) {
@@ -37,17 +38,22 @@ function start() {
       limit.sample();
     }
   };
-  return { clock, work, limit, begun, enter, leave, of, sample };
+  return { clock, work, limit, begun, refused, left, enter, leave, of, handOver, sample };
 }
+
+const exchange = () => ({
+  request: { complete: true, socket: { destroyed: false, writableEnded: false } },
+  response: new EventEmitter(),
+});
 
 const many = (name: string, count: number) => Array.from({ length: count }, (_, index) => `${name}${index}`);
 
 test('so many begin at once; the others wait, begin in their order, and not at all once their callers have left', (t) => {
-  const { begun, enter, leave, limit } = start();
+  const { begun, left, enter, leave, limit } = start();
   enter('a', 'b', 'c', 'd', 'e');
   assert.deepEqual([begun, limit.waiting], [['a', 'b'], 3]);
   leave('d');
-  assert.deepEqual([begun, limit.waiting], [['a', 'b'], 2]);
+  assert.deepEqual([begun, left, limit.waiting], [['a', 'b'], ['d'], 2]);
   leave('a');
   assert.deepEqual(begun, ['a', 'b', 'c']);
   leave('b');
@@ -59,7 +65,7 @@ test('so many begin at once; the others wait, begin in their order, and not at a
 });
 
 test('a request counts as work from when it comes until it is counted elsewhere or has gone, and once only', async () => {
-  const { work, limit, enter, leave, of } = start();
+  const { work, enter, leave, handOver } = start();
   enter('a', 'b', 'c');
   assert.deepEqual([work.size, work.active], [3, 3]);
   let end = () => {};
@@ -68,7 +74,7 @@ test('a request counts as work from when it comes until it is counted elsewhere 
       end = resolve;
     }),
   );
-  limit.handOver(of('a').request);
+  handOver('a');
   assert.deepEqual([work.size, work.active], [3, 3]);
   leave('a', 'b', 'c');
   assert.deepEqual([work.size, work.active], [1, 1]);
@@ -78,14 +84,14 @@ test('a request counts as work from when it comes until it is counted elsewhere 
 });
 
 test('what waits for the provider makes room for others', async () => {
-  const { work, limit, begun, enter, of } = start();
+  const { work, begun, enter, handOver } = start();
   enter('a', 'b', 'c');
   let answer = () => {};
   const spoken = new Promise<void>((resolve) => {
     answer = resolve;
   });
   const served = work.run(work.waitFor(spoken));
-  limit.handOver(of('a').request);
+  handOver('a');
   assert.deepEqual(begun, ['a', 'b', 'c']);
   answer();
   await served;
@@ -131,12 +137,77 @@ test('it is full when requests have waited for too long for half a second, and n
   t.end();
 });
 
+test('a crowd is over when the process is idle and nobody waits for a second', (t) => {
+  const { limit, enter, leave, sample } = start();
+  enter(...many('a', 20));
+  sample(22);
+  assert.ok(limit.isFull);
+  leave(...many('a', 20));
+  for (let turn = 0; turn < 5; turn++) {
+    enter(...many(`b${turn} `, 20));
+    sample(8, 1);
+    leave(...many(`b${turn} `, 20));
+  }
+  enter(...many('c', 20));
+  sample(3, 1);
+  assert.ok(!limit.isFull);
+  t.end();
+});
+
+test('who has waited for three seconds is refused', (t) => {
+  const { begun, refused, work, enter, sample } = start();
+  enter('a', 'b', 'c');
+  sample(59);
+  enter('d');
+  assert.deepEqual(refused, []);
+  sample(1);
+  assert.deepEqual([begun, refused, work.active], [['a', 'b'], ['c'], 3]);
+  t.end();
+});
+
+test('what does not begin is what would reach nobody, however many there are', (t) => {
+  const { begun, left, work, limit, enter, leave, of } = start();
+  const names = many('c', 5000);
+  enter('a', 'b', ...names, 'd');
+  for (const name of names.slice(0, 2500)) of(name).request.socket.destroyed = true;
+  for (const name of names.slice(2500)) of(name).request.socket.writableEnded = true;
+  leave('a');
+  assert.deepEqual([begun, left, limit.waiting, work.active], [['a', 'b', 'd'], names, 0, 2]);
+  leave(...names);
+  assert.equal(work.active, 2);
+  t.end();
+});
+
+test('what has begun and does not arrive makes room for others after a tenth of a second', (t) => {
+  const { begun, work, enter, of, sample, handOver } = start();
+  enter('a', 'b', 'c');
+  of('a').request.complete = false;
+  sample(1);
+  assert.deepEqual(begun, ['a', 'b']);
+  sample(1);
+  assert.deepEqual(begun, ['a', 'b', 'c']);
+  handOver('a');
+  assert.equal(work.active, 2, 'it is not taken out twice');
+  t.end();
+});
+
+test('once it is open all begin', (t) => {
+  const { begun, limit, enter, sample } = start();
+  enter('a', 'b', 'c', 'd');
+  limit.open();
+  assert.deepEqual(begun, ['a', 'b', 'c', 'd']);
+  sample(1);
+  enter('e');
+  assert.deepEqual(begun, ['a', 'b', 'c', 'd', 'e']);
+  t.end();
+});
+
 test('while the database stands, what waits is no crowd before a second', (t) => {
   const { limit, enter, sample } = start();
   enter(...many('a', 20));
-  sample(19, 1);
+  sample(28, 1);
   assert.ok(!limit.isFull);
-  sample(10, 1);
+  sample(1, 1);
   assert.ok(limit.isFull);
   t.end();
 });
@@ -147,6 +218,19 @@ test('it is full at once when as many wait as may', (t) => {
   assert.ok(!limit.isFull);
   enter('b');
   assert.ok(limit.isFull);
+  t.end();
+});
+
+test('it is half full when one has waited for as long as may be', (t) => {
+  const { limit, clock, enter, begun, sample, work } = start();
+  enter('a', 'b', ...many('c', 6), 'd');
+  for (let count = 0; count < 2; count++) sample(1, 1);
+  assert.equal(begun.length, 8);
+  clock.passed += 99 - 2 * SAMPLE_MS;
+  assert.deepEqual([limit.waiting, limit.isHalfFull], [1, false]);
+  clock.passed += 1;
+  assert.ok(limit.isHalfFull);
+  assert.equal(work.active, 9);
   t.end();
 });
 
@@ -165,7 +249,7 @@ test('of a request that had to wait it is known when it came', (t) => {
   clock.passed = 7;
   enter('a', 'b', 'c');
   assert.deepEqual(
-    ['a', 'b', 'c'].map((name) => arrivalOf(of(name).response)),
+    ['a', 'b', 'c'].map((name) => arrivalOf(of(name).response as unknown as ServerResponse)),
     [undefined, undefined, 7],
   );
   t.end();

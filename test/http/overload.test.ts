@@ -10,6 +10,7 @@ import { createLogger } from '../../src/observability/logger.ts';
 import { Metrics } from '../../src/observability/metrics.ts';
 import type { Gateway, Reply } from '../support/gateway.ts';
 import { depositor, HELLO, startPrepaidGateway, TTS } from '../support/prepaid.ts';
+import { connectRaw, exchange, requestBytes } from '../support/raw-http.ts';
 import { lockRows } from '../support/row-lock.ts';
 import { mp3 } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
@@ -79,8 +80,8 @@ test('who pays begins in his turn; while he waits nobody else is served, beyond 
   assert.deepEqual(await audit(gateway.db), []);
 });
 
-test('who leaves while he waits is not charged', async (t) => {
-  const { gateway, account, occupy } = await start(t);
+test('who leaves while he waits is not charged, and has a line among the metrics', async (t) => {
+  const { gateway, account, speak, occupy } = await start(t);
   const release = await occupy(0);
   const leaving = new AbortController();
   const reply = fetch(`${gateway.url}/tts?text=Hello+world`, {
@@ -91,9 +92,76 @@ test('who leaves while he waits is not charged', async (t) => {
   leaving.abort();
   await assert.rejects(reply);
   await until(() => gateway.app.inProgress.size === 2);
-  const spoken = gateway.upstream.requests.length;
   await release();
-  assert.deepEqual([await held(gateway), gateway.upstream.requests.length], [2, spoken + 2]);
+  assert.equal((await speak(account)).status, 200);
+  await until(() => gateway.app.inProgress.size === 0);
+  assert.equal(await held(gateway), 3);
+  assert.match(
+    await gateway.app.metrics.scrape(),
+    /_count\{operation="getSpeech",status="none",end="caller_left"\} 1$/m,
+  );
+});
+
+test('requests that are refused before their work begins make room again', async (t) => {
+  const { gateway, account } = await start(t);
+  const headers = { 'x-credit-account': account };
+  const json = { ...headers, 'content-type': 'application/json' };
+  const refused = [
+    gateway.call('/tts?text=', { headers }),
+    gateway.call('/tts', { method: 'POST', headers: json, body: '{' }),
+    gateway.call('/tts', { method: 'POST', headers: json, body: JSON.stringify({ text: 'a'.repeat(70_000) }) }),
+    gateway.call('/tts', { method: 'POST', headers: { ...headers, 'content-type': 'text/html' }, body: 'Hello' }),
+  ];
+  for (const [index, status] of [400, 400, 413, 415].entries()) assert.equal((await refused[index])?.status, status);
+  await until(() => gateway.app.inProgress.size === 0);
+  assert.equal(gateway.app.inProgress.active, 0);
+});
+
+test('bodies that do not arrive keep nobody from being served', async (t) => {
+  const { gateway, account, speak } = await start(t);
+  const post = requestBytes('/tts', { method: 'POST', headers: { 'x-credit-account': account }, json: {} });
+  let ended = 0;
+  for (let count = 0; count < 2; count++) {
+    const { socket, answers } = await connectRaw(gateway.url);
+    const over = answers.then(
+      () => ended++,
+      () => ended++,
+    );
+    t.teardown(async () => {
+      socket.destroy();
+      await over;
+    });
+    socket.write(post.slice(0, -1));
+  }
+  await until(() => gateway.app.inProgress.size === 2);
+  assert.equal((await speak(account)).status, 200);
+  assert.equal(ended, 0, 'they are still arriving');
+});
+
+test('who waits is served when the service stops, also behind others on one connection', async (t) => {
+  const { gateway, account, occupy } = await start(t);
+  const release = await occupy(0);
+  const { socket, answers } = await connectRaw(gateway.url);
+  socket.write(requestBytes('/tts?text=Hello', { headers: { 'x-credit-account': account } }).repeat(2));
+  await until(() => gateway.app.inProgress.size === 4);
+  const closed = gateway.app.close();
+  await release();
+  assert.deepEqual(
+    (await answers).map(({ status }) => status),
+    [200, 200],
+  );
+  await closed;
+});
+
+test('another spelling of the path is no way past those who wait', async (t) => {
+  const { gateway, account, occupy } = await start(t);
+  const release = await occupy(2);
+  const headers = { 'x-credit-account': account, connection: 'close' };
+  for (const path of ['/%74ts?text=Hello', 'http://a/t%74s?text=Hello']) {
+    const [answer] = await exchange(gateway.url, requestBytes(path, { headers }));
+    assert.equal(answer?.status, 503, path);
+  }
+  await release();
 });
 
 test('what was paid before is told however much is in progress, and nothing new is begun', async (t) => {
@@ -177,6 +245,15 @@ test('an address whose last credential failed is refused with those who show non
   lastFailed.clear();
   isHandedOn(headers);
   assert.equal(overload.waiting, 3, 'it has shown a good one since');
+});
+
+test('who pays does not wait for those who do not', (t) => {
+  const { overload, inProgress, isHandedOn } = startUnit({ mostWaiting: 1 });
+  t.teardown(() => overload.close());
+  for (let count = 0; count < 10; count++) overload.follow({} as never, new Promise(() => {}));
+  assert.deepEqual([inProgress.size, inProgress.active], [10, 0]);
+  assert.ok(isHandedOn({ 'x-credit-account': 'a' }));
+  t.end();
 });
 
 test('nobody who does not pay is served for a second after somebody was refused who does', async (t) => {
