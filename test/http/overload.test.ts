@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
+import { AsyncLocalStorage, AsyncResource } from 'node:async_hooks';
 import { EventEmitter } from 'node:events';
+import type { IncomingMessage } from 'node:http';
 import { sql } from 'kysely';
 import { type Test, test } from 'tap';
 import { routes } from '../../src/contract/routes.ts';
@@ -8,6 +10,7 @@ import { audit } from '../../src/ledger/audit.ts';
 import { WorkInProgress } from '../../src/lib/work-in-progress.ts';
 import { createLogger } from '../../src/observability/logger.ts';
 import { Metrics } from '../../src/observability/metrics.ts';
+import { type Tracing, traceWith } from '../../src/observability/tracing.ts';
 import type { Gateway, Reply } from '../support/gateway.ts';
 import { depositor, HELLO, startPrepaidGateway, TTS } from '../support/prepaid.ts';
 import { connectRaw, exchange, requestBytes } from '../support/raw-http.ts';
@@ -200,6 +203,17 @@ test('who waits for the provider is not in the way of others', async (t) => {
   for (const { status } of await Promise.all(waiting)) assert.equal(status, 200);
 });
 
+const speechRequest = (headers: Record<string, string>) =>
+  ({ url: '/tts', method: 'POST', headers, socket: {} }) as unknown as IncomingMessage;
+
+const UNTRACED: Tracing = {
+  traceparent: () => undefined,
+  bind: (run) => run,
+  goOn: (_from, _span, work) => work(),
+  place: () => ({}) as never,
+  share: (_places, work) => work(),
+};
+
 function startUnit({ mostWaiting }: { mostWaiting: number }) {
   const inProgress = new WorkInProgress();
   const overload = new Overload({
@@ -213,7 +227,7 @@ function startUnit({ mostWaiting }: { mostWaiting: number }) {
     const handOn = overload.before(() => {
       isTaken = true;
     });
-    handOn({ url: '/tts', method: 'POST', headers, socket: {} } as never, response as never);
+    handOn(speechRequest(headers), response as never);
     return isTaken;
   };
   /** Two are at work, and one waits. */
@@ -253,6 +267,24 @@ test('who pays does not wait for those who do not', (t) => {
   for (let count = 0; count < 10; count++) overload.follow({} as never, new Promise(() => {}));
   assert.deepEqual([inProgress.size, inProgress.active], [10, 0]);
   assert.ok(isHandedOn({ 'x-credit-account': 'a' }));
+  t.end();
+});
+
+test('who has waited begins at his own place in the trace, not at that of who made room', async (t) => {
+  traceWith({ ...UNTRACED, bind: (run) => AsyncResource.bind(run as never) as never });
+  t.teardown(() => traceWith(UNTRACED));
+  const { overload, inProgress, crowd } = startUnit({ mostWaiting: 10 });
+  t.teardown(() => overload.close());
+  const place = new AsyncLocalStorage<string>();
+  const begun: (string | undefined)[] = [];
+  const handOn = overload.before(() => void begun.push(place.getStore()));
+  crowd();
+  place.run('own', () => handOn(speechRequest({ 'x-credit-account': 'b' }), new EventEmitter() as never));
+  place.run('of another', () => {
+    inProgress.left();
+    inProgress.left();
+  });
+  assert.deepEqual(begun, ['own']);
   t.end();
 });
 
