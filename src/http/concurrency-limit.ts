@@ -11,8 +11,8 @@ const MOST_CROWD_SAMPLES = 20;
 const RELIEF = 0.25;
 /** Who has waited for so long is refused, since the database stands. */
 const LONGEST_WAIT_MS = 3_000;
-/** For so long a request that has begun may take to arrive before it makes room for others. */
-const ARRIVAL_MS = 100;
+/** A request that has begun makes room for others when it has not arrived in so many samples. */
+const ARRIVAL_SAMPLES = 3;
 
 export interface ConcurrencyBounds {
   /** Active requests at a time: as many as keep a process busy whose database answers soon. */
@@ -31,7 +31,7 @@ export interface ConcurrencyBounds {
 export interface Fates {
   begin(): void;
   /** It has waited for too long; nothing was begun. */
-  refuse(): void;
+  refuse(waitedSeconds: number): void;
   /** Its caller has left while it waited. */
   left(waitedSeconds: number): void;
 }
@@ -41,9 +41,11 @@ interface Entered {
   readonly fates: Fates;
   /** When it came: monotonic milliseconds. */
   readonly since: number;
-  begunAt?: number;
+  hasBegun: boolean;
+  /** Samples in which it had begun, and not arrived. */
+  arriving: number;
   /** Until it begins its work, which is counted elsewhere, or has gone. */
-  isCounted: boolean;
+  count: 'active' | 'aside' | 'none';
 }
 
 const cameAt = new WeakMap<ServerResponse, number>();
@@ -106,7 +108,8 @@ export class ConcurrencyLimit {
 
   /** Has a request begin now or in its turn. It counts as work in progress from now on. */
   enter(request: IncomingMessage, response: ServerResponse, fates: Fates): void {
-    const entered: Entered = { request, fates, since: this.#clock.now(), isCounted: true };
+    const since = this.#clock.now();
+    const entered: Entered = { request, fates, since, hasBegun: false, arriving: 0, count: 'active' };
     this.#entered.set(request, entered);
     this.#work.came();
     response.once('close', () => this.#leave(entered));
@@ -147,20 +150,22 @@ export class ConcurrencyLimit {
     this.#beginNext();
   }
 
-  /** Takes those out that have waited for too long, or are too slow to arrive. */
+  /** Takes those out that have waited for too long, and sets those aside that are too slow to arrive. */
   #makeRoom(): void {
     while (this.#haveWaited(LONGEST_WAIT_MS)) {
       const late = this.#waiting.shift() as Entered;
       this.#uncount(late);
-      late.fates.refuse();
+      if (isGone(late)) late.fates.left(this.#waitedSeconds(late));
+      else late.fates.refuse(this.#waitedSeconds(late));
     }
-    const begunBefore = this.#clock.now() - ARRIVAL_MS;
-    this.#arriving = this.#arriving.filter((entered) => {
-      if (!entered.isCounted || entered.request.complete) return false;
-      if ((entered.begunAt ?? 0) > begunBefore) return true;
-      this.#uncount(entered);
-      return false;
-    });
+    const arriving = this.#arriving.filter(({ count, request }) => count === 'active' && !request.complete);
+    for (const entered of arriving) entered.arriving += 1;
+    this.#arriving = arriving.filter((entered) => entered.arriving < ARRIVAL_SAMPLES);
+    for (const entered of arriving) {
+      if (entered.arriving < ARRIVAL_SAMPLES) continue;
+      entered.count = 'aside';
+      this.#work.stepAside();
+    }
   }
 
   /** Whether who has waited longest has for so long. */
@@ -169,39 +174,44 @@ export class ConcurrencyLimit {
     return first !== undefined && this.#clock.now() - first.since >= milliseconds;
   }
 
+  #waitedSeconds({ since }: Entered): number {
+    return (this.#clock.now() - since) / 1000;
+  }
+
   /** It has been answered before its work began, or its caller has left. */
   #leave(entered: Entered): void {
-    if (!entered.isCounted) return;
-    const place = entered.begunAt === undefined ? this.#waiting.indexOf(entered) : -1;
+    const place = entered.hasBegun ? -1 : this.#waiting.indexOf(entered);
     if (place >= 0) {
       this.#waiting.splice(place, 1);
-      entered.fates.left((this.#clock.now() - entered.since) / 1000);
+      entered.fates.left(this.#waitedSeconds(entered));
     }
     this.#uncount(entered);
   }
 
   #uncount(entered: Entered): void {
-    if (!entered.isCounted) return;
-    entered.isCounted = false;
+    if (entered.count === 'none') return;
+    if (entered.count === 'aside') this.#work.stepBack();
+    entered.count = 'none';
     this.#work.left();
   }
 
   #beginNext(): void {
     if (this.#isBeginning) return;
     this.#isBeginning = true;
-    while (this.#waiting.length > 0 && this.#work.active - this.#waiting.length < this.#limit) {
-      this.#begin(this.#waiting.shift() as Entered);
+    try {
+      while (this.#waiting.length > 0 && this.#work.active - this.#waiting.length < this.#limit) {
+        this.#begin(this.#waiting.shift() as Entered);
+      }
+    } finally {
+      this.#isBeginning = false;
     }
-    this.#isBeginning = false;
   }
 
   #begin(entered: Entered): void {
-    entered.begunAt = this.#clock.now();
-    const { socket } = entered.request;
-    // Its answer would reach nobody. When the response closes it has left.
-    if (socket.destroyed || socket.writableEnded) {
-      entered.fates.left((entered.begunAt - entered.since) / 1000);
+    entered.hasBegun = true;
+    if (isGone(entered)) {
       this.#uncount(entered);
+      entered.fates.left(this.#waitedSeconds(entered));
       return;
     }
     try {
@@ -212,6 +222,9 @@ export class ConcurrencyLimit {
         throw error;
       });
     }
-    if (entered.isCounted) this.#arriving.push(entered);
+    if (entered.count === 'active') this.#arriving.push(entered);
   }
 }
+
+/** Its answer would reach nobody. */
+const isGone = ({ request: { socket } }: Entered): boolean => socket.destroyed || socket.writableEnded;

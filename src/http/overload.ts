@@ -171,7 +171,7 @@ export class Overload {
    */
   follow<T>(request: IncomingMessage, work: Promise<T>): Promise<T> {
     if (this.isLookup(request)) return work;
-    const followed = this.#work.run(this.#limit.hasEntered(request) ? work : this.#work.waitFor(work));
+    const followed = this.#limit.hasEntered(request) ? this.#work.run(work) : this.#work.runAside(work);
     this.#limit.handOver(request);
     return followed;
   }
@@ -192,7 +192,7 @@ export class Overload {
     const begin = () => onRequest(request, response);
     this.#limit.enter(request, response, {
       begin: tracing()?.bind(begin) ?? begin,
-      refuse: () => void this.#refuse(response, operation, 'paid', 'work'),
+      refuse: (waitedSeconds) => this.#refusePaid(response, operation, waitedSeconds),
       left: (waitedSeconds) => {
         this.#metrics.requestEnded(operation.operation, null, 'caller_left', waitedSeconds);
         this.#shed.left += 1;
@@ -219,8 +219,8 @@ export class Overload {
       });
       return 'passes';
     }
-    this.#paidFirstSamples = PAID_FIRST_SAMPLES;
-    return this.#refuse(response, operation, 'paid', 'work');
+    this.#refusePaid(response, operation, 0);
+    return 'refused';
   }
 
   /** Whether nobody is to be served who does not pay. */
@@ -240,9 +240,20 @@ export class Overload {
     this.#guessing.set(client, address);
   }
 
-  #refuse(response: ServerResponse, { operation }: Sheddable, shed: ShedClass, reason: ShedReason): 'refused' {
+  #refusePaid(response: ServerResponse, operation: Sheddable, waitedSeconds: number): void {
+    this.#paidFirstSamples = PAID_FIRST_SAMPLES;
+    this.#refuse(response, operation, 'paid', 'work', waitedSeconds);
+  }
+
+  #refuse(
+    response: ServerResponse,
+    { operation }: Sheddable,
+    shed: ShedClass,
+    reason: ShedReason,
+    waitedSeconds = 0,
+  ): 'refused' {
     this.#pace.refuse(response);
-    this.#metrics.requestEnded(operation, 503, 'answered', 0);
+    this.#metrics.requestEnded(operation, 503, 'answered', waitedSeconds);
     this.#count(shed, reason);
     return 'refused';
   }

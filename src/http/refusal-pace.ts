@@ -8,7 +8,7 @@ const LEAST_SHARE = 0.05;
 const IDLE_SHARE = 0.5;
 /** A turn of the event loop may take so long; what is missed beyond that is not made good. */
 const LONGEST_TURN_MS = 200;
-/** Refusals that wait; one more is written at once, since each keeps its request in memory. */
+/** Refusals that wait; for one more the oldest is written at once, since each keeps its request in memory. */
 const MOST_WAITING = 8_192;
 
 /**
@@ -36,14 +36,9 @@ export class RefusalPace {
   /** Writes it now or in its turn; not at all to who has left by then. */
   refuse(response: ServerResponse): void {
     this.#slices ??= this.#begin();
-    if (this.#waiting.length >= MOST_WAITING) {
-      const begunAt = this.#clock.now();
-      this.#write(response);
-      this.#leftMs -= this.#clock.now() - begunAt;
-    } else {
-      this.#waiting.push(response);
-      if (this.#waiting.length === 1) this.#writeInTime();
-    }
+    this.#waiting.push(response);
+    if (this.#waiting.length === 1) this.#writeInTime();
+    else if (this.#waiting.length > MOST_WAITING) this.#write(this.#waiting.shift() as ServerResponse);
   }
 
   /** Writes all that wait. */

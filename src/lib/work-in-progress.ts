@@ -39,14 +39,33 @@ export class WorkInProgress {
     }
   }
 
+  /** Counts work until it has ended, but never as active. */
+  async runAside<T>(work: Promise<T>): Promise<T> {
+    this.#size += 1;
+    try {
+      return await work;
+    } finally {
+      this.#size -= 1;
+    }
+  }
+
   /** Within work that counts: waits for what others do. */
   async waitFor<T>(others: Promise<T>): Promise<T> {
-    this.#isLess();
+    this.stepAside();
     try {
       return await others;
     } finally {
-      this.#active += 1;
+      this.stepBack();
     }
+  }
+
+  /** Work that counts is not active from now on, until it steps back. */
+  stepAside(): void {
+    this.#isLess();
+  }
+
+  stepBack(): void {
+    this.#active += 1;
   }
 
   #isLess(): void {

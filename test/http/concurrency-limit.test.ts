@@ -178,16 +178,20 @@ test('what does not begin is what would reach nobody, however many there are', (
   t.end();
 });
 
-test('what has begun and does not arrive makes room for others after a tenth of a second', (t) => {
-  const { begun, work, enter, of, sample, handOver } = start();
-  enter('a', 'b', 'c');
-  of('a').request.complete = false;
+test('what has begun and does not arrive makes room for others, one crowd of it after the other, and is counted all the same', (t) => {
+  const { begun, work, enter, leave, of, sample, handOver } = start();
+  const slow = many('a', 6);
+  enter(...slow, 'b');
+  for (const name of slow) of(name).request.complete = false;
+  sample(2);
+  assert.deepEqual(begun, ['a0', 'a1']);
   sample(1);
-  assert.deepEqual(begun, ['a', 'b']);
-  sample(1);
-  assert.deepEqual(begun, ['a', 'b', 'c']);
-  handOver('a');
-  assert.equal(work.active, 2, 'it is not taken out twice');
+  assert.deepEqual(begun, slow.slice(0, 4));
+  sample(6);
+  assert.deepEqual([begun, work.size, work.active], [[...slow, 'b'], 7, 1]);
+  handOver('a0');
+  leave('a0', 'a1');
+  assert.deepEqual([work.size, work.active], [5, 1], 'nothing is taken out twice');
   t.end();
 });
 
