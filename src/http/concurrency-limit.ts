@@ -10,7 +10,7 @@ const MOST_CROWD_SAMPLES = 20;
 /** What a sample takes back of that in which they don't: who is refused makes room, and load that lasts would be let in again. */
 const RELIEF = 0.25;
 /** Who has waited for so long is refused, since the database stands. */
-const LONGEST_WAIT_MS = 3_000;
+const LONGEST_WAIT_MS = 10_000;
 /** A request that has begun makes room for others when it has not arrived in so many samples. */
 const ARRIVAL_SAMPLES = 3;
 
@@ -23,7 +23,9 @@ export interface ConcurrencyBounds {
   readonly patienceMs: number;
   /** Likewise while the process is idle. */
   readonly idlePatienceMs: number;
-  /** Requests that wait, even for a moment. */
+  /** So many may wait in any case, also where a process is slow. */
+  readonly leastWaiting: number;
+  /** No more wait, even for a moment. */
   readonly mostWaiting: number;
 }
 
@@ -61,7 +63,7 @@ export const arrivalOf = (response: ServerResponse): number | undefined => cameA
  *     one less is active     -> who has waited longest begins
  *     idle, and some wait    -> the limit doubles: what is at work waits for the database
  *     busy, and some wait    -> the limit falls to half
- *     has waited for 3 s     -> is refused
+ *     has waited for 10 s    -> is refused
  *     begun, does not arrive -> makes room for others: its sender takes his time
  */
 export class ConcurrencyLimit {
@@ -93,17 +95,16 @@ export class ConcurrencyLimit {
 
   /** Whether one more would wait for too long, or too many do. */
   get isFull(): boolean {
-    const { patienceMs, mostWaiting } = this.#bounds;
+    const { patienceMs, leastWaiting, mostWaiting } = this.#bounds;
     if (this.#waiting.length >= mostWaiting) return true;
-    return this.#crowdSamples >= CROWD_SAMPLES && this.#haveWaited(patienceMs);
+    if (this.#waiting.length < leastWaiting || this.#crowdSamples < CROWD_SAMPLES) return false;
+    return this.#haveWaited(patienceMs);
   }
 
-  /** Whether others wait so long, or so many nearly so long, that who does not pay is not to be served beside them. */
+  /** Whether half as many wait half as long, so that who does not pay is not to be served beside them. */
   get isHalfFull(): boolean {
-    const { patienceMs } = this.#bounds;
-    return (
-      this.#haveWaited(patienceMs) || (this.#waiting.length >= this.#limit / 2 && this.#haveWaited(patienceMs / 2))
-    );
+    const { patienceMs, leastWaiting } = this.#bounds;
+    return this.#waiting.length >= leastWaiting / 2 && this.#haveWaited(patienceMs / 2);
   }
 
   /** Has a request begin now or in its turn. It counts as work in progress from now on. */

@@ -29,6 +29,7 @@ export const OVERLOAD_BOUNDS: OverloadBounds = {
   mostAtOnce: 320,
   patienceMs: 50,
   idlePatienceMs: 1_000,
+  leastWaiting: 256,
   mostWaiting: 2_048,
   most: 8_192,
 };
@@ -64,8 +65,8 @@ export const isSheddable = (route: Route): boolean =>
  * Refuses speech that this process can't begin in time, before anything is read or held. What decides is how long those
  * wait who pay, how much there is in all, and how long the event loop's turns are:
  *
- *     no credential            refused when others wait long, for a second after one with a credential was refused, or
- *                              when turns of the event loop take too long
+ *     no credential            refused when half as many wait half as long as may, for a second after one with a
+ *                              credential was refused, or when turns of the event loop take too long
  *     one like those that fail the first two, once the edge knows the address
  *     any other credential     begins in its turn; refused when those before it have waited too long
  *     what may have been paid  looked up even then, a few at a time; what is new is refused

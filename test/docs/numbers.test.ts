@@ -59,7 +59,17 @@ const SENTENCES: readonly [document: string, sentence: string, ...values: (numbe
   ['docs/contributing.md', "capture's end isn't known within … s", config.capturePatienceMs / 1000],
   ['docs/operations.md', 'until the database is there again, for up to … s', config.capturePatienceMs / 1000],
   ['docs/operations.md', "doesn't get its lock within … ms", LOCK_TIMEOUT_MS],
-  ['docs/operations.md', 'once others have waited for … ms,', OVERLOAD_BOUNDS.patienceMs],
+  [
+    'docs/operations.md',
+    'once … wait, the first for … ms, and',
+    OVERLOAD_BOUNDS.leastWaiting,
+    OVERLOAD_BOUNDS.patienceMs,
+  ],
+  [
+    'docs/operations.md',
+    'once … wait, the first for … ms; for',
+    ...[OVERLOAD_BOUNDS.leastWaiting / 2, OVERLOAD_BOUNDS.patienceMs / 2],
+  ],
   ['docs/operations.md', 'or when … wait;', withCommas(OVERLOAD_BOUNDS.mostWaiting)],
   ['docs/operations.md', '… are at work at a time, and the others begin', OVERLOAD_BOUNDS.leastAtOnce],
   ['docs/operations.md', 'up to … are at work, and only who', OVERLOAD_BOUNDS.mostAtOnce],

@@ -19,7 +19,15 @@ import { mp3 } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
 
 /** Two are at work at a time. Unpaid requests are refused while one waits, paid ones while two do. */
-const BOUNDS = { leastAtOnce: 2, mostAtOnce: 2, patienceMs: 0, idlePatienceMs: 0, mostWaiting: 2, most: 100 };
+const BOUNDS = {
+  leastAtOnce: 2,
+  mostAtOnce: 2,
+  patienceMs: 0,
+  idlePatienceMs: 0,
+  leastWaiting: 2,
+  mostWaiting: 2,
+  most: 100,
+};
 
 async function start(t: Test) {
   const gateway = await startPrepaidGateway(
