@@ -18,14 +18,17 @@ const entry: Entry = {
 
 /**
  * Gives a posted charge or spend back, whole and once, by a transfer of its own; the charge stays as it is. One
- * statement. False when there was nothing to reverse: it isn't posted, or was reversed before. Safe to repeat. The nonce
- * of a spend stays spent.
+ * statement. False when there was nothing to reverse: it isn't posted, was reversed before, or its caller can fetch the
+ * answer that he has lost (R60). Safe to repeat. The nonce of a spend stays spent.
  */
 export async function reverseCharge(db: Database, id: bigint, reason: ReversalReason): Promise<boolean> {
   const { rows } = await statement`
-    with charge as materialized (
+    with lost as materialized (
+      select stored_at from lost_answer where hold_id = ${id} for update
+    ), charge as materialized (
       select id, debit_account_id, credit_account_id, amount_micro_usd from transfer
       where id = ${id} and state = 'posted' and kind in ('charge', 'spend')
+        and not exists (select from lost where stored_at is not null)
     ), mark as (
       insert into reversal (transfer_id, reason) select id, ${reason} from charge
       on conflict do nothing
