@@ -26,7 +26,7 @@ export class WorkInProgress {
 
   left(): void {
     this.#size -= 1;
-    this.#isLess();
+    this.stepAside();
   }
 
   /** Counts work until it has ended. */
@@ -61,15 +61,11 @@ export class WorkInProgress {
 
   /** Work that counts is not active from now on, until it steps back. */
   stepAside(): void {
-    this.#isLess();
+    this.#active -= 1;
+    this.onLess();
   }
 
   stepBack(): void {
     this.#active += 1;
-  }
-
-  #isLess(): void {
-    this.#active -= 1;
-    this.onLess();
   }
 }

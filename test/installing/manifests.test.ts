@@ -21,7 +21,7 @@ import {
 } from './manifests.ts';
 
 const UNITS = ['speechgate@.service', 'speechgate-worker.service', 'speechgate-migrate.service'];
-/** As in `npm start`: docs/performance.md says what it is for. */
+/** As in `npm start`: docs/operations.md says what it is for. */
 const HEAP = '--max-semi-space-size=32';
 const SECRET = 'a-secret-of-the-tests-of-32-bytes-or-more';
 /** Of the image of Node.js programs, and what is for the other images of compose.yaml. */
