@@ -5,7 +5,7 @@ import { PURSE, settle } from './direct.ts';
 import { drawHangUp } from './draws.ts';
 import type { Open } from './flow.ts';
 import { jsonOf, type Operation, type Outcome } from './operation.ts';
-import { payChallenge } from './payment.ts';
+import { payRequest } from './payment.ts';
 
 /** Micro-USDC of one deposit, at least and at most. */
 const LEAST = 100_000;
@@ -28,7 +28,7 @@ export async function deposit(operation: Operation, wallet: KeyedWallet, amountM
     [2, 'hangs up'],
     [1, 'repeats'],
   ] as const);
-  const payment = await payChallenge(operation, wallet, jsonPost('/x402/deposit', { amountMicroUsd }));
+  const payment = await payRequest(operation, wallet, jsonPost('/x402/deposit', { amountMicroUsd }));
   const come = (end: Outcome['end']): Outcome => ({
     ...{ flow: 'deposit', end, amountMicroUsd: BigInt(amountMicroUsd) },
     keys: { payer: wallet.address, ...(payment && { nonce: payment.nonce, paymentId: payment.identifier }) },

@@ -4,8 +4,8 @@ import { jsonPost } from './card.ts';
 import { drawHangUp } from './draws.ts';
 import type { Open } from './flow.ts';
 import type { Heard, Sent } from './line.ts';
-import type { Operation, Outcome } from './operation.ts';
-import { endOf, type Payment, payChallenge, underAnotherName } from './payment.ts';
+import { errorOf, type Operation, type Outcome } from './operation.ts';
+import { askChallenge, endOf, type Payment, payChallenge, payRequest, underAnotherName } from './payment.ts';
 import { quote } from './quote.ts';
 import { drawText, isSpeech, priceOf } from './text.ts';
 
@@ -66,13 +66,19 @@ async function buy(operation: Operation, wallet: KeyedWallet): Promise<Outcome> 
 function payPlain(operation: Operation, wallet: KeyedWallet, text: string): Promise<Payment | undefined> {
   const isGet = operation.random.chance(0.3);
   const get: Sent = { method: 'GET', path: `${PATH}?text=${encodeURIComponent(text)}` };
-  return payChallenge(operation, wallet, isGet ? get : jsonPost(PATH, { text }));
+  return payRequest(operation, wallet, isGet ? get : jsonPost(PATH, { text }));
 }
 
-async function payQuoted(operation: Operation, wallet: KeyedWallet, text: string): Promise<Payment | undefined> {
-  const quoteToken = await quote(operation, text);
-  if (quoteToken === undefined) return undefined;
-  return payChallenge(operation, wallet, jsonPost(PATH, { quoteToken }), jsonPost(PATH, { quoteToken, text }));
+/** With a new quote for one that has expired, as it has from the start where the clock of the gateway that made it is behind. */
+export async function payQuoted(operation: Operation, wallet: KeyedWallet, text: string): Promise<Payment | undefined> {
+  let quoteToken: string | undefined;
+  const challenge = await askChallenge(operation, async () => {
+    quoteToken ??= await quote(operation, text);
+    const heard = await operation.ask(jsonPost(PATH, { quoteToken }));
+    if (errorOf(heard)?.code === 'QUOTE_EXPIRED') quoteToken = undefined;
+    return heard;
+  });
+  return challenge && payChallenge(operation, wallet, challenge, jsonPost(PATH, { quoteToken, text }));
 }
 
 /** Repeats the payment until it is served, or refused for good. */

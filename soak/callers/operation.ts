@@ -19,10 +19,13 @@ export interface Outcome {
   readonly keys?: Omit<Keys, 'traceIds'>;
 }
 
+/** The ways to one gateway and the other. */
+type Lines = readonly [Pick<Line, 'ask'>, Pick<Line, 'ask'>];
+
 /** One operation under way: what is drawn for it, and what it has asked and was told. */
 export class Operation {
   readonly random: Random;
-  readonly #lines: readonly [Line, Line];
+  readonly #lines: Lines;
   readonly #answerPatienceMs: number;
   /** Which gateway is asked next. */
   #turn: number;
@@ -32,7 +35,7 @@ export class Operation {
   /** When the audio came first, in Unix milliseconds. */
   servedAt: number | undefined;
 
-  constructor(random: Random, lines: readonly [Line, Line]) {
+  constructor(random: Random, lines: Lines) {
     this.random = random;
     this.#lines = lines;
     this.#answerPatienceMs = random.between(...ANSWER_PATIENCE_MS);
@@ -58,7 +61,7 @@ export class Operation {
   /** Asks one gateway, the other one the next time. */
   ask(sent: Sent, hangUp?: HangUp): Promise<Heard> {
     this.requests += 1;
-    const line = this.#lines[this.#turn++ % 2] as Line;
+    const line = this.#lines[this.#turn++ % 2] as Pick<Line, 'ask'>;
     return line.ask(sent, this.#answerPatienceMs, hangUp);
   }
 

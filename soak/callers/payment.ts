@@ -22,24 +22,26 @@ export interface Payment {
   readonly validBefore: number;
 }
 
-/** Asks for the challenge of a request, and pays the request or, where one is given, another one that it is good for. */
-export async function payChallenge(
-  operation: Operation,
-  wallet: KeyedWallet,
-  unpaid: Sent,
-  paid: Sent = unpaid,
-): Promise<Payment | undefined> {
-  const header = await operation.pursue(
-    () => operation.ask(unpaid),
-    (heard) => (heard.status === 402 ? (heard.headers['payment-required'] as string | undefined) : undefined),
+/** Asks for a challenge until one comes; undefined when none came in time. */
+export async function askChallenge(operation: Operation, ask: () => Promise<Heard>): Promise<Challenge | undefined> {
+  const header = await operation.pursue(ask, (heard) =>
+    heard.status === 402 ? (heard.headers['payment-required'] as string | undefined) : undefined,
   );
-  if (header === undefined) return undefined;
-  const challenge: Challenge = JSON.parse(Buffer.from(header, 'base64').toString());
-  const { random } = operation;
+  return header === undefined ? undefined : JSON.parse(Buffer.from(header, 'base64').toString());
+}
+
+/** Signs what a challenge asks for, to be sent with a request that the challenge is good for. */
+export function payChallenge({ random }: Operation, wallet: KeyedWallet, challenge: Challenge, sent: Sent): Payment {
   const validBefore = Math.floor(Date.now() / 1000) + random.between(SHORTEST_VALID, LONGEST_VALID);
-  return sign(wallet, challenge, paid, {
+  return sign(wallet, challenge, sent, {
     ...{ nonce: drawBytes(random, 32), identifier: `pay_${drawId(random)}`, validBefore },
   });
+}
+
+/** Asks for the challenge of a request, and pays it. */
+export async function payRequest(operation: Operation, wallet: KeyedWallet, sent: Sent): Promise<Payment | undefined> {
+  const challenge = await askChallenge(operation, () => operation.ask(sent));
+  return challenge && payChallenge(operation, wallet, challenge, sent);
 }
 
 function sign(
