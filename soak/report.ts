@@ -31,7 +31,7 @@ export function progressLine(): (progress: Progress) => void {
 export const isClean = ({ counts }: Verdict): boolean => KINDS.every((kind) => counts[kind] === 0);
 
 /** What a run came to, as tables. */
-export function printRun({ verdict, faults, operations, requests, seconds, told }: Run): void {
+export function printRun({ verdict, faults, obstacles, operations, requests, seconds, told }: Run): void {
   if (process.stderr.isTTY) process.stderr.write('\r\u001b[K');
   const rate = Math.round(operations / seconds);
   console.log(`${operations} operations, ${requests} requests in ${Math.round(seconds)} s, ${rate} operations/s`);
@@ -41,6 +41,7 @@ export function printRun({ verdict, faults, operations, requests, seconds, told 
   const struck: Record<string, { struck: number }> = {};
   for (const { name } of faults) struck[name] = { struck: (struck[name]?.struck ?? 0) + 1 };
   console.table(struck);
+  for (const obstacle of obstacles) console.log(`left out: ${obstacle}`);
   console.log('micro-USD');
   const money = verdict.money.map(({ flow, told, ledger, chain, processor }) => [
     flow,
@@ -53,7 +54,10 @@ export function printRun({ verdict, faults, operations, requests, seconds, told 
   ]);
   console.table(Object.fromEntries(money));
   console.table(verdict.counts);
-  console.log(`${verdict.spared} answers came, and were given back since their process died within the second`);
+  const { count, farthestSeconds } = verdict.spared;
+  console.log(
+    `${count} answers came, and were given back since their process died (at most ${farthestSeconds} s apart)`,
+  );
   console.log(`what callers were told: ${told}`);
 }
 

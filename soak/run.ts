@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { compileService } from '../test/compile.ts';
 import type { Owner } from '../test/support/child.ts';
 import { Crew } from './callers/crew.ts';
-import { FaultSchedule, type Struck } from './faults/schedule.ts';
+import { FaultSchedule, obstaclesOf, type Struck } from './faults/schedule.ts';
 import { judge, type Verdict } from './judge/judge.ts';
 import { firstOf, type SoakOptions } from './options.ts';
 import { compileSabotaged, isWeakening, weaken } from './sabotage.ts';
@@ -33,6 +33,8 @@ export interface Progress {
 export interface Run {
   readonly verdict: Verdict;
   readonly faults: readonly Struck[];
+  /** Why some faults were left out: this machine has not what they need. */
+  readonly obstacles: readonly string[];
   readonly operations: number;
   readonly requests: number;
   /** For how long callers worked. */
@@ -50,7 +52,7 @@ export async function soak(options: SoakOptions, owner: Owner, progress: (progre
   let phase = 'starting the world';
   let crew: Crew | undefined;
   let schedule: FaultSchedule | undefined;
-  let begunAt = performance.now();
+  const begunAt = performance.now();
   const wallTime = (ms: number) => performance.timeOrigin + begunAt + ms;
   const now = () => performance.now() - begunAt;
   const tell = () =>
@@ -71,38 +73,37 @@ export async function soak(options: SoakOptions, owner: Owner, progress: (progre
   owner.teardown(() => crew?.close());
 
   phase = 'callers work';
-  begunAt = performance.now();
+  const openedAt = now();
   const isOver = new AbortController();
   const working = crew.work(isOver.signal);
-  if (options.hasFaults) {
-    schedule = new FaultSchedule(world, seed, options.faultsFrom, now);
-    schedule.begin();
-  }
-  // A caller that throws ends the run.
-  const end = Promise.race([working, untilEnough(options, log, now)]);
+  if (options.hasFaults) schedule = new FaultSchedule(world, seed, options.faultsFrom, now);
+  // A caller that throws ends the run, and so does a part that does not come back.
+  const end = Promise.race([working, untilEnough(options, log), ...(schedule ? [schedule.begin()] : [])]);
   await end.finally(() => schedule?.stop());
   await world.untilReady();
   phase = 'callers learn the ends';
   isOver.abort();
   await working;
-  const seconds = now() / 1000;
+  const seconds = (now() - openedAt) / 1000;
   await log.close();
   const faults = schedule?.struck ?? [];
   const verdict = await judge(world, log.path, {
-    deaths: faults
-      .filter(({ buries }) => buries)
-      .map(({ from, until }) => ({ from: wallTime(from), until: wallTime(until) })),
+    deaths: faults.flatMap(({ buries, from, until }) =>
+      buries.map((gateway) => ({ gateway, from: wallTime(from), until: wallTime(until) })),
+    ),
     isWeakened: sabotage !== undefined && isWeakening(sabotage),
     progress: (words) => {
       phase = `judging: ${words}`;
     },
   });
   return {
-    ...{ verdict, faults, operations: log.count, requests: log.requests, seconds },
+    ...{ verdict, faults, obstacles: options.hasFaults ? obstaclesOf(world) : [] },
+    ...{ operations: log.count, requests: log.requests, seconds },
     ...{ told: log.path, world },
   };
 }
 
-async function untilEnough({ milliseconds, operations }: SoakOptions, log: ToldLog, now: () => number): Promise<void> {
-  while (now() < milliseconds && log.count < operations) await sleep(LOOK_EVERY_MS);
+async function untilEnough({ milliseconds, operations }: SoakOptions, log: ToldLog): Promise<void> {
+  const enoughAt = performance.now() + milliseconds;
+  while (performance.now() < enoughAt && log.count < operations) await sleep(LOOK_EVERY_MS);
 }

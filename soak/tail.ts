@@ -1,3 +1,4 @@
+import type { Struck } from './faults/schedule.ts';
 import { argumentsOf, type SoakOptions } from './options.ts';
 import { isClean, printFailure, printRun } from './report.ts';
 import type { Run } from './run.ts';
@@ -51,10 +52,21 @@ export async function findTail(
         next.set(name, Math.max(next.get(name) ?? 0, number));
       }
     }
-    const faultsFrom = run.faults.filter(({ until }) => until < begin).length + options.faultsFrom;
+    const faultsFrom = firstTurn(run.faults, begin, options.faultsFrom);
     return {
       ...{ ...options, from: next, faultsFrom, operations: Number.POSITIVE_INFINITY },
       milliseconds: first.ended_at - begin + AFTER_MS,
     };
   }
+}
+
+/**
+ * The turn with which the faults of a shorter run begin: the first one of which something was still broken.
+ * @param begin milliseconds, by the clock of the run
+ * @param from the turn with which the faults of the whole run began
+ */
+export function firstTurn(faults: readonly Struck[], begin: number, from: number): number {
+  const left = faults.filter(({ until }) => until >= begin).map(({ number }) => number);
+  const done = faults.filter(({ until }) => until < begin).map(({ number }) => number + 1);
+  return left.length > 0 ? Math.min(...left) : Math.max(from, ...done);
 }

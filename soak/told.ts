@@ -1,3 +1,5 @@
+import type { GatewayName } from './world/world.ts';
+
 /** One operation of a caller, from its first request to its end, as the caller saw it. */
 export interface Told {
   /** Who, such as `direct 2`; with the number it is the name by which the operation is drawn from the seed. */
@@ -10,6 +12,8 @@ export interface Told {
   readonly until: number;
   /** When the audio came, in Unix milliseconds, where that was not at the end. */
   readonly at?: number;
+  /** Which gateway it came from. */
+  readonly servedBy?: GatewayName;
   /** HTTP requests that it took. */
   readonly requests: number;
   readonly end: End;

@@ -2,7 +2,7 @@ import { drawHangUp } from './draws.ts';
 import type { Customer, Open } from './flow.ts';
 import type { Sent } from './line.ts';
 import type { Operation, Outcome } from './operation.ts';
-import { drawSlowText, drawText, isSpeech, priceOf } from './text.ts';
+import { drawSlowText, drawText, priceOf } from './text.ts';
 import { buyCredit, CENTS_OF_A_CALLER } from './top-up.ts';
 
 const HANG_UPS = 0.03;
@@ -24,7 +24,7 @@ async function buy(operation: Operation, account: string): Promise<Outcome> {
   const isStreamed = random.chance(STREAMED);
   const text = isStreamed ? drawSlowText(random) : drawText(random);
   const heard = await operation.pay(speech(text, account, random.chance(0.3)), drawHangUp(random, HANG_UPS));
-  const end = isSpeech(heard, text) ? 'served' : heard.status >= 400 || heard.isUnsent ? 'refused' : 'left';
+  const end = operation.hears(heard, text) ? 'served' : heard.status >= 400 || heard.isUnsent ? 'refused' : 'left';
   if (end === 'left' && heard.isWhole) operation.isWrong('the answer ended before the speech did');
   return { flow: isStreamed ? 'card, streamed' : 'card', end, amountMicroUsd: priceOf(text), keys: { payer: account } };
 }

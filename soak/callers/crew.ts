@@ -58,7 +58,7 @@ export class Crew {
   private constructor(options: CrewOptions) {
     this.#options = options;
     const [one, two] = options.world.gateways;
-    this.#lines = [new Line(one), new Line(two)];
+    this.#lines = [new Line('gateway one', one), new Line('gateway two', two)];
   }
 
   /** Resolves when each has the credit, the balance or the coins that it lives on. */
@@ -119,12 +119,12 @@ export class Crew {
   }
 
   #tell(caller: string, number: number, from: number, operation: Operation, outcome: Outcome): void {
-    const { requests, traceIds, wrong, servedAt } = operation;
+    const { requests, traceIds, wrong, served } = operation;
     this.#options.tell({
       ...{ caller, number, from, until: this.#options.now(), requests },
       ...outcome,
       keys: { traceIds, ...outcome.keys },
-      ...(servedAt !== undefined && { at: servedAt }),
+      ...(served && { at: served.at, servedBy: served.by }),
       ...(wrong !== undefined && { wrong }),
     });
   }

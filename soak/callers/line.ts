@@ -1,4 +1,5 @@
 import { Agent, type IncomingHttpHeaders, request } from 'node:http';
+import type { GatewayName } from '../world/world.ts';
 
 /** A request as it goes over the wire. */
 export interface Sent {
@@ -10,6 +11,8 @@ export interface Sent {
 
 /** What came of a request. */
 export interface Heard {
+  /** Who was asked. */
+  readonly gateway: GatewayName;
   /** 0 when no answer has begun. */
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
@@ -24,16 +27,16 @@ export interface Heard {
 /** When the caller breaks the connection: so long after the request, or once so many bytes of the body have come. */
 export type HangUp = { readonly afterMs: number } | { readonly afterBytes: number };
 
-const NOTHING: Heard = { status: 0, headers: {}, body: Buffer.alloc(0), isWhole: false, isUnsent: false };
-
 /** The connections of all callers to one gateway. */
 export class Line {
   readonly #agent = new Agent({ keepAlive: true, keepAliveMsecs: 60_000, maxSockets: Number.POSITIVE_INFINITY });
+  readonly #gateway: GatewayName;
   readonly #hostname: string;
   readonly #port: string;
 
-  constructor(origin: string) {
+  constructor(gateway: GatewayName, origin: string) {
     const { hostname, port } = new URL(origin);
+    this.#gateway = gateway;
     this.#hostname = hostname;
     this.#port = port;
   }
@@ -41,7 +44,11 @@ export class Line {
   /** Never throws: what has come is told. @param patienceMs an answer that takes longer is given up */
   ask({ method, path, headers, body }: Sent, patienceMs: number, hangUp?: HangUp): Promise<Heard> {
     return new Promise((resolve) => {
-      let heard = NOTHING;
+      const nothing: Heard = {
+        ...{ gateway: this.#gateway, status: 0, headers: {}, body: Buffer.alloc(0) },
+        ...{ isWhole: false, isUnsent: false },
+      };
+      let heard = nothing;
       const chunks: Buffer[] = [];
       let received = 0;
       const outgoing = request({
@@ -55,7 +62,7 @@ export class Line {
         resolve({ ...heard, body: Buffer.concat(chunks), isWhole, isUnsent });
       };
       outgoing.on('response', (incoming) => {
-        heard = { ...NOTHING, status: incoming.statusCode ?? 0, headers: incoming.headers };
+        heard = { ...nothing, status: incoming.statusCode ?? 0, headers: incoming.headers };
         incoming.on('data', (chunk: Buffer) => {
           chunks.push(chunk);
           received += chunk.length;
@@ -66,7 +73,7 @@ export class Line {
       });
       outgoing.on('error', (error: NodeJS.ErrnoException) => end(false, error.code === 'ECONNREFUSED'));
       outgoing.on('close', () => {
-        if (heard === NOTHING) end(false);
+        if (heard === nothing) end(false);
       });
       outgoing.end(body);
     });

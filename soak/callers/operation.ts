@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Random } from '../random.ts';
 import type { End, Flow, Keys } from '../told.ts';
+import type { GatewayName } from '../world/world.ts';
 import type { HangUp, Heard, Line, Sent } from './line.ts';
 import { isSpeech } from './text.ts';
 
@@ -32,8 +33,8 @@ export class Operation {
   requests = 0;
   readonly traceIds: string[] = [];
   #wrong: string | undefined;
-  /** When the audio came first, in Unix milliseconds. */
-  servedAt: number | undefined;
+  /** When the audio came first, in Unix milliseconds, and from whom. */
+  served: { readonly at: number; readonly by: GatewayName } | undefined;
 
   constructor(random: Random, lines: Lines) {
     this.random = random;
@@ -54,7 +55,7 @@ export class Operation {
   /** Whether an answer is the speech of the text. */
   hears(heard: Heard, text: string): boolean {
     if (!isSpeech(heard, text)) return false;
-    this.servedAt ??= Date.now();
+    this.served ??= { at: Date.now(), by: heard.gateway };
     return true;
   }
 

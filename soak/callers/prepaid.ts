@@ -59,7 +59,9 @@ async function buy(operation: Operation, payer: string, sign: PrepaidSigner): Pr
   const read = (heard: Heard) => (operation.hears(heard, text) ? 'served' : readError(heard));
   const ask = () => operation.pursue(() => operation.pay(sent), read);
   const known =
-    first && operation.hears(first, text) ? 'served' : await (does === 'pays at both' ? both(ask(), ask()) : ask());
+    first && operation.hears(first, text)
+      ? 'served'
+      : await (does === 'pays at both' ? both(operation, ask(), ask()) : ask());
   const end = await endOf(operation, known, text, hangUp !== undefined);
   if (end === 'served' && does === 'repeats') await mustNotServe(operation, sent, 'a spent request, repeated');
   if (end === 'served' && does === 'changes the text') {
@@ -74,8 +76,9 @@ function requestOf(text: string, isGet: boolean): Sent {
 }
 
 /** Of the same request at both gateways: one of them is served, the other one may be told that it was. */
-async function both(...asked: Promise<Known | undefined>[]): Promise<Known | undefined> {
+async function both(operation: Operation, ...asked: Promise<Known | undefined>[]): Promise<Known | undefined> {
   const known = await Promise.all(asked);
+  if (known.every((one) => one === 'served')) operation.isWrong('both gateways served one nonce');
   return known.find((one) => one === 'served') ?? known.find((one) => typeof one === 'object') ?? known[0];
 }
 

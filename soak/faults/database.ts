@@ -2,8 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { within } from '../../src/lib/within.ts';
 import type { TcpProxy } from '../../test/support/tcp-proxy.ts';
 import type { Random } from '../random.ts';
-import type { ServiceName } from '../world/world.ts';
-import { type Fault, isHeardThrough } from './fault.ts';
+import { GATEWAYS, type ServiceName } from '../world/world.ts';
+import { type Fault, heardThrough } from './fault.ts';
 
 const SERVICE: readonly ServiceName[] = ['gateway one', 'gateway two', 'worker'];
 const LONGEST_MS = 5_000;
@@ -26,7 +26,7 @@ const broken: readonly Fault[] = SERVICE.flatMap((name) =>
       name: `${how} connections of ${name}`,
       target: `database of ${name}`,
       weight: 1,
-      buries: isHeardThrough(name),
+      buries: heardThrough(name),
     },
     strike: async ({ databaseLinks }, random: Random) => {
       begin(databaseLinks[name]);
@@ -38,7 +38,7 @@ const broken: readonly Fault[] = SERVICE.flatMap((name) =>
 
 /** A statement is done, and who sent it does not learn that. */
 const lostAnswers: readonly Fault[] = SERVICE.map((name) => ({
-  ...{ name: `lost answer for ${name}`, target: `database of ${name}`, weight: 4, buries: isHeardThrough(name) },
+  ...{ name: `lost answer for ${name}`, target: `database of ${name}`, weight: 4, buries: heardThrough(name) },
   strike: async ({ databaseLinks }, random) => {
     await within(ANSWER_PATIENCE_MS, databaseLinks[name].loseAnswer(random.pick(DONE)));
     databaseLinks[name].restore();
@@ -47,21 +47,21 @@ const lostAnswers: readonly Fault[] = SERVICE.map((name) => ({
 
 const restarts: readonly Fault[] = [
   {
-    ...{ name: 'restart of postgres', target: 'postgres', weight: 2, buries: true },
+    ...{ name: 'restart of postgres', target: 'postgres', weight: 2, buries: GATEWAYS },
     strike: async ({ parts: { postgres } }) => {
       await postgres.stop();
       await postgres.start();
     },
   },
   {
-    ...{ name: 'immediate restart of postgres', target: 'postgres', weight: 2, buries: true },
+    ...{ name: 'immediate restart of postgres', target: 'postgres', weight: 2, buries: GATEWAYS },
     strike: async ({ parts: { postgres } }) => {
       await postgres.stopAtOnce();
       await postgres.start();
     },
   },
   {
-    ...{ name: 'SIGKILL of the postmaster alone', target: 'postgres', weight: 2, buries: true },
+    ...{ name: 'SIGKILL of the postmaster alone', target: 'postgres', weight: 2, buries: GATEWAYS },
     strike: async ({ parts: { postgres } }) => {
       await postgres.killPostmaster();
       await postgres.start();
@@ -71,7 +71,7 @@ const restarts: readonly Fault[] = [
 
 /** PostgreSQL can write nothing more; where it gives up for that, it is started when there is room. */
 const full: Fault = {
-  ...{ name: 'full disk of postgres', target: 'postgres', weight: 1.5, buries: true },
+  ...{ name: 'full disk of postgres', target: 'postgres', weight: 1.5, buries: GATEWAYS },
   obstacle: ({ disk }) => (typeof disk === 'string' ? disk : undefined),
   strike: async ({ disk, parts: { postgres } }, random) => {
     if (typeof disk === 'string') return;

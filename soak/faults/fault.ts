@@ -1,5 +1,5 @@
 import type { Random } from '../random.ts';
-import type { PartName, World } from '../world/world.ts';
+import { GATEWAYS, type GatewayName, type PartName, type World } from '../world/world.ts';
 
 /** Something that breaks: what is drawn for it says how long and how. */
 export interface Fault {
@@ -9,13 +9,14 @@ export interface Fault {
   readonly target: string;
   /** How much more often than the others it is drawn. */
   readonly weight: number;
-  /** Whether a gateway dies by it, or may be taken for dead. */
-  readonly buries?: boolean;
+  /** The gateways that die by it, or may be taken for dead. */
+  readonly buries?: readonly GatewayName[];
   /** Why it can't happen on this machine; undefined where it can. */
   obstacle?(world: World): string | undefined;
   /** Lets it happen, and resolves when all is as before, all parts running. Throws where a part does not come back. */
   strike(world: World, random: Random): Promise<void>;
 }
 
-/** Whether a gateway is dead or can tell nothing while this part is away. */
-export const isHeardThrough = (name: PartName): boolean => name.startsWith('gateway') || name === 'postgres';
+/** The gateways that are dead, or can tell nothing, while this part is away. */
+export const heardThrough = (name: PartName): readonly GatewayName[] =>
+  GATEWAYS.filter((gateway) => name === gateway || name === 'postgres');

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Random } from '../random.ts';
-import type { World } from '../world/world.ts';
+import type { GatewayName, World } from '../world/world.ts';
 import type { Fault } from './fault.ts';
 import { FAULTS } from './faults.ts';
 
@@ -15,7 +15,7 @@ export interface Struck {
   /** Milliseconds, by the clock of the run. */
   readonly from: number;
   readonly until: number;
-  readonly buries: boolean;
+  readonly buries: readonly GatewayName[];
 }
 
 /** What breaks in a turn: one or two faults of different parts, after a pause. */
@@ -33,6 +33,11 @@ export function turnOf(seed: string, number: number, faults = FAULTS): Turn {
   const others = faults.filter(({ target }) => target !== first.target);
   return { pauseMs, faults: [first, random.weighted(others.map((fault) => [fault.weight, fault] as const))] };
 }
+
+/** Why some faults can't happen on this machine, each reason once. */
+export const obstaclesOf = (world: World): readonly string[] => [
+  ...new Set(FAULTS.flatMap((fault) => fault.obstacle?.(world) ?? [])),
+];
 
 /** Lets the world break turn by turn. */
 export class FaultSchedule {
@@ -62,15 +67,10 @@ export class FaultSchedule {
     return this.#current.size > 0 ? [...this.#current].join(' and ') : undefined;
   }
 
-  /** Why some faults can't happen on this machine, each reason once. */
-  get obstacles(): readonly string[] {
-    return [...new Set(FAULTS.flatMap((fault) => fault.obstacle?.(this.#world) ?? []))];
-  }
-
-  begin(): void {
+  /** Resolves once it is stopped, and throws as soon as something can't be mended. */
+  begin(): Promise<void> {
     this.#running = this.#run();
-    // Told when it is stopped.
-    this.#running.catch(() => {});
+    return this.#running;
   }
 
   /** Ends after the present turn, heals the world, and throws where a part has not come back. */
@@ -100,7 +100,7 @@ export class FaultSchedule {
       throw new Error(`${fault.name} (fault ${number}) could not be mended`, { cause: error });
     } finally {
       this.#current.delete(fault.name);
-      const { name, buries = false } = fault;
+      const { name, buries = [] } = fault;
       this.struck.push({ name, number, from, until: this.#now(), buries });
     }
   }

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { PartName } from '../world/world.ts';
-import { type Fault, isHeardThrough } from './fault.ts';
+import { GATEWAYS, type PartName } from '../world/world.ts';
+import { type Fault, heardThrough } from './fault.ts';
 
 const PARTS: readonly PartName[] = [
   ...(['gateway one', 'gateway two', 'worker', 'postgres'] as const),
@@ -20,7 +20,7 @@ const weightOf = (name: PartName): number => (SERVICE.includes(name) || name ===
 
 /** Each process ends without warning, and is started again. */
 const kills: readonly Fault[] = PARTS.filter((name) => !FORGETFUL.includes(name)).map((name) => ({
-  ...{ name: `SIGKILL ${name}`, target: name, weight: weightOf(name), buries: isHeardThrough(name) },
+  ...{ name: `SIGKILL ${name}`, target: name, weight: weightOf(name), buries: heardThrough(name) },
   strike: async ({ parts }, random) => {
     await parts[name].kill();
     await sleep(random.between(0, LONGEST_AWAY_MS));
@@ -30,7 +30,7 @@ const kills: readonly Fault[] = PARTS.filter((name) => !FORGETFUL.includes(name)
 
 /** Each process of the service is told to end, as a new version of it is brought in. */
 const stops: readonly Fault[] = SERVICE.map((name) => ({
-  ...{ name: `SIGTERM ${name}`, target: name, weight: 2, buries: isHeardThrough(name) },
+  ...{ name: `SIGTERM ${name}`, target: name, weight: 2, buries: heardThrough(name) },
   strike: async ({ parts }) => {
     await parts[name].stop();
     await parts[name].start();
@@ -39,7 +39,7 @@ const stops: readonly Fault[] = SERVICE.map((name) => ({
 
 /** Each process stands still for a while, and goes on as if nothing had happened. */
 const freezes: readonly Fault[] = PARTS.map((name) => ({
-  ...{ name: `SIGSTOP ${name}`, target: name, weight: weightOf(name), buries: name === 'postgres' },
+  ...{ name: `SIGSTOP ${name}`, target: name, weight: weightOf(name), buries: name === 'postgres' ? GATEWAYS : [] },
   strike: async ({ parts }, random) => {
     await parts[name].freeze();
     await sleep(random.between(100, SHORT_FREEZE_MS));
@@ -49,7 +49,7 @@ const freezes: readonly Fault[] = PARTS.map((name) => ({
 
 /** A process of the service stands still until others have taken over what it was doing. */
 const longFreezes: readonly Fault[] = SERVICE.map((name) => ({
-  ...{ name: `SIGSTOP ${name} beyond its leases`, target: name, weight: 1, buries: isHeardThrough(name) },
+  ...{ name: `SIGSTOP ${name} beyond its leases`, target: name, weight: 1, buries: heardThrough(name) },
   strike: async ({ parts }, random) => {
     await parts[name].freeze();
     await sleep(random.between(...LONG_FREEZE_MS));

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Fault, isHeardThrough } from './fault.ts';
+import { type Fault, heardThrough } from './fault.ts';
 import { MOST_VISITS, placeOf, STEPS_OF_SERVICE } from './steps.ts';
 
 /** Within it a process comes to its step, or the fault is over. */
@@ -23,7 +23,7 @@ const DELIVERED: readonly string[] = ['speech captured', 'whole speech captured'
 export const STANDSTILLS: readonly Fault[] = STEPS_OF_SERVICE.filter((step) => !DELIVERED.includes(step)).flatMap(
   (step) =>
     placeOf(step).map((name) => ({
-      ...{ name: `${name} stands still at "${step}"`, target: name, buries: isHeardThrough(name) },
+      ...{ name: `${name} stands still at "${step}"`, target: name, buries: heardThrough(name) },
       weight: step === FENCED ? 2 : 0.04,
       strike: async ({ parts }, random) => {
         const part = parts[name];

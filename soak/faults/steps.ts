@@ -1,7 +1,7 @@
 import { within } from '../../src/lib/within.ts';
 import { readSteps } from '../../test/support/steps.ts';
 import type { ServiceName } from '../world/world.ts';
-import { type Fault, isHeardThrough } from './fault.ts';
+import { type Fault, heardThrough } from './fault.ts';
 
 /** How long a step is waited for that nobody takes. */
 const PATIENCE_MS = 15_000;
@@ -23,7 +23,7 @@ export const placeOf = (step: string): readonly ServiceName[] =>
  */
 export const STEPS: readonly Fault[] = STEPS_OF_SERVICE.flatMap((step) =>
   placeOf(step).map((name) => ({
-    ...{ name: `${name} ends at "${step}"`, target: name, weight: 0.5, buries: isHeardThrough(name) },
+    ...{ name: `${name} ends at "${step}"`, target: name, weight: 0.5, buries: heardThrough(name) },
     strike: async ({ parts }, random) => {
       const part = parts[name];
       await part.kill();

@@ -3,7 +3,7 @@ import { openPool } from '../../src/db/database.ts';
 import { ASSET } from '../../src/sandbox/chain/chain-client.ts';
 import { usdCoinAbi } from '../../src/sandbox/chain/contracts/generated.ts';
 import { readTold } from '../told-log.ts';
-import type { World } from '../world/world.ts';
+import type { GatewayName, World } from '../world/world.ts';
 
 const ROWS_AT_ONCE = 5_000;
 
@@ -12,6 +12,7 @@ type Columns = readonly (readonly [name: string, type: string])[];
 
 /** A time at which a gateway was dead, or may have been taken for dead, in Unix milliseconds. */
 export interface Death {
+  readonly gateway: GatewayName;
   readonly from: number;
   readonly until: number;
 }
@@ -46,7 +47,7 @@ export class Desk {
       ...[['payer', 'text'] as const, ['job_id', 'text'] as const, ['session_id', 'text'] as const],
       ...[['nonce', 'text'] as const, ['wrong', 'text'] as const],
       ...[['begun_at', 'double precision'] as const, ['ended_at', 'double precision'] as const],
-      ...[['at', 'double precision'] as const, ['keys', 'jsonb'] as const],
+      ...[['at', 'double precision'] as const, ['served_by', 'text'] as const, ['keys', 'jsonb'] as const],
     ];
     async function* rows() {
       let id = 0;
@@ -54,7 +55,7 @@ export class Desk {
         const { payer, jobId, sessionId, nonce } = keys;
         yield [
           ...[id++, told.caller, told.number, told.flow, told.end, told.amountMicroUsd, payer, jobId, sessionId, nonce],
-          ...[told.wrong, told.from, told.until, told.at / 1000, JSON.stringify(keys)],
+          ...[told.wrong, told.from, told.until, told.at / 1000, told.servedBy, JSON.stringify(keys)],
         ];
       }
     }
@@ -108,11 +109,14 @@ export class Desk {
 
   /** When gateways were dead: `death`, in Unix seconds. */
   async layDeaths(deaths: readonly Death[]): Promise<void> {
-    const columns = [['begun_at', 'double precision'] as const, ['ended_at', 'double precision'] as const];
+    const columns = [
+      ...[['gateway', 'text'] as const],
+      ...[['begun_at', 'double precision'] as const, ['ended_at', 'double precision'] as const],
+    ];
     await this.#lay(
       'death',
       columns,
-      deaths.map(({ from, until }) => [from / 1000, until / 1000]),
+      deaths.map(({ gateway, from, until }) => [gateway, from / 1000, until / 1000]),
     );
   }
 

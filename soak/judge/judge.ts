@@ -3,7 +3,7 @@ import { GUARDS_RULE } from '../../src/ledger/audit/guards.ts';
 import { speechgate } from '../../test/support/speechgate.ts';
 import type { World } from '../world/world.ts';
 import { type Death, Desk } from './desk.ts';
-import { countEnds, countSpared, differing, type Money, sumMoney } from './money.ts';
+import { countEnds, countSpared, differing, type Money, type Spared, sumMoney } from './money.ts';
 import { OPEN_RULES } from './open-things.ts';
 import { PAYMENT_RULES } from './payments.ts';
 import { PURCHASE_RULES } from './purchases.ts';
@@ -44,8 +44,7 @@ export interface Verdict {
   readonly contradictions: readonly Contradiction[];
   readonly money: readonly Money[];
   readonly ends: readonly { readonly flow: string; readonly ended: string; readonly count: bigint }[];
-  /** Answers that came and cost nothing, as their process died before it had told that they came. */
-  readonly spared: number;
+  readonly spared: Spared;
   readonly audit: string;
 }
 

@@ -80,9 +80,16 @@ export const countEnds = (desk: Desk): Promise<{ flow: string; ended: string; co
   desk.query('select flow, ended, count(*) as count from told group by flow, ended order by flow, ended');
 
 /** Answers that came whole and were given back all the same, as their process died before it had told that. */
-export async function countSpared(desk: Desk): Promise<number> {
-  const [row] = await desk.query<{ count: bigint }>(`
-    select count(*) as count from tally join told on told.id = tally.told
+export interface Spared {
+  readonly count: number;
+  /** How far in time the farthest of them came from the death, before or after it. */
+  readonly farthestSeconds: number;
+}
+
+export async function countSpared(desk: Desk): Promise<Spared> {
+  const [row] = await desk.query<{ count: bigint; farthest: number }>(`
+    select count(*) as count, coalesce(max(spared_by_seconds), 0) as farthest
+    from tally join told on told.id = tally.told
     where flow in ${SPEECH} and ended = 'served' and charges = 0 and spared > 0`);
-  return Number(row?.count ?? 0);
+  return { count: Number(row?.count ?? 0), farthestSeconds: Number((row?.farthest ?? 0).toFixed(1)) };
 }

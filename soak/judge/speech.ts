@@ -13,11 +13,13 @@ const UNTOLD_SECONDS = 10;
 const BURIED_AFTER_SECONDS = 15;
 /** Half a minute of silence, and as long as others may be kept from looking by what breaks then. */
 const BURIED_WITHIN_SECONDS = 180;
-/** Given back since the process died that had answered: it was dead then. */
-const IS_SPARED = `given_back = 'process_died' and given_back_at > at + ${BURIED_AFTER_SECONDS}
-  and exists (select from death
-    where at between begun_at - ${UNTOLD_SECONDS} and ended_at + ${UNTOLD_SECONDS}
-      and given_back_at between begun_at and ended_at + ${BURIED_WITHIN_SECONDS})`;
+/** The death of the gateway that had answered, for which the charge was given back, and how far from the answer it was. */
+const DEATH = `
+  select min(greatest(death.begun_at - at, at - death.ended_at, 0)) as seconds
+  from death
+  where gateway = served_by and given_back = 'process_died' and given_back_at > at + ${BURIED_AFTER_SECONDS}
+    and at between death.begun_at - ${UNTOLD_SECONDS} and death.ended_at + ${UNTOLD_SECONDS}
+    and given_back_at between death.begun_at and death.ended_at + ${BURIED_WITHIN_SECONDS}`;
 
 /**
  * Finds the operation of each charge: `matched`, by trace id, nonce or job; and where the caller was told nothing, by
@@ -64,9 +66,10 @@ export async function matchCharges(desk: Desk): Promise<void> {
   await desk.query(`
     create temp table tally as
     select told.id as told, count(*) filter (where charged.id is not null and given_back is null) as charges,
-           count(*) filter (where ${IS_SPARED}) as spared,
+           count(died.seconds) as spared, max(died.seconds) as spared_by_seconds,
            coalesce(sum(charged.amount) filter (where given_back is null), 0)::bigint as amount
     from told left join matched on told = told.id left join charged on charged.id = charge
+      left join lateral (${DEATH}) died on true
     where flow in ${SPEECH} group by told.id`);
   await desk.query('create index on pg_temp.tally (told)');
 }

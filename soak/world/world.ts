@@ -28,8 +28,12 @@ export interface Part {
   output(): string;
 }
 
+export const GATEWAYS = ['gateway one', 'gateway two'] as const;
+
+export type GatewayName = (typeof GATEWAYS)[number];
+
 /** The processes of the service itself. */
-export type ServiceName = 'gateway one' | 'gateway two' | 'worker';
+export type ServiceName = GatewayName | 'worker';
 
 export type PartName = ServiceName | 'postgres' | 'chain' | 'facilitator' | 'checkout' | 'store' | 'upstream';
 
@@ -67,7 +71,7 @@ export interface ProcessorSession {
 
 /** The service and all that it stands on, as processes of this machine. */
 export interface World {
-  /** Origins of the two gateways; a caller may ask either, and what one has begun the other one knows. */
+  /** Origins of the two gateways, in the order of their names; a caller may ask either, and what one has begun the other one knows. */
   readonly gateways: readonly [string, string];
   readonly payTo: Address;
   /** To the chain itself, past whatever is broken between it and the service. Away while the chain's process is. */

@@ -6,7 +6,7 @@ import { test } from 'tap';
 import { judge, type Verdict } from '../../soak/judge/judge.ts';
 import { readOptions } from '../../soak/options.ts';
 import { soak } from '../../soak/run.ts';
-import type { World } from '../../soak/world/world.ts';
+import { GATEWAYS, type GatewayName, type World } from '../../soak/world/world.ts';
 import { openDatabase } from '../../src/db/database.ts';
 import { testChain } from '../support/chain.ts';
 import { unguarded } from '../support/unguarded.ts';
@@ -39,12 +39,16 @@ test('the judge finds nothing where nothing was broken, and each thing that is b
 
   const ofDeath = ({ contradictions }: Verdict) =>
     contradictions.filter(({ detail }) => /process_died/.test(detail ?? ''));
-  assert.deepEqual([verdict.spared, ofDeath(verdict).map(({ kind }) => kind)], [0, ['served, not paid']]);
+  assert.deepEqual([verdict.spared.count, ofDeath(verdict).map(({ kind }) => kind)], [0, ['served, not paid']]);
   const now = Date.now();
-  const died = await judge(run.world, run.told, { healMs: 0, deaths: [{ from: now - 120_000, until: now }] });
-  assert.deepEqual([died.spared, ofDeath(died)], [1, []], 'a process was dead then');
-  const later = await judge(run.world, run.told, { healMs: 0, deaths: [{ from: now + 15_000, until: now + 20_000 }] });
-  assert.deepEqual([later.spared, ofDeath(later).length], [0, 1], 'one died later');
+  const judgeWith = (from: number, until: number, gateways: readonly GatewayName[] = GATEWAYS) =>
+    judge(run.world, run.told, { healMs: 0, deaths: gateways.map((gateway) => ({ gateway, from, until })) });
+  const died = await judgeWith(now - 120_000, now);
+  assert.deepEqual([died.spared.count, ofDeath(died)], [1, []], 'a process was dead then');
+  const later = await judgeWith(now + 15_000, now + 20_000);
+  assert.deepEqual([later.spared.count, ofDeath(later).length], [0, 1], 'one died later');
+  const ofEach = await Promise.all(GATEWAYS.map((gateway) => judgeWith(now - 120_000, now, [gateway])));
+  assert.deepEqual(ofEach.map(({ spared }) => spared.count).sort(), [0, 1], 'only the one that had answered counts');
 });
 
 /** Each in rows of its own. */

@@ -13,7 +13,7 @@ const { skip, chain } = await testChain();
 
 test('a caller of the soak whose quote has expired before it was used pays with a new one', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain, { QUOTE_TTL_SECONDS: '1' });
-  const line = new Line(gateway.url);
+  const line = new Line('gateway one', gateway.url);
   t.teardown(() => line.close());
   const quotes: string[] = [];
   const ask = async (sent: Sent, patienceMs: number) => {
