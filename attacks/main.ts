@@ -19,6 +19,7 @@ const progress = (message: string): void => console.error(`${String(seconds()).p
 try {
   const options = readOptions(process.argv.slice(2));
   const attacks = ATTACKS.filter(({ name }) => options.only(name));
+  if (attacks.length === 0) throw new Error('No attack has a name that begins so.');
   const commit = await commitOfCheckout();
   const kept = options.kept === undefined ? undefined : new Kept(options.kept, { commit, tries: options.tries });
   const outcomes = await runAll(options, attacks, kept);
@@ -27,6 +28,9 @@ try {
   const missing = attacks.length * options.targets.length - outcomes.length;
   if (missing > 0) throw new Error(`${missing} attacks were not judged: this machine was too busy for them.`);
   if (options.isWritten) await writeDocs(text);
+  const wrong = outcomes.filter(({ target, counts }) => target === 'ours' && Object.values(counts).some(Boolean));
+  if (wrong.length > 0)
+    throw new Error(`Ours is not 0 in ${wrong.length} attacks: ${wrong.map(({ attack }) => attack)}.`);
 } catch (error) {
   console.error(error instanceof Error ? error.message : error);
   process.exitCode = 1;
