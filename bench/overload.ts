@@ -123,16 +123,17 @@ async function measureRound(
   await measure({ label: 'paid requests only, 0.8x', pace: sustainable, parts: paid });
   await measure({ label: 'the mix, 0.8x', pace: sustainable, parts: mix });
   await measure({ label: 'the mix, 5x', ...over });
+  await measure({ label: 'paid requests only, 5x', ...over, parts: paid });
   await measure({
-    ...{ label: `the same beside ${slow} slow readers`, ...over },
+    ...{ label: `the mix, 5x, beside ${slow} slow readers`, ...over },
     crowd: { manner: 'readers', connections: slow },
   });
   await measure({
-    ...{ label: `the same beside ${slow} slow writers`, ...over },
+    ...{ label: `the mix, 5x, beside ${slow} slow writers`, ...over },
     crowd: { manner: 'writers', connections: slow },
   });
   await measure({
-    ...{ label: `the same beside ${idle} idle connections`, ...over },
+    ...{ label: `the mix, 5x, beside ${idle} idle connections`, ...over },
     crowd: { manner: 'idle', connections: idle },
   });
   await measure({ label: 'the mix, 0.8x, afterwards', pace: sustainable, parts: mix });

@@ -269,8 +269,9 @@ export class Overload {
     const now = performance.now();
     if (now - toldAt < SUMMARY_MS || shed.unpaid + shed.paid + shed.guess + shed.left === 0) return;
     this.#shed = { unpaid: 0, paid: 0, guess: 0, left: 0, toldAt: now };
+    const { waiting } = this;
     const { active, size: inProgress } = this.#work;
-    this.#log.warn({ shed, active, waiting: this.waiting, inProgress }, 'requests were refused: overload');
+    this.#log.warn({ shed, active: active - waiting, waiting, inProgress }, 'requests were refused: overload');
   }
 }
 
