@@ -73,9 +73,12 @@ export class Connection {
     this.#begin = parser.onIncoming;
     parser.onIncoming = (request, keepAlive) =>
       this.#isFull() ? this.#hold(request, keepAlive) : this.#begin(request, keepAlive);
+    // Before Node ends its side, too: then nothing more can be written.
+    socket.prependListener('end', () => this.#handedOver.length > 0 && this.#findBroken());
     // How Node closes a connection after its last answer.
     socket.destroySoon = () => {
       this.#isEnding = true;
+      this.#findBroken();
       linger(socket);
     };
   }
@@ -190,6 +193,15 @@ export class Connection {
     }
     this.#acceptedAt = now;
     return 0;
+  }
+
+  /**
+   * Breaks the connection where its client had closed it before the last answer was handed over. Node learns of that only
+   * as of an end, which may be one of a client that reads on; but what was sent is answered with a reset then, which the
+   * next write tells, also one of no bytes.
+   */
+  #findBroken(): void {
+    if (this.socket.writable) this.socket.write(NO_BYTES);
   }
 
   #haveArrived(hasArrived: boolean): void {

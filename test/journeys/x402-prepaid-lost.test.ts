@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import type { ServerResponse } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { sql } from 'kysely';
@@ -105,6 +106,24 @@ test('R60: the connection ends with an error after the last byte was handed over
   assert.equal(await balance(), FUNDS - BigInt(PRICE));
   assert.equal(gateway.upstream.requests.length, 1);
 });
+
+for (const connection of ['keep-alive', 'close']) {
+  test(`R60: the caller has closed the connection, unseen, when its answer is handed over (${connection})`, async (t) => {
+    const { gateway, sign } = await startWithFunds(t);
+    const signed = await sign(TTS, HELLO);
+    const call = { ...signed, headers: { ...signed.headers, connection } };
+    const socket = await sendUnread(gateway.url, TTS, call);
+    gateway.app.server.server.prependOnceListener('request', (_request, response: ServerResponse) => {
+      const { end } = response;
+      response.end = ((...answer: Parameters<typeof end>) => {
+        socket.destroy();
+        return end.apply(response, answer);
+      }) as typeof end;
+    });
+    await until(() => gateway.upstream.requests.length > 0);
+    await assertOffered(gateway, signed, silentMp3(1000));
+  });
+}
 
 test('R60: while the connection of an answer is silent, it is open whether that has arrived', async (t) => {
   const { gateway, sign } = await startWithFunds(t);
