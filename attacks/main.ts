@@ -25,12 +25,12 @@ try {
   const outcomes = await runAll(options, attacks, kept);
   const text = await report({ attacks, outcomes, options, commit });
   console.log(text);
-  const missing = attacks.length * options.targets.length - outcomes.length;
-  if (missing > 0) throw new Error(`${missing} attacks were not judged: this machine was too busy for them.`);
-  if (options.isWritten) await writeDocs(text);
   const wrong = outcomes.filter(({ target, counts }) => target === 'ours' && Object.values(counts).some(Boolean));
   if (wrong.length > 0)
     throw new Error(`Ours is not 0 in ${wrong.length} attacks: ${wrong.map(({ attack }) => attack)}.`);
+  const missing = attacks.length * options.targets.length - outcomes.length;
+  if (missing > 0) throw new Error(`${missing} attacks were not judged: this machine was too busy for them.`);
+  if (options.isWritten) await writeDocs(text);
 } catch (error) {
   console.error(error instanceof Error ? error.message : error);
   process.exitCode = 1;

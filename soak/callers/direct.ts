@@ -13,6 +13,8 @@ const PATH = '/x402/tts';
 /** Micro-USDC that a wallet has: more than a run can spend. */
 export const PURSE = 10_000_000_000n;
 const QUOTED = 0.3;
+/** Quotes of one operation that have expired at once: a clock that steps is set right before there are more. */
+const MOST_EXPIRED = 12;
 
 /** Speech paid in USDC, request by request, with or without a quote, by callers who also do what they may not. */
 export const openDirect: Open = async ({ world, key }) => {
@@ -72,10 +74,15 @@ function payPlain(operation: Operation, wallet: KeyedWallet, text: string): Prom
 /** With a new quote for one that has expired, as it has from the start where the clock of the gateway that made it is behind. */
 export async function payQuoted(operation: Operation, wallet: KeyedWallet, text: string): Promise<Payment | undefined> {
   let quoteToken: string | undefined;
+  let expired = 0;
   const challenge = await askChallenge(operation, async () => {
     quoteToken ??= await quote(operation, text);
     const heard = await operation.ask(jsonPost(PATH, { quoteToken }));
-    if (errorOf(heard)?.code === 'QUOTE_EXPIRED') quoteToken = undefined;
+    if (errorOf(heard)?.code === 'QUOTE_EXPIRED') {
+      quoteToken = undefined;
+      expired += 1;
+      if (expired > MOST_EXPIRED) operation.isWrong('quotes go on to expire before they are used');
+    }
     return heard;
   });
   return challenge && payChallenge(operation, wallet, challenge, jsonPost(PATH, { quoteToken, text }));

@@ -78,7 +78,7 @@ function requestOf(text: string, isGet: boolean): Sent {
 /** Of the same request at both gateways: one of them is served, the other one may be told that it was. */
 async function both(operation: Operation, ...asked: Promise<Known | undefined>[]): Promise<Known | undefined> {
   const known = await Promise.all(asked);
-  if (known.every((one) => one === 'served')) operation.isWrong('both gateways served one nonce');
+  if (known.every((one) => one === 'served')) operation.isWrong('one nonce was served twice');
   return known.find((one) => one === 'served') ?? known.find((one) => typeof one === 'object') ?? known[0];
 }
 

@@ -40,7 +40,7 @@ export function answerClientError(error: NodeJS.ErrnoException, socket: Socket, 
   // After the last answer, what comes is discarded.
   if (broken.has(socket) || (socket.writableEnded && error.code !== 'ECONNRESET')) return;
   if (error.code === 'ECONNRESET' || !socket.writable || (error.code === LATE && isAnswered(socket))) {
-    socket.destroy();
+    socket.destroy(socket.errored ?? undefined);
     return;
   }
   broken.add(socket);

@@ -73,7 +73,7 @@ export class Connection {
     this.#begin = parser.onIncoming;
     parser.onIncoming = (request, keepAlive) =>
       this.#isFull() ? this.#hold(request, keepAlive) : this.#begin(request, keepAlive);
-    // Before Node ends its side, too: then nothing more can be written.
+    // Before Node's own listener, which ends this side: after it nothing can be written.
     socket.prependListener('end', () => this.#handedOver.length > 0 && this.#findBroken());
     // How Node closes a connection after its last answer.
     socket.destroySoon = () => {
@@ -120,10 +120,12 @@ export class Connection {
 
   /**
    * Follows an answer that was handed over. It has arrived when the next request begins, when the connection closes
-   * without an error, or when nothing has happened for long; it has not when the connection ends with an error.
+   * without an error, or when nothing has happened for long; it has not when the connection ends with an error, or when
+   * the client had ended it before.
    */
   onceArrived(listener: (hasArrived: boolean) => void, now = performance.now()): void {
-    this.#handedOver.push({ at: now, listener });
+    if (this.socket.readableEnded) listener(false);
+    else this.#handedOver.push({ at: now, listener });
   }
 
   /** Lets those be that were handed over long ago. @param now monotonic milliseconds */

@@ -13,7 +13,7 @@ export class WorkInProgress {
     return this.#size;
   }
 
-  /** Those that wait for nobody but this process and its database, nor for their turn in it. */
+  /** Those that wait for nobody but this process and its database, also those that wait for their turn in it. */
   get active(): number {
     return this.#active;
   }

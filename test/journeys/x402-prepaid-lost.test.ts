@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import type { ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { sql } from 'kysely';
@@ -124,6 +125,21 @@ for (const connection of ['keep-alive', 'close']) {
     await assertOffered(gateway, signed, silentMp3(1000));
   });
 }
+
+test('R60: a caller who ends his side before the last byte was handed over is offered the audio', async (t) => {
+  const { gateway, sign } = await startWithFunds(t);
+  gateway.upstream.mode = body(LONG);
+  const call = await sign(TTS, HELLO);
+  const accepted = once(gateway.app.server.server, 'connection');
+  const socket = await sendUnread(gateway.url, TTS, call);
+  const [served] = (await accepted) as [Socket];
+  await once(socket, 'readable');
+  socket.end();
+  await until(() => served.readableEnded);
+  socket.resume();
+  await once(socket, 'close');
+  await assertOffered(gateway, call, LONG);
+});
 
 test('R60: while the connection of an answer is silent, it is open whether that has arrived', async (t) => {
   const { gateway, sign } = await startWithFunds(t);
