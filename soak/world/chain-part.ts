@@ -81,7 +81,12 @@ export class ChainPart implements Part {
   async kill(): Promise<void> {
     if (!this.#process?.isRunning) return;
     await this.#stopMining();
-    await this.#state().write(await this.client.dumpState());
+    // On a busy machine a block may still be under way that was begun before: it may be told, and must not be lost.
+    let written: bigint | undefined;
+    for (let head = await this.client.getBlockNumber(); head !== written; head = await this.client.getBlockNumber()) {
+      await this.#state().write(await this.client.dumpState());
+      written = head;
+    }
     await this.#process.kill();
   }
 

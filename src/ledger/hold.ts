@@ -53,7 +53,9 @@ export async function renewHold(db: Database, { id, fence }: HeldBy, leaseSecond
 
 /**
  * Posts holds: their amounts are earned. Tells of each whether it is posted now; false means that it was voided or taken
- * over, and what was made for it must not be delivered. Safe to repeat after a lost answer.
+ * over, or that its process counts as dead, and what was made for it must not be delivered. A process that has stood still
+ * may place a hold when it was taken for dead, swept and forgotten: nobody would give that charge back. Safe to repeat
+ * after a lost answer.
  */
 export async function captureHolds(db: Database, holds: readonly Captured[]): Promise<boolean[]> {
   const ids = holds.map(({ id }) => id);
@@ -64,6 +66,7 @@ export async function captureHolds(db: Database, holds: readonly Captured[]): Pr
                 ${holds.map(({ upstream }) => upstream?.costPicoUsd)}::bigint[])
       as held (id, fence, upstream, cost_pico_usd)
     where transfer.id = held.id and transfer.fence = held.fence and state = 'pending'
+      and (process_id is null or exists (select from gateway_process where id = process_id and not is_dead))
     returning transfer.id`.execute(db);
   testPoint('hold captured');
   const posted = new Set(captured.rows.map(({ id }) => id));
