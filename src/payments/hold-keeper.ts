@@ -122,7 +122,8 @@ export class HoldKeeper {
       throw error;
     }
     if (!captured) {
-      unfinished.ended(hold.id);
+      // That of a process which counts as dead is pending still.
+      await this.void(hold);
       return false;
     }
     this.#parts.metrics.holdMoved(this.#flow, 'captured', hold.amountMicroUsd);

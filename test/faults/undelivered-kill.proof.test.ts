@@ -64,6 +64,8 @@ test('kill -9 at each step of giving back what was charged and not delivered: it
         if (isTakenForDead) {
           await sql`update gateway_process set is_dead = true`.execute(db);
           await victim.child.printed(/counts as dead/);
+          // As if others had said so only a moment after its capture, which is not refused then.
+          await sql`update gateway_process set is_dead = false`.execute(db);
         }
         await drip.write(silentMp3(500));
         drip.end();
