@@ -26,6 +26,11 @@ export const SABOTAGES = {
       ),
       change(
         'ledger/hold.ts',
+        'and (process_id is null or exists (select from gateway_process where id = process_id and not is_dead))',
+        '',
+      ),
+      change(
+        'ledger/hold.ts',
         `where id = \${id} and fence = \${fence} and state = 'posted'`,
         `where id = \${id} and state = 'posted'`,
       ),
