@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer } from 'node:net';
 import type { Test } from 'tap';
+import { OF_PROCESSES } from '../support/recorded-statements.ts';
 import { MessageReader } from './message-reader.ts';
 
 /** What has gone between clients and PostgreSQL so far. */
@@ -12,7 +13,6 @@ export interface Traffic {
   readonly bytesFromDatabase: number;
 }
 
-const UPKEEP = /(?<!select from )gateway_process/;
 /** Upkeep that only reads: it is no transaction that has written, and is counted nowhere. */
 const READING_UPKEEP = 'paused_flow';
 /** Messages that come once a connection: what prepares a statement, and the answer to it. */
@@ -32,12 +32,12 @@ export async function startCountingProxy(t: Test, target: string): Promise<{ url
       if (!isReady) return;
       const [first = '', second = ''] = message.toString('latin1', 5).split('\0', 2);
       if (type === 'P') {
-        isUpkeep = UPKEEP.test(second);
+        isUpkeep = OF_PROCESSES.test(second);
         if (isUpkeep) upkeepNames.add(first);
       }
       if (type === 'B') isUpkeep = upkeepNames.has(second);
       const isReading = type === 'Q' && first.includes(READING_UPKEEP);
-      if (type === 'Q') isUpkeep = isReading || UPKEEP.test(first);
+      if (type === 'Q') isUpkeep = isReading || OF_PROCESSES.test(first);
       if (STATEMENTS.has(type) && !isReading) traffic[isUpkeep ? 'upkeep' : 'statements'] += 1;
       if (!isUpkeep && !PREPARING.has(type)) traffic.bytesToDatabase += message.length;
     });

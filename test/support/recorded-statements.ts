@@ -29,8 +29,11 @@ interface Obstacle {
   readonly isOfAnswer: boolean;
 }
 
-/** Statements of upkeep, which come by the clock and not by a request; requests only look whether their process lives. */
-const UPKEEP = /(?<!left join |select from )gateway_process|paused_flow|"graphile_worker"/;
+/** Statements by which a process tells of itself and of others; those of requests only look at what is told. */
+export const OF_PROCESSES = /(?<!left join |select from )gateway_process/;
+
+/** Statements of upkeep, which come by the clock and not by a request. */
+const UPKEEP = new RegExp(`${OF_PROCESSES.source}|paused_flow|"graphile_worker"`);
 
 /** Records what this process asks of databases from now on, by whichever connection, until the test ends. */
 export function recordStatements(t: Test): StatementRecorder {
