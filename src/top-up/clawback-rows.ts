@@ -48,8 +48,8 @@ export async function insertClawback(
 }
 
 /**
- * Tells which of them nothing is known of. Those that are known and have another status by now are looked at next; one
- * that is locked is being looked at.
+ * Tells which of them nothing is known of. Those that are known and have another status by now are due at once, and one
+ * that was due keeps its place: else each pass would put it behind all that wait. One that is locked is being looked at.
  */
 export async function unknownOf(
   db: Database,
@@ -62,7 +62,7 @@ export async function unknownOf(
   const changed = listed.filter(({ id, status }) => known.has(id) && known.get(id) !== status).map(({ id }) => id);
   if (changed.length > 0) {
     await sql`
-      update clawback set next_check_at = now()
+      update clawback set next_check_at = least(next_check_at, now())
       where id = any(array(
         select id from clawback where id = any(${changed}::text[]) order by id for update skip locked
       ))`.execute(db);

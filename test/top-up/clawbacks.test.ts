@@ -113,6 +113,27 @@ test('R61: many who read the same lists at once book each refund and dispute onc
   await assertSound(gateway, checkout);
 });
 
+test('R61: a dispute that is won keeps its place among as many others as are asked for in a turn', async (t) => {
+  const { gateway, checkout, account, session } = await sold(t);
+  const { id } = await checkout.openDispute({ session: (await sell(gateway, checkout, 500, account)).session });
+  for (let others = 0; others < 25; others++) await checkout.refund({ session, amountCents: 1 });
+  assert.equal(await followProcessor(gateway), 26);
+  assert.deepEqual(await stand(gateway, account), { balance: 475, debt: 0 });
+  await checkout.updateDispute(id, 'won');
+  const makeDue = (seconds: number, kind: 'refund' | 'dispute') =>
+    sql`update clawback set next_check_at = now() - make_interval(secs => ${seconds}) where kind = ${kind}`.execute(
+      gateway.db,
+    );
+  await makeDue(60, 'dispute');
+  for (const secondsOfOthers of [120, 30]) {
+    await makeDue(secondsOfOthers, 'refund');
+    await runTurn(gateway, 'clawback_sweep');
+    await runTurn(gateway, 'clawbacks');
+  }
+  assert.deepEqual(await stand(gateway, account), { balance: 975, debt: 0 });
+  await assertSound(gateway, checkout);
+});
+
 test('R61: what comes back to a debtor otherwise than by a credit pays the debt too', async (t) => {
   const { gateway, checkout, account, session } = await sold(t);
   const placed = await placeCardHold(gateway.db, account, 2_000_000n, 60);
