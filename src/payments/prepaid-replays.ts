@@ -46,21 +46,26 @@ export class PrepaidReplays {
     const isOver = spend.state === 'charged' && !spend.audio && this.#isOpen(spend) === false;
     if (isOver && !spend.isLongOver) spend = (await find()) ?? spend;
     const repeated = this.#repeated(spend);
-    const until = Date.now() + (this.#isFinal(spend, repeated) ? FINAL_MS : CHANGING_MS);
-    return this.#remember(digest, until, spend.balanceMicroUsd, repeated);
+    const durationMs = this.#isFinal(spend, repeated) ? FINAL_MS : CHANGING_MS;
+    return this.#remember(digest, durationMs, spend.balanceMicroUsd, repeated);
   }
 
-  /** The refusal of another request with a nonce that is spent. */
+  /** The refusal of another request with a nonce that is spent; remembered until that request expires. */
   ofAnother({ expiry }: PrepaidCredential, digest: Buffer, balanceMicroUsd: bigint): ReplayRefused {
-    return this.#remember(digest, Number(expiry) * 1000, balanceMicroUsd, undefined);
+    return this.#remember(digest, Number(expiry) * 1000 - Date.now(), balanceMicroUsd, undefined);
   }
 
-  #remember(digest: Buffer, until: number, balanceMicroUsd: bigint, repeated: Repeated | undefined): ReplayRefused {
+  #remember(
+    digest: Buffer,
+    durationMs: number,
+    balanceMicroUsd: bigint,
+    repeated: Repeated | undefined,
+  ): ReplayRefused {
     const told = repeated && { repeated };
     this.#refused.add(
       digest,
       refused('PREPAID_NONCE_REPLAYED', 'nonce_spent', { ...told, receipt: { 'x-x402-charged': 0n } }),
-      until,
+      durationMs,
     );
     const receipt = { 'x-x402-balance': balanceMicroUsd, 'x-x402-charged': 0n };
     return refused('PREPAID_NONCE_REPLAYED', 'nonce_spent', {

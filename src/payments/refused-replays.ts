@@ -10,7 +10,7 @@ export type ReplayRefused = Refused<'PREPAID_NONCE_REPLAYED'>;
  * neither its signature checked again nor the database, as long as its answer stays the same.
  */
 export class RefusedReplays {
-  /** By the digests of the requests, the oldest first. */
+  /** By the digests of the requests, the oldest first; `until` is milliseconds of the monotonic clock. */
   readonly #known = new Map<string, { readonly refusal: ReplayRefused; readonly until: number }>();
   readonly #max: number;
 
@@ -18,11 +18,11 @@ export class RefusedReplays {
     this.#max = max;
   }
 
-  /** @param until Unix milliseconds by the process's clock (R34) */
-  add(digest: Buffer, refusal: ReplayRefused, until: number): void {
+  /** @param durationMs for how many milliseconds of the process's monotonic clock it is remembered (R34) */
+  add(digest: Buffer, refusal: ReplayRefused, durationMs: number): void {
     const key = digest.toString('base64');
     this.#known.delete(key);
-    this.#known.set(key, { refusal, until });
+    this.#known.set(key, { refusal, until: performance.now() + durationMs });
     const [oldest] = this.#known.keys();
     if (this.#known.size > this.#max && oldest !== undefined) this.#known.delete(oldest);
   }
@@ -31,7 +31,7 @@ export class RefusedReplays {
   get(digest: Buffer): ReplayRefused | undefined {
     const key = digest.toString('base64');
     const known = this.#known.get(key);
-    if (!known || known.until > Date.now()) return known?.refusal;
+    if (!known || known.until > performance.now()) return known?.refusal;
     this.#known.delete(key);
     return undefined;
   }
