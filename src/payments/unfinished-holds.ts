@@ -60,6 +60,7 @@ export class UnfinishedHolds {
   #registering: Promise<Registration> | undefined;
   /** When the latest heartbeat that arrived was sent; monotonic. */
   #beatAt = Number.NEGATIVE_INFINITY;
+  /** Holds were placed, or have ended, since the latest checkpoint. */
   #hasNews = false;
   readonly #stopped = new AbortController();
   #loop: Promise<void> | undefined;
@@ -116,13 +117,14 @@ export class UnfinishedHolds {
     return processId !== null && this.#registration?.id === processId ? this.#open.has(holdId) : undefined;
   }
 
-  /** The hold has ended without a charge. */
+  /** Nothing is under way for the hold any more: it was delivered, void or given back. */
   ended(holdId: bigint): void {
     const hold = this.#open.get(holdId);
     if (!hold) return;
     hold.answer = undefined;
     this.#open.delete(holdId);
     this.#finished.push(holdId);
+    this.#hasNews = true;
   }
 
   /** Tells the database the last state, within seconds; the process is forgotten when nothing of it is unfinished. */
@@ -205,10 +207,10 @@ export class UnfinishedHolds {
   }
 
   #checkpoint(): Checkpoint {
-    this.#hasNews = this.#placements.size > 0;
     for (const [id, { isCaptured, answer }] of this.#open) {
       if (isCaptured && answer?.isOver()) this.ended(id);
     }
+    this.#hasNews = this.#placements.size > 0;
     let known = this.#highestId;
     for (const { knownBefore } of this.#placements) if (knownBefore < known) known = knownBefore;
     this.#finished = this.#finished.filter((id) => id > known);

@@ -44,12 +44,12 @@ const untilPosted = (gateway: Gateway, count: number) =>
   until(async () => (await charges(gateway)).filter(({ state }) => state === 'posted').length === count);
 const processes = ({ db }: Gateway) => db.selectFrom('gateway_process').selectAll().orderBy('id').execute();
 /** Its last word is that nothing is open. */
-const untilAllIsTold = (gateway: Gateway) =>
+const untilAllIsTold = (gateway: Gateway, patienceMs?: number) =>
   until(async () => {
     const [last] = (await charges(gateway)).slice(-1);
     const [process] = await processes(gateway);
     return !!process && !!last && process.finished_below > last.id && process.unfinished.length === 0;
-  });
+  }, patienceMs);
 /** As if it had been silent for long, with the database there. */
 const declareDead = ({ db }: Gateway) => sql`update gateway_process set is_dead = true`.execute(db);
 const sweep = async (gateway: Gateway) => {
@@ -75,6 +75,19 @@ test('what a process has told to be delivered stays charged when it is dead, als
   assert.equal(await paid(), 2n * PRICE);
   assert.deepEqual(await processes(gateway), [], 'forgotten');
   assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('a process that has told that an answer is open tells within about a second that it is delivered', async (t) => {
+  const { gateway, upstream, speak } = await startCardGateway(t);
+  const drip = new Drip();
+  upstream.mode = drip.mode;
+  const answer = speak();
+  await drip.opened;
+  await until(async () => (await processes(gateway))[0]?.unfinished.length === 1);
+  await drip.write(silentMp3(500));
+  drip.end();
+  assert.equal((await answer).status, 200);
+  await untilAllIsTold(gateway, 3_000);
 });
 
 test('a dead process: what was not delivered is given back once, by two reconcilers at once, and its answer is broken off', async (t) => {
