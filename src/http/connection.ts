@@ -54,6 +54,8 @@ export class Connection {
   readonly socket: Socket;
   /** In their order. */
   #handedOver: HandedOver[] = [];
+  /** What has to hold for anything to be sent. */
+  readonly #conditions = new Set<() => boolean>();
   /** Answers of begun requests that are not sent wholly, in their order. */
   readonly #unanswered: ServerResponse[] = [];
   #begin: HttpSocket['parser']['onIncoming'];
@@ -73,6 +75,7 @@ export class Connection {
     this.#begin = parser.onIncoming;
     parser.onIncoming = (request, keepAlive) =>
       this.#isFull() ? this.#hold(request, keepAlive) : this.#begin(request, keepAlive);
+    this.#askBeforeSending();
     // Before Node's own listener, which ends this side: after it nothing can be written.
     socket.prependListener('end', () => this.#handedOver.length > 0 && this.#findBroken());
     // How Node closes a connection after its last answer.
@@ -126,6 +129,12 @@ export class Connection {
   onceArrived(listener: (hasArrived: boolean) => void, now = performance.now()): void {
     if (this.socket.readableEnded) listener(false);
     else this.#handedOver.push({ at: now, listener });
+  }
+
+  /** Asks each time before bytes go to the operating system, and breaks the connection if not; until it is called off. */
+  sendOnlyWhile(maySend: () => boolean): () => void {
+    this.#conditions.add(maySend);
+    return () => this.#conditions.delete(maySend);
   }
 
   /** Lets those be that were handed over long ago. @param now monotonic milliseconds */
@@ -195,6 +204,20 @@ export class Connection {
     }
     this.#acceptedAt = now;
     return 0;
+  }
+
+  /** Node gathers answers until the end of a turn, so that this is later than any look at the time they are made. */
+  #askBeforeSending(): void {
+    const { socket } = this;
+    const [write, writev] = [socket._write, socket._writev as NonNullable<Socket['_writev']>];
+    socket._write = (chunk, encoding, done) =>
+      this.#maySend() ? write.call(socket, chunk, encoding, done) : socket.destroy();
+    socket._writev = (chunks, done) => (this.#maySend() ? writev.call(socket, chunks, done) : socket.destroy());
+  }
+
+  #maySend(): boolean {
+    for (const maySend of this.#conditions) if (!maySend()) return false;
+    return true;
   }
 
   /**

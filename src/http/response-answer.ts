@@ -37,6 +37,11 @@ export class ResponseAnswer implements Answer {
     else listener(true);
   }
 
+  sendOnlyWhile(maySend: () => boolean): void {
+    const lift = Connection.of(this.#socket)?.sendOnlyWhile(maySend);
+    if (lift) this.#response.once('close', lift);
+  }
+
   breakOff(): void {
     this.#onBreakOff();
     this.#socket.destroy();

@@ -11,6 +11,8 @@ export interface Answer {
    * there is a sign that the caller has got it, and with true on such a sign, or when none is to be expected any more.
    */
   onceArrived(listener: (hasArrived: boolean) => void): void;
+  /** Asks before bytes are handed to the operating system until it is over; where they may not be, the connection breaks. */
+  sendOnlyWhile(maySend: () => boolean): void;
   /** What has not been sent yet is not sent any more. */
   breakOff(): void;
 }

@@ -42,6 +42,10 @@ export class FollowedAnswer implements Answer {
     this.#answer.onceArrived(listener);
   }
 
+  sendOnlyWhile(maySend: () => boolean): void {
+    this.#answer.sendOnlyWhile(maySend);
+  }
+
   breakOff(): void {
     this.#isBrokenOff = true;
     this.#answer.breakOff();

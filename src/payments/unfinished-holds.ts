@@ -106,7 +106,15 @@ export class UnfinishedHolds {
     if (!hold?.answer || hold.registration !== this.#registration || !this.#isSurelyAlive()) return false;
     hold.isCaptured = true;
     hold.answer.onceOver(() => hold.isCaptured && this.ended(holdId));
+    hold.answer.sendOnlyWhile(() => this.#maySend(hold));
     return true;
+  }
+
+  /** The process may have stood still since it looked last: then its reconcilers may have given the charge back. */
+  #maySend(hold: OpenHold): boolean {
+    if (hold.registration === this.#registration && this.#isSurelyAlive()) return true;
+    this.#breakOffHold(hold);
+    return false;
   }
 
   /**
@@ -220,10 +228,14 @@ export class UnfinishedHolds {
   /** What others may reverse by now is not delivered any further. What is not captured yet finds out when it is. */
   #breakOff(registration: Registration): void {
     for (const hold of this.#open.values()) {
-      if (hold.registration !== registration || !hold.isCaptured || hold.answer?.isOver()) continue;
-      hold.isCaptured = false;
-      hold.answer?.breakOff();
-      hold.giveBack();
+      if (hold.registration === registration) this.#breakOffHold(hold);
     }
+  }
+
+  #breakOffHold(hold: OpenHold): void {
+    if (!hold.isCaptured || hold.answer?.isOver()) return;
+    hold.isCaptured = false;
+    hold.answer?.breakOff();
+    hold.giveBack();
   }
 }

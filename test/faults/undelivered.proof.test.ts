@@ -8,6 +8,7 @@ import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { placeCardHold } from '../../src/ledger/card-holds.ts';
 import { captureHold } from '../../src/ledger/hold.ts';
+import { UnfinishedHolds } from '../../src/payments/unfinished-holds.ts';
 import { type Gateway, startGateway } from '../support/gateway.ts';
 import { depositor, HELLO, moneyOf, startPrepaidGateway, TTS } from '../support/prepaid.ts';
 import { runTurn } from '../support/reconcile.ts';
@@ -138,6 +139,33 @@ test('a process that was taken for dead while it spoke delivers nothing, and cha
   await sweep(gateway);
   assert.equal((await processes(gateway)).length, 1);
   assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('a process that stands still between its last look and the write sends nothing of it, and gives it back', async (t) => {
+  t.teardown(() => mock.reset());
+  const { gateway, speak, paid } = await startCardGateway(t);
+  const prepaid = await startPrepaidGateway(t);
+  const { sign, balance } = await depositor(prepaid, 100_000n);
+  const { captured } = UnfinishedHolds.prototype;
+  const now = performance.now.bind(performance);
+  for (const [ask, isGivenBack] of [
+    [speak, async () => (await reversalsIn(gateway.db)).length === 1 && (await paid()) === 0n],
+    [
+      async () => prepaid.call(TTS, await sign(TTS, HELLO)),
+      async () => (await reversalsIn(prepaid.db)).length === 1 && (await balance()) === 100_000n,
+    ],
+  ] as const) {
+    mock.method(UnfinishedHolds.prototype, 'captured', function (this: UnfinishedHolds, holdId: bigint) {
+      const mayDeliver = captured.call(this, holdId);
+      mock.method(performance, 'now', () => now() + 36_000);
+      return mayDeliver;
+    });
+    await assert.rejects(ask());
+    mock.reset();
+    await until(isGivenBack);
+  }
+  assert.deepEqual(await audit(gateway.db), []);
+  assert.deepEqual(await audit(prepaid.db), []);
 });
 
 test('a silent process is suspected first, and dead only if it stays silent; one word clears it', async (t) => {
