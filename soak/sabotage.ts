@@ -39,6 +39,11 @@ export const SABOTAGES = {
         'if (!hold?.answer || hold.registration !== this.#registration || !this.#isSurelyAlive()) return false;',
         'if (!hold?.answer) return false;',
       ),
+      change(
+        'payments/unfinished-holds.ts',
+        'if (hold.registration === this.#registration && this.#isSurelyAlive()) return true;',
+        'if (hold.registration) return true;',
+      ),
     ],
   },
   nonce: {
