@@ -82,7 +82,7 @@ export class Connection {
     socket.destroySoon = () => {
       this.#isEnding = true;
       this.#findBroken();
-      linger(socket);
+      linger(socket, () => this.#handedOver.length > 0);
     };
   }
 

@@ -5,9 +5,11 @@ import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { sql } from 'kysely';
 import { test } from 'tap';
 import { createLinkSigner } from '../../src/audio/link-token.ts';
+import { LINGER_MS } from '../../src/http/linger.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import type { Call, Gateway } from '../support/gateway.ts';
 import {
@@ -146,6 +148,19 @@ test('R60: while the connection of an answer is silent, it is open whether that 
   const call = await sign(TTS, HELLO);
   const silent = await sendUnread(gateway.url, TTS, call);
   await once(silent, 'readable');
+  assert.deepEqual(detailsOf(await gateway.call(TTS, call)), { ...BARE, state: 'pending' });
+  silent.resetAndDestroy();
+  await assertOffered(gateway, call, silentMp3(1000));
+});
+
+test('R60: an answer that closes its connection is followed as long as any other', async (t) => {
+  const { gateway, sign } = await startWithFunds(t);
+  const call = await sign(TTS, HELLO);
+  const accepted = once(gateway.app.server.server, 'connection');
+  const silent = await sendUnread(gateway.url, TTS, { ...call, headers: { ...call.headers, connection: 'close' } });
+  const [served] = (await accepted) as [Socket];
+  await once(served, 'finish');
+  await sleep(LINGER_MS + 500);
   assert.deepEqual(detailsOf(await gateway.call(TTS, call)), { ...BARE, state: 'pending' });
   silent.resetAndDestroy();
   await assertOffered(gateway, call, silentMp3(1000));
