@@ -34,6 +34,8 @@ const ARRIVAL_MS = 30_000;
 /** An answer that was handed over, as long as there is no sign of its arrival. */
 interface HandedOver {
   readonly at: number;
+  /** It was handed over in this turn of the event loop. */
+  isNew: boolean;
   readonly listener: (hasArrived: boolean) => void;
 }
 
@@ -77,7 +79,7 @@ export class Connection {
       this.#isFull() ? this.#hold(request, keepAlive) : this.#begin(request, keepAlive);
     this.#askBeforeSending();
     // Before Node's own listener, which ends this side: after it nothing can be written.
-    socket.prependListener('end', () => this.#handedOver.length > 0 && this.#findBroken());
+    socket.prependListener('end', () => this.#clientEnded());
     // How Node closes a connection after its last answer.
     socket.destroySoon = () => {
       this.#isEnding = true;
@@ -124,11 +126,18 @@ export class Connection {
   /**
    * Follows an answer that was handed over. It has arrived when the next request begins, when the connection closes
    * without an error, or when nothing has happened for long; it has not when the connection ends with an error, or when
-   * the client had ended it before.
+   * the client had ended it before. What is read in the same turn of the event loop had come before.
    */
   onceArrived(listener: (hasArrived: boolean) => void, now = performance.now()): void {
-    if (this.socket.readableEnded) listener(false);
-    else this.#handedOver.push({ at: now, listener });
+    if (this.socket.readableEnded) {
+      listener(false);
+      return;
+    }
+    const answer = { at: now, isNew: true, listener };
+    this.#handedOver.push(answer);
+    setImmediate(() => {
+      answer.isNew = false;
+    });
   }
 
   /** Asks each time before bytes go to the operating system, and breaks the connection if not; until it is called off. */
@@ -227,6 +236,13 @@ export class Connection {
    */
   #findBroken(): void {
     if (this.socket.writable) this.socket.write(NO_BYTES);
+  }
+
+  #clientEnded(): void {
+    const lost = this.#handedOver.filter(({ isNew }) => isNew);
+    this.#handedOver = this.#handedOver.filter(({ isNew }) => !isNew);
+    for (const { listener } of lost) listener(false);
+    if (this.#handedOver.length > 0) this.#findBroken();
   }
 
   #haveArrived(hasArrived: boolean): void {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import type { ServerResponse } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -125,6 +125,26 @@ for (const connection of ['keep-alive', 'close']) {
     });
     await until(() => gateway.upstream.requests.length > 0);
     await assertOffered(gateway, signed, silentMp3(1000));
+  });
+}
+
+for (const [moment, isLost] of [
+  ['in the turn', true],
+  ['a turn after that', false],
+] as const) {
+  test(`R60: an end that is read ${moment} in which the answer was handed over, and no error: lost ${isLost}`, async (t) => {
+    const { gateway, sign } = await startWithFunds(t);
+    const call = await sign(TTS, HELLO);
+    gateway.app.server.server.prependOnceListener(
+      'request',
+      ({ socket }: IncomingMessage, response: ServerResponse) => {
+        const end = () => socket.emit('end');
+        response.once('close', () => (isLost ? process.nextTick(end) : setImmediate(() => setImmediate(end))));
+      },
+    );
+    await once((await sendUnread(gateway.url, TTS, call)).resume(), 'close');
+    if (isLost) await assertOffered(gateway, call, silentMp3(1000));
+    else assert.deepEqual(detailsOf(await concluded(gateway, call)), CHARGED);
   });
 }
 
