@@ -32,20 +32,21 @@ export async function runPass<Entry extends { readonly id: string }>(
 ): Promise<void> {
   let isComplete = true;
   let pass: Pass | undefined = await beginPass(db, list);
+  let cursor = pass.pass_cursor ?? undefined;
   for (let pages = 0; pass && pages < MOST_PAGES && !signal.aborted; pages++) {
     testPoint('page unread');
     const { entries, hasMore } = await readPage(pass);
     if (!(await handle(entries))) isComplete = false;
     testPoint('page handled');
-    if (!hasMore && isComplete) await endPass(db, pass);
-    if (!hasMore && !isComplete) await abandonPass(db, pass);
-    pass = hasMore ? await advancePass(db, pass, entries.at(-1)?.id) : undefined;
+    cursor = entries.at(-1)?.id;
+    if (!hasMore) return isComplete ? endPass(db, pass) : abandonPass(db, pass);
+    // Who takes up a pass that breaks off begins with the first page that has to be read again.
+    if (isComplete) pass = await advancePass(db, pass, cursor);
   }
   if (pass && !isComplete) await abandonPass(db, pass);
 
   /** A cursor that the processor does not know (any more) would fail for ever: the pass begins anew. */
   async function readPage(from: Pass): Promise<Page<Entry>> {
-    const cursor = from.pass_cursor ?? undefined;
     try {
       return await read(from.created_from, cursor);
     } catch (error) {
