@@ -68,16 +68,13 @@ export async function judgeProcesses(db: Database): Promise<void> {
 
 export interface DeadProcess {
   readonly id: number;
-  /** Of its holds with smaller ids, it has told which are unfinished. */
-  readonly finishedBelow: bigint;
   /** Some hold of it is pending still: it may be frozen only, and capture that later. */
   readonly isHolding: boolean;
 }
 
 export async function deadProcesses(db: Database): Promise<DeadProcess[]> {
   const { rows } = await sql<DeadProcess>`
-    select id, finished_below as "finishedBelow",
-           exists (select from transfer where process_id = process.id and state = 'pending') as "isHolding"
+    select id, exists (select from transfer where process_id = process.id and state = 'pending') as "isHolding"
     from gateway_process process where is_dead`.execute(db);
   return rows;
 }
@@ -87,20 +84,20 @@ export const UNDELIVERED_BATCH = 1000;
 
 /**
  * Charges of a dead process, at most UNDELIVERED_BATCH, that were neither delivered nor reversed as far as it has told.
- * One whose lost answer is stored stays: its caller can have it (R60).
+ * One whose lost answer is stored stays: its caller can have it (R60). None of a process that others have forgotten.
  * Reads all transfers since it has told that last.
  */
-export async function undeliveredCharges(db: Database, { id, finishedBelow }: DeadProcess): Promise<bigint[]> {
+export async function undeliveredCharges(db: Database, { id }: DeadProcess): Promise<bigint[]> {
   // It is counted for each one: `not exists` may read all reversals.
   const isUndelivered = sql`
     process_id = ${id} and state = 'posted' and (select count(*) from reversal where transfer_id = transfer.id) = 0
     and (select count(*) from lost_answer where hold_id = transfer.id and stored_at is not null) = 0`;
-  const told = (column: 'unfinished' | 'finished') => sql`array(
-    select unnest(${sql.ref(column)}) from gateway_process where id = ${id} and is_dead)`;
+  const told = (what: RawBuilder<unknown>) => sql`(select ${what} from gateway_process where id = ${id} and is_dead)`;
+  const ids = (column: string) => sql`array${told(sql`unnest(${sql.ref(column)})`)}`;
   const { rows } = await sql<{ id: bigint }>`
-    (select id from transfer where id = any(${told('unfinished')}) and ${isUndelivered} order by id limit ${UNDELIVERED_BATCH})
+    (select id from transfer where id = any(${ids('unfinished')}) and ${isUndelivered} order by id limit ${UNDELIVERED_BATCH})
     union all
-    (select id from transfer where id >= ${finishedBelow} and id <> all(${told('finished')}) and ${isUndelivered}
+    (select id from transfer where id >= ${told(sql`finished_below`)} and id <> all(${ids('finished')}) and ${isUndelivered}
      order by id limit ${UNDELIVERED_BATCH})
     order by id limit ${UNDELIVERED_BATCH}`.execute(db);
   return rows.map((row) => row.id);
