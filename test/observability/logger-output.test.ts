@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { type Test, test } from 'tap';
 import { startChild, startCommand } from '../support/child.ts';
 import { until } from '../support/until.ts';
@@ -70,7 +73,10 @@ test('of a process that is killed, the lines of the last moment are lost at most
 
 test('writers that share a pipe do not break each other’s lines', async (t) => {
   const writers = ['one', 'two', 'three'];
-  const start = (name: string) => `${process.execPath} --import tsx ${WRITER} ${name} ${5 * COUNT} pauses`;
+  const meeting = await mkdtemp(join(tmpdir(), 'speechgate-writers-'));
+  t.teardown(() => rm(meeting, { recursive: true }));
+  const start = (name: string) =>
+    `${process.execPath} --import tsx ${WRITER} ${name} ${5 * COUNT} end ${meeting} ${writers.length}`;
   // A pipe of the shell's, since those that Node makes are sockets.
   const child = startCommand(t, ['sh', '-c', `(${writers.map(start).join(' & ')} & wait) | cat`], { isGroup: true });
   assert.equal(await child.ended(), 0);
