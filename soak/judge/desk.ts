@@ -6,6 +6,8 @@ import { readTold } from '../told-log.ts';
 import type { GatewayName, World } from '../world/world.ts';
 
 const ROWS_AT_ONCE = 5_000;
+/** An hour's blocks take the node longer than it is waited for. */
+const BLOCKS_AT_ONCE = 1_000n;
 
 /** A column of a table that is laid on the desk: its name and type of SQL. */
 type Columns = readonly (readonly [name: string, type: string])[];
@@ -83,19 +85,21 @@ export class Desk {
 
   /** USDC that the payee has got, with the authorization that was used for it: `received`. */
   async layChain({ chain, payTo }: World): Promise<void> {
-    const events = { address: ASSET, abi: usdCoinAbi, fromBlock: 0n } as const;
-    const [transfers, uses] = await Promise.all([
-      chain.getContractEvents({ ...events, eventName: 'Transfer', args: { to: payTo } }),
-      chain.getContractEvents({ ...events, eventName: 'AuthorizationUsed' }),
-    ]);
-    const nonces = new Map(uses.map(({ transactionHash, args }) => [transactionHash, args.nonce]));
+    const head = await chain.getBlockNumber();
+    const rows = [];
+    for (let fromBlock = 0n; fromBlock <= head; fromBlock += BLOCKS_AT_ONCE) {
+      const events = { address: ASSET, abi: usdCoinAbi, fromBlock, toBlock: fromBlock + BLOCKS_AT_ONCE - 1n } as const;
+      const uses = await chain.getContractEvents({ ...events, eventName: 'AuthorizationUsed' });
+      const nonces = new Map(uses.map(({ transactionHash, args }) => [transactionHash, args.nonce]));
+      const transfers = await chain.getContractEvents({ ...events, eventName: 'Transfer', args: { to: payTo } });
+      for (const { transactionHash, args } of transfers) {
+        rows.push([transactionHash, args.from?.toLowerCase(), args.value, nonces.get(transactionHash)]);
+      }
+    }
     const columns = [
       ...[['transaction_hash', 'text'] as const, ['payer', 'text'] as const],
       ...[['amount', 'bigint'] as const, ['nonce', 'text'] as const],
     ];
-    const rows = transfers.map(({ transactionHash, args }) => [
-      ...[transactionHash, args.from?.toLowerCase(), args.value, nonces.get(transactionHash)],
-    ]);
     await this.#lay('received', columns, rows);
   }
 
