@@ -160,7 +160,16 @@ export class ConnectionGuard {
 
   #sweepEvery(milliseconds: number): void {
     clearInterval(this.#sweeping);
-    this.#sweeping = setInterval(() => this.sweep(performance.now()), milliseconds).unref();
+    let last = performance.now();
+    const tick = () => {
+      const now = performance.now();
+      const lateMs = now - last - milliseconds;
+      last = now;
+      if (lateMs > 0) for (const connection of this.#open.values()) connection.excuse(lateMs);
+      // What came while the process stood still is read first.
+      setImmediate(() => this.sweep(now));
+    };
+    this.#sweeping = setInterval(tick, milliseconds).unref();
   }
 
   #cut(connections: readonly Connection[], reason: Cut): void {

@@ -33,7 +33,7 @@ const ARRIVAL_MS = 30_000;
 
 /** An answer that was handed over, as long as there is no sign of its arrival. */
 interface HandedOver {
-  readonly at: number;
+  at: number;
   /** It was handed over in this turn of the event loop. */
   isNew: boolean;
   readonly listener: (hasArrived: boolean) => void;
@@ -146,9 +146,16 @@ export class Connection {
     return () => this.#conditions.delete(maySend);
   }
 
-  /** Lets those be that were handed over long ago. @param now monotonic milliseconds */
+  /** Lets those be that were handed over long ago, unless it is about to be closed. @param now monotonic milliseconds */
   forgetHandedOver(now: number): void {
+    if (this.socket.destroyed) return;
     while (this.#handedOver[0] && this.#handedOver[0].at < now - ARRIVAL_MS) this.#handedOver.shift()?.listener(true);
+  }
+
+  /** Does not count a time in which this process stood still as the client's silence. */
+  excuse(milliseconds: number): void {
+    this.#acceptedAt += milliseconds;
+    for (const answer of this.#handedOver) answer.at += milliseconds;
   }
 
   /** Takes note that the oldest answer was sent, and goes on with what has waited for it. */

@@ -1,0 +1,44 @@
+import assert from 'node:assert/strict';
+import type { ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import { performance } from 'node:perf_hooks';
+import { test } from 'tap';
+import { Connection } from '../../src/http/connection.ts';
+import { until } from '../support/until.ts';
+import { REQUEST, startServer } from './held-server.ts';
+
+const ARRIVAL_MS = 30_000;
+/** Some sweeps are missed. */
+const STILL_MS = 4_000;
+
+/** As SIGSTOP does it to the process, but that the test goes on with it. */
+const standStill = () => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, STILL_MS);
+
+const breakMeanwhile = (client: Socket) => {
+  client.resetAndDestroy();
+  standStill();
+};
+const breakAfterwards = (client: Socket) => {
+  standStill();
+  setTimeout(() => client.resetAndDestroy(), 100);
+};
+
+for (const [when, leftMs, cut] of [
+  ['breaks while the process stands still', 500, breakMeanwhile],
+  ['breaks when the process goes on', 2_000, breakAfterwards],
+] as const) {
+  test(`the connection of an answer that ${when} was not silent all that time`, async (t) => {
+    const responses: ServerResponse[] = [];
+    const { connections, open } = await startServer(t, (_request, response) => responses.push(response.end('done')));
+    connections.start();
+    t.teardown(() => connections.close());
+    const { client, served } = await open(REQUEST);
+    await until(() => responses[0]?.writableFinished === true);
+    const arrivals: boolean[] = [];
+    const followedSince = performance.now() - ARRIVAL_MS + leftMs;
+    Connection.of(served)?.onceArrived((hasArrived) => arrivals.push(hasArrived), followedSince);
+    cut(client);
+    await until(() => arrivals.length > 0);
+    assert.deepEqual(arrivals, [false]);
+  });
+}
