@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import type { Hex } from 'viem';
 import { ownFolder } from '../../src/lib/private-files.ts';
-import { findBinary } from '../../src/sandbox/chain/anvil.ts';
+import { CHAIN_OPTIONS, findBinary } from '../../src/sandbox/chain/anvil.ts';
 import { CHAIN_ID, type ChainClient, chainClient } from '../../src/sandbox/chain/chain-client.ts';
 import { stateFile } from '../../src/sandbox/chain/state-file.ts';
 import { deployContracts } from '../../src/sandbox/local-chain.ts';
@@ -12,8 +12,6 @@ import { until } from '../../test/support/until.ts';
 import { ProcessPart } from './process-part.ts';
 import type { Part } from './world.ts';
 
-/** Two blocks on top of one finalize it. */
-const FINALITY = ['--slots-in-an-epoch', '1'];
 /** Between blocks without a transaction; there is one for each transaction at once besides. */
 const BLOCK_MS = 500;
 
@@ -60,12 +58,11 @@ export class ChainPart implements Part {
   async start(): Promise<void> {
     if (this.#process?.isRunning) return;
     const state = await this.#state().find();
-    const network = ['--host', '127.0.0.1', '--port', String(this.#port), '--no-cors', '--chain-id', String(CHAIN_ID)];
-    const files = ['--cache-path', join(this.#folder, 'cache'), ...(state ? ['--load-state', state] : [])];
+    const own = ['--port', String(this.#port), ...(state ? ['--load-state', state] : [])];
     this.#process = new ProcessPart({
       name: this.name,
       owner: this.#owner,
-      command: [this.#binary, ...network, ...FINALITY, ...files, '--accounts', '0', '--quiet'],
+      command: [this.#binary, ...own, ...CHAIN_OPTIONS],
       env: { HOME: this.#folder },
       ready: (child) =>
         until(async () => {

@@ -14,6 +14,11 @@ const POLL_MS = 10;
 const FINALITY = ['--slots-in-an-epoch', '1'];
 /** Of so many blocks the state can be asked for. anvil would write thousands to the disk, each with all accounts. */
 const HISTORY = ['--prune-history', '128'];
+/** What every local chain is, wherever it runs. */
+export const CHAIN_OPTIONS = [
+  ...['--host', '127.0.0.1', '--no-cors', '--chain-id', String(CHAIN_ID)],
+  ...[...FINALITY, ...HISTORY, '--accounts', '0', '--quiet'],
+];
 
 /** Where the npm package of a platform has anvil. There are packages for Linux, macOS and Windows. */
 export function packagedBinary(platform: NodeJS.Platform, arch: NodeJS.Architecture): string {
@@ -70,10 +75,9 @@ export async function launch(
   try {
     // Windows lets no handle that appends do this.
     await truncate(logFile);
-    const network = ['--host', '127.0.0.1', '--port', String(port), '--no-cors'];
-    const settings = [...network, '--chain-id', String(CHAIN_ID), ...FINALITY];
-    const files = [...HISTORY, '--cache-path', cachePath(directory), ...(stateFile ? ['--load-state', stateFile] : [])];
-    const child = spawn(binary, [...settings, ...files, '--accounts', '0', '--quiet'], {
+    const state = stateFile ? ['--load-state', stateFile] : [];
+    const own = ['--port', String(port), '--cache-path', cachePath(directory), ...state];
+    const child = spawn(binary, [...own, ...CHAIN_OPTIONS], {
       cwd: directory,
       env: { HOME: directory },
       stdio: ['ignore', log.fd, log.fd],
