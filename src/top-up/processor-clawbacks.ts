@@ -1,6 +1,9 @@
 import type Stripe from 'stripe';
 import { callProcessor, findOrUndefined, idOf, PAGE_SIZE, ProcessorError } from './processor-call.ts';
 
+/** In the metadata of refunds that were asked for here. */
+const REFUND_KEY = 'refund_key';
+
 /** A refund or a dispute, as the processor tells it. */
 export interface ProcessorClawback {
   readonly id: string;
@@ -62,20 +65,29 @@ export class ProcessorClawbacks {
   /**
    * Pays a purchase back to its card.
    * @param amountCents undefined for all that is left of it
-   * @param idempotencyKey a repetition with the same one makes no second refund
+   * @param key a repetition with the same one makes no second refund, as long as the processor remembers it: a day
    */
-  async refund(
-    paymentIntentId: string,
-    amountCents: number | undefined,
-    idempotencyKey: string,
-  ): Promise<ProcessorClawback> {
+  async refund(paymentIntentId: string, amountCents: number | undefined, key: string): Promise<ProcessorClawback> {
     const refund = await callProcessor(() =>
       this.#stripe.refunds.create(
-        { payment_intent: paymentIntentId, ...(amountCents !== undefined && { amount: amountCents }) },
-        { idempotencyKey },
+        {
+          payment_intent: paymentIntentId,
+          metadata: { [REFUND_KEY]: key },
+          ...(amountCents !== undefined && { amount: amountCents }),
+        },
+        { idempotencyKey: key },
       ),
     );
     return read('refund', refund);
+  }
+
+  /** The refund of a purchase that was made with this key, however long ago; undefined when there is none, or no list of them. */
+  async findRefund(paymentIntentId: string, key: string): Promise<ProcessorClawback | undefined> {
+    return findOrUndefined(async () => {
+      const refunds = this.#stripe.refunds.list({ payment_intent: paymentIntentId, limit: PAGE_SIZE });
+      for await (const refund of refunds) if (refund.metadata?.[REFUND_KEY] === key) return read('refund', refund);
+      return undefined;
+    });
   }
 }
 

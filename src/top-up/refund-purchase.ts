@@ -33,7 +33,7 @@ export interface RefundRequest {
   readonly purchase: CreditedPurchase;
   /** Undefined for all that is left of it. */
   readonly amountCents: number | undefined;
-  /** A UUID of this refund, and its idempotency key at the processor. */
+  /** A UUID of this refund: its idempotency key at the processor, and by which it is found there afterwards. */
   readonly key: string;
 }
 
@@ -61,7 +61,8 @@ export async function refundPurchase(
   let refund: ProcessorClawback;
   try {
     const paymentIntentId = purchase.paymentIntentId ?? (await paymentOf(processor, purchase));
-    refund = await processor.clawbacks.refund(paymentIntentId, amountCents, key);
+    const made = earlier === 'made_before' ? await processor.clawbacks.findRefund(paymentIntentId, key) : undefined;
+    refund = made ?? (await processor.clawbacks.refund(paymentIntentId, amountCents, key));
   } catch (error) {
     if (!(error instanceof ProcessorError) || error.status === undefined || error.status >= 500) throw error;
     return { outcome: 'refused', error };

@@ -12,6 +12,7 @@ import { startStubUpstream } from '../support/stub-upstream.ts';
 import { form, shownAccount } from '../top-up/shop.ts';
 
 const EMAIL = 'Buyer@example.com';
+const DAY_MS = 86_400_000;
 const WHY = ['--reason', 'ticket 7', '--yes'];
 
 /** A shop where somebody has bought credit for 7 dollars and used some of it. */
@@ -155,4 +156,23 @@ test('a purchase is paid back to its card and booked at once, once for its key; 
   assert.match(shown.out, /refund +alice +\{.*"amountCents":200.*\} +ticket 7$/m);
   assert.deepEqual(await audit(gateway.db), []);
   assert.equal((await run('refund', 'cs_test_nothing', ...WHY)).code, 1);
+});
+
+test('a refund that is repeated when the processor has forgotten its key is not made twice', async (t) => {
+  const { gateway, checkout, run, account, session } = await start(t);
+  const refund = ['refund', session, '--amount', '200', '--key', randomUUID(), ...WHY];
+  assert.equal((await run(...refund)).code, 0);
+  const before = await gateway.balance(account);
+  const { now } = Date;
+  t.teardown(() => Object.assign(Date, { now }));
+  // The processor is of this process, the command is not.
+  Date.now = () => now() + DAY_MS;
+  const repeated = await run(...refund);
+  assert.equal(repeated.code, 0, repeated.output);
+  assert.match(repeated.out, /pays \$2\.00 back/);
+  assert.equal((await checkout.stripe.refunds.list()).data.length, 1);
+  assert.equal(await gateway.balance(account), before);
+  const other = await run('refund', session, '--amount', '200', ...WHY);
+  assert.equal(other.code, 0, other.output);
+  assert.equal((await checkout.stripe.refunds.list()).data.length, 2, 'under another key it is another refund');
 });
