@@ -91,6 +91,12 @@ export class ConnectionGuard {
     server.on('clientError', (error: ParserError, socket: Socket) => {
       if (!this.#isOfHeldRequest(error, socket)) onFault(error, socket);
     });
+    // Instead of Node, which would close before it has read what came while the process stood still.
+    server.on('timeout', (socket: Socket) => {
+      setImmediate(() => {
+        if (this.#open.get(socket)?.state === 'idle') socket.destroy();
+      });
+    });
     // Closing calls Node's own, which cuts answers that are written but not sent; `stop` has closed what is idle.
     server.closeIdleConnections = () => {};
   }
@@ -165,7 +171,7 @@ export class ConnectionGuard {
       const now = performance.now();
       const lateMs = now - last - milliseconds;
       last = now;
-      if (lateMs > 0) for (const connection of this.#open.values()) connection.excuse(lateMs);
+      if (lateMs > 0) for (const connection of this.#open.values()) connection.excuse(lateMs, now);
       // What came while the process stood still is read first.
       setImmediate(() => this.sweep(now));
     };
@@ -176,7 +182,7 @@ export class ConnectionGuard {
     if (connections.length === 0) return;
     this.#options.logger.warn({ connections: connections.length, reason }, 'cut connections whose clients do not read');
     // A reset frees what the kernel holds for them, too.
-    for (const { socket } of connections) socket.resetAndDestroy();
+    for (const connection of connections) connection.reset();
   }
 
   /** The error is none: the parser stopped as it was told to, or waited too long for a request that has to wait here. */

@@ -140,22 +140,31 @@ export class Connection {
     });
   }
 
-  /** Asks each time before bytes go to the operating system, and breaks the connection if not; until it is called off. */
+  /**
+   * Asks each time before Node passes bytes on, and breaks the connection if not; until it is called off. What the kernel
+   * does not take at once of them, libuv sends without asking again.
+   */
   sendOnlyWhile(maySend: () => boolean): () => void {
     this.#conditions.add(maySend);
     return () => this.#conditions.delete(maySend);
   }
 
-  /** Lets those be that were handed over long ago, unless it is about to be closed. @param now monotonic milliseconds */
+  /** Lets those be that were handed over long ago, unless it is broken, which its close is about to tell. @param now monotonic milliseconds */
   forgetHandedOver(now: number): void {
     if (this.socket.destroyed) return;
     while (this.#handedOver[0] && this.#handedOver[0].at < now - ARRIVAL_MS) this.#handedOver.shift()?.listener(true);
   }
 
-  /** Does not count a time in which this process stood still as the client's silence. */
-  excuse(milliseconds: number): void {
-    this.#acceptedAt += milliseconds;
-    for (const answer of this.#handedOver) answer.at += milliseconds;
+  /** Does not count a time in which this process was not there as the client's silence. @param now monotonic milliseconds */
+  excuse(milliseconds: number, now: number): void {
+    this.#acceptedAt = Math.min(this.#acceptedAt + milliseconds, now);
+    for (const answer of this.#handedOver) answer.at = Math.min(answer.at + milliseconds, now);
+  }
+
+  /** Breaks it, which takes away what the client has not read: nothing of that has arrived. */
+  reset(): void {
+    this.#haveArrived(false);
+    this.socket.resetAndDestroy();
   }
 
   /** Takes note that the oldest answer was sent, and goes on with what has waited for it. */

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 
-/** For how long a connection whose last answer was sent is read on. */
+/** For how long a connection whose last answer was sent is read on, at least. */
 export const LINGER_MS = 2_000;
 
 /** The request on a connection of Node's HTTP server whose body has not wholly come. */

@@ -190,6 +190,8 @@ export class UnfinishedHolds {
       const isIdle = !this.#hasNews && this.#open.size === 0;
       if (signal.aborted || !registration) continue;
       if (isIdle && performance.now() - this.#beatAt < IDLE_CHECKPOINT_EVERY_MS) continue;
+      // Bytes that it had handed to the operating system's queue before it stood still would go on while the beat is asked.
+      if (!this.#isSurelyAlive()) this.#breakOff(registration);
       try {
         testPoint('delivery untold');
         await this.#beat(registration);
@@ -197,6 +199,7 @@ export class UnfinishedHolds {
       } catch (error) {
         if (!isAway) this.#log.warn({ err: error }, 'what is delivered can not be told now');
         isAway = true;
+        this.#hasNews = true;
         if (!this.#isSurelyAlive()) this.#breakOff(registration);
       }
     }
@@ -233,9 +236,9 @@ export class UnfinishedHolds {
   }
 
   #breakOffHold(hold: OpenHold): void {
-    if (!hold.isCaptured || hold.answer?.isOver()) return;
+    if (!hold.isCaptured || !hold.answer || hold.answer.isOver()) return;
     hold.isCaptured = false;
-    hold.answer?.breakOff();
+    hold.answer.breakOff();
     hold.giveBack();
   }
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { mock } from 'node:test';
 import { sql } from 'kysely';
 import pg from 'pg';
@@ -14,6 +14,7 @@ import { depositor, HELLO, moneyOf, startPrepaidGateway, TTS } from '../support/
 import { runTurn } from '../support/reconcile.ts';
 import { OF_PROCESSES } from '../support/recorded-statements.ts';
 import { reversalsIn } from '../support/reversals.ts';
+import { lockRows } from '../support/row-lock.ts';
 import { Drip, mp3, silentMp3, startStubUpstream } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
 
@@ -166,6 +167,29 @@ test('a process that stands still between its last look and the write sends noth
   }
   assert.deepEqual(await audit(gateway.db), []);
   assert.deepEqual(await audit(prepaid.db), []);
+});
+
+test('a process that stood still breaks off what it had begun to send before it asks whether it lives', async (t) => {
+  t.teardown(() => mock.reset());
+  const { gateway, upstream, speakToNobody, paid } = await startCardGateway(t);
+  upstream.mode = LARGE;
+  const accepted = once(gateway.app.server.server, 'connection');
+  const caller = speakToNobody();
+  const [served] = (await accepted) as [Socket];
+  await untilPosted(gateway, 1);
+  const taken = sql`update gateway_process set is_dead = true`;
+  const lock = await lockRows(t, gateway.databaseUrl, taken);
+  const now = performance.now.bind(performance);
+  mock.method(performance, 'now', () => now() + 36_000);
+  await until(() => served.destroyed, 5_000);
+  caller.resume();
+  await once(caller, 'close');
+  assert.ok(caller.bytesRead < silentMp3(1_000_000).length);
+  mock.reset();
+  await lock.release();
+  await until(async () => (await reversalsIn(gateway.db)).length === 1);
+  assert.equal(await paid(), 0n);
+  assert.deepEqual(await audit(gateway.db), []);
 });
 
 test('a silent process is suspected first, and dead only if it stays silent; one word clears it', async (t) => {

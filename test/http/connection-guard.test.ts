@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import { test } from 'tap';
-import { MAX_UNSENT_BYTES } from '../../src/http/connection.ts';
+import { Connection, MAX_UNSENT_BYTES } from '../../src/http/connection.ts';
 import { CLIENT_STALL_MS } from '../../src/http/connection-guard.ts';
 import { fixedBody, payloadOf } from '../../src/http/fixed-body.ts';
 import { until } from '../support/until.ts';
@@ -19,6 +19,17 @@ test('a client that takes nothing for 30 s is cut', async (t) => {
   assert.equal(served.destroyed, true);
   client.resume();
   await once(client, 'close');
+});
+
+test('what a client has not read of the connection that is cut has not arrived', async (t) => {
+  const { connections, unread } = await startServer(t, (_request, response) => response.end(LARGE));
+  const { served } = await unread();
+  await untilKernelIsFull(served);
+  const arrivals: boolean[] = [];
+  Connection.of(served)?.onceArrived((hasArrived) => arrivals.push(hasArrived));
+  for (const now of [0, CLIENT_STALL_MS]) connections.sweep(now);
+  await until(() => arrivals.length > 0);
+  assert.deepEqual(arrivals, [false]);
 });
 
 test('a slow client is not cut as long as it goes on reading, however large the answer is', async (t) => {

@@ -41,6 +41,7 @@ export async function startServer(t: Test, onRequest: RequestListener, maxHeldBy
   const { port } = server.address() as AddressInfo;
   return {
     connections,
+    server,
     open,
     /** Connects, asks, and does not read; with an answer that is stuck. */
     async unread(request = REQUEST): Promise<Ends> {

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { performance } from 'node:perf_hooks';
@@ -42,3 +43,26 @@ for (const [when, leftMs, cut] of [
     assert.deepEqual(arrivals, [false]);
   });
 }
+
+test('a connection that broke while the process stood still is not taken for one that was idle for too long', async (t) => {
+  const responses: ServerResponse[] = [];
+  const { open } = await startServer(t, (_request, response) => responses.push(response.end('done')));
+  const { client, served } = await open(REQUEST);
+  await until(() => responses[0]?.writableFinished === true);
+  const arrivals: boolean[] = [];
+  Connection.of(served)?.onceArrived((hasArrived) => arrivals.push(hasArrived));
+  client.resetAndDestroy();
+  // Timers come first when the process wakes up.
+  served.emit('timeout');
+  await until(() => arrivals.length > 0);
+  assert.deepEqual(arrivals, [false]);
+});
+
+test('a connection that is idle for too long is closed', async (t) => {
+  const { open, server } = await startServer(t, (_request, response) => response.end('done'));
+  server.keepAliveTimeout = 1;
+  const { client } = await open(REQUEST);
+  client.resume();
+  await once(client, 'close');
+  assert.ok(client.bytesRead > 0);
+});

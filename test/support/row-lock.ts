@@ -12,8 +12,11 @@ export interface RowLock {
 /** Locks the rows that the query selects for update, on a connection of its own. */
 export async function lockRows(t: Test, url: string, query: RawBuilder<unknown>): Promise<RowLock> {
   const db = openDatabase(url, { maxConnections: 2, statementTimeoutMs: 0 });
-  t.teardown(() => db.destroy());
   let release = () => {};
+  t.teardown(() => {
+    release();
+    return db.destroy();
+  });
   const released = new Promise<void>((resolve) => {
     release = resolve;
   });
