@@ -93,8 +93,9 @@ export class ConnectionGuard {
     });
     // Instead of Node, which would close before it has read what came while the process stood still.
     server.on('timeout', (socket: Socket) => {
+      const { bytesRead } = socket;
       setImmediate(() => {
-        if (this.#open.get(socket)?.state === 'idle') socket.destroy();
+        if (socket.bytesRead === bytesRead) socket.destroy();
       });
     });
     // Closing calls Node's own, which cuts answers that are written but not sent; `stop` has closed what is idle.

@@ -29,7 +29,7 @@ interface HttpSocket extends Socket {
 }
 
 /** For how long an answer is followed whose client is silent afterwards. */
-const ARRIVAL_MS = 30_000;
+export const ARRIVAL_MS = 30_000;
 
 /** An answer that was handed over, as long as there is no sign of its arrival. */
 interface HandedOver {
@@ -149,13 +149,19 @@ export class Connection {
     return () => this.#conditions.delete(maySend);
   }
 
-  /** Lets those be that were handed over long ago, unless it is broken, which its close is about to tell. @param now monotonic milliseconds */
+  /**
+   * Lets those be that were handed over long ago, unless it is broken, which its close is about to tell.
+   * @param now monotonic milliseconds
+   */
   forgetHandedOver(now: number): void {
     if (this.socket.destroyed) return;
     while (this.#handedOver[0] && this.#handedOver[0].at < now - ARRIVAL_MS) this.#handedOver.shift()?.listener(true);
   }
 
-  /** Does not count a time in which this process was not there as the client's silence. @param now monotonic milliseconds */
+  /**
+   * Does not count a time in which this process was not there as the client's silence.
+   * @param now monotonic milliseconds
+   */
   excuse(milliseconds: number, now: number): void {
     this.#acceptedAt = Math.min(this.#acceptedAt + milliseconds, now);
     for (const answer of this.#handedOver) answer.at = Math.min(answer.at + milliseconds, now);

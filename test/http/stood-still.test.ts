@@ -4,11 +4,10 @@ import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { performance } from 'node:perf_hooks';
 import { test } from 'tap';
-import { Connection } from '../../src/http/connection.ts';
+import { ARRIVAL_MS, Connection } from '../../src/http/connection.ts';
 import { until } from '../support/until.ts';
 import { REQUEST, startServer } from './held-server.ts';
 
-const ARRIVAL_MS = 30_000;
 /** Some sweeps are missed. */
 const STILL_MS = 4_000;
 
@@ -58,11 +57,18 @@ test('a connection that broke while the process stood still is not taken for one
   assert.deepEqual(arrivals, [false]);
 });
 
-test('a connection that is idle for too long is closed', async (t) => {
-  const { open, server } = await startServer(t, (_request, response) => response.end('done'));
-  server.keepAliveTimeout = 1;
-  const { client } = await open(REQUEST);
-  client.resume();
-  await once(client, 'close');
-  assert.ok(client.bytesRead > 0);
-});
+for (const [what, bytes] of [
+  ['nothing', ''],
+  ['an empty line', '\r\n'],
+] as const) {
+  test(`a connection that is idle for too long is closed, with ${what} after its request`, async (t) => {
+    const { open, server } = await startServer(t, (_request, response) => response.end('done'));
+    server.keepAliveTimeout = 100;
+    const { client } = await open(REQUEST);
+    await once(client, 'readable');
+    client.write(bytes);
+    client.resume();
+    await once(client, 'close');
+    assert.ok(client.bytesRead > 0);
+  });
+}
