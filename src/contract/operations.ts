@@ -331,6 +331,8 @@ export interface GetSpeechRequest {
     'idempotency-key'?: string;
     /** Bearer id of the account to debit. Whoever knows it can spend the balance. */
     'x-credit-account'?: string;
+    /** The most that this request may cost, in micro-USD; at most 2^63 - 1. A higher price is 402 with `details.reason` `over_max_amount`, and nothing is held. Without it the price has no limit but the balance. */
+    'x-credit-max-amount'?: string;
   };
 }
 
@@ -377,6 +379,8 @@ export interface CreateSpeechRequest {
     'idempotency-key'?: string;
     /** Bearer id of the account to debit. Whoever knows it can spend the balance. */
     'x-credit-account'?: string;
+    /** The most that this request may cost, in micro-USD; at most 2^63 - 1. A higher price is 402 with `details.reason` `over_max_amount`, and nothing is held. Without it the price has no limit but the balance. */
+    'x-credit-max-amount'?: string;
   };
   body: { type: 'application/json'; value: TtsRequest } | { type: 'text/plain'; value: string };
 }

@@ -111,6 +111,59 @@ return json + JSON_STR_END_OBJECT
 
 export const error400 = (() => {
     
+      // "#/properties/error/properties/details/properties/payment"
+      function anonymous3 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_state_9 = obj["state"]
+      if (value_state_9 !== undefined) {
+        json += "{\"state\":"
+        json += asText(value_state_9)
+      } else {
+        throw new Error('"state" is required!')
+      }
+      const value_amountMicroUsd_10 = obj["amountMicroUsd"]
+      if (value_amountMicroUsd_10 !== undefined) {
+        json += ",\"amountMicroUsd\":"
+        json += asNumber(value_amountMicroUsd_10)
+      }
+      const value_transaction_11 = obj["transaction"]
+      if (value_transaction_11 !== undefined) {
+        json += ",\"transaction\":"
+        json += asText(value_transaction_11)
+      }
+return json + JSON_STR_END_OBJECT
+      }
+      // "#/properties/error/properties/details"
+      function anonymous2 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_NULL
+        let json = ''
+        let addComma_6 = false
+          const value_payment_7 = obj["payment"]
+          if (value_payment_7 !== undefined) {
+            json += addComma_6 ? ",\"payment\":" : ((addComma_6 = true), "{\"payment\":")
+            json += anonymous3(value_payment_7)
+          }
+    for (const key of Object.keys(obj)) {
+      if (
+        key === "payment" ||
+        obj[key] === undefined ||
+        typeof obj[key] === 'function' ||
+        typeof obj[key] === 'symbol'
+      ) continue
+      const value = obj[key]
+        json += addComma_6 ? JSON_STR_COMMA : ((addComma_6 = true), JSON_STR_BEGIN_OBJECT)
+        json += asString(key) + JSON_STR_COLONS + JSON.stringify(value)
+    }
+  if (!addComma_6) json += JSON_STR_BEGIN_OBJECT
+return json + JSON_STR_END_OBJECT
+      }
       // "#/properties/error"
       function anonymous1 (input) {
         const obj = (input && typeof input.toJSON === 'function')
@@ -135,7 +188,11 @@ export const error400 = (() => {
       const value_details_5 = obj["details"]
       if (value_details_5 !== undefined) {
         json += ",\"details\":"
-        json += JSON.stringify(value_details_5)
+      if (value_details_5 === null) {
+        json += JSON_STR_NULL
+      } else {
+    json += anonymous2(value_details_5)
+      }
       } else {
         throw new Error('"details" is required!')
       }
@@ -2041,6 +2098,59 @@ export const error402 = (() => {
       }
 return json + JSON_STR_END_OBJECT
       }
+      // "#/properties/error/properties/details/properties/payment"
+      function anonymous4 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_state_19 = obj["state"]
+      if (value_state_19 !== undefined) {
+        json += "{\"state\":"
+        json += asText(value_state_19)
+      } else {
+        throw new Error('"state" is required!')
+      }
+      const value_amountMicroUsd_20 = obj["amountMicroUsd"]
+      if (value_amountMicroUsd_20 !== undefined) {
+        json += ",\"amountMicroUsd\":"
+        json += asNumber(value_amountMicroUsd_20)
+      }
+      const value_transaction_21 = obj["transaction"]
+      if (value_transaction_21 !== undefined) {
+        json += ",\"transaction\":"
+        json += asText(value_transaction_21)
+      }
+return json + JSON_STR_END_OBJECT
+      }
+      // "#/properties/error/properties/details"
+      function anonymous3 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_NULL
+        let json = ''
+        let addComma_16 = false
+          const value_payment_17 = obj["payment"]
+          if (value_payment_17 !== undefined) {
+            json += addComma_16 ? ",\"payment\":" : ((addComma_16 = true), "{\"payment\":")
+            json += anonymous4(value_payment_17)
+          }
+    for (const key of Object.keys(obj)) {
+      if (
+        key === "payment" ||
+        obj[key] === undefined ||
+        typeof obj[key] === 'function' ||
+        typeof obj[key] === 'symbol'
+      ) continue
+      const value = obj[key]
+        json += addComma_16 ? JSON_STR_COMMA : ((addComma_16 = true), JSON_STR_BEGIN_OBJECT)
+        json += asString(key) + JSON_STR_COLONS + JSON.stringify(value)
+    }
+  if (!addComma_16) json += JSON_STR_BEGIN_OBJECT
+return json + JSON_STR_END_OBJECT
+      }
       // "#/properties/error"
       function anonymous2 (input) {
         const obj = (input && typeof input.toJSON === 'function')
@@ -2065,7 +2175,11 @@ return json + JSON_STR_END_OBJECT
       const value_details_15 = obj["details"]
       if (value_details_15 !== undefined) {
         json += ",\"details\":"
-        json += JSON.stringify(value_details_15)
+      if (value_details_15 === null) {
+        json += JSON_STR_NULL
+      } else {
+    json += anonymous3(value_details_15)
+      }
       } else {
         throw new Error('"details" is required!')
       }
@@ -2355,6 +2469,59 @@ return json + JSON_STR_END_OBJECT
 
 export const getX402Speech402 = (() => {
     
+      // "#/properties/error/properties/details/properties/payment"
+      function anonymous3 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_state_9 = obj["state"]
+      if (value_state_9 !== undefined) {
+        json += "{\"state\":"
+        json += asText(value_state_9)
+      } else {
+        throw new Error('"state" is required!')
+      }
+      const value_amountMicroUsd_10 = obj["amountMicroUsd"]
+      if (value_amountMicroUsd_10 !== undefined) {
+        json += ",\"amountMicroUsd\":"
+        json += asNumber(value_amountMicroUsd_10)
+      }
+      const value_transaction_11 = obj["transaction"]
+      if (value_transaction_11 !== undefined) {
+        json += ",\"transaction\":"
+        json += asText(value_transaction_11)
+      }
+return json + JSON_STR_END_OBJECT
+      }
+      // "#/properties/error/properties/details"
+      function anonymous2 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_NULL
+        let json = ''
+        let addComma_6 = false
+          const value_payment_7 = obj["payment"]
+          if (value_payment_7 !== undefined) {
+            json += addComma_6 ? ",\"payment\":" : ((addComma_6 = true), "{\"payment\":")
+            json += anonymous3(value_payment_7)
+          }
+    for (const key of Object.keys(obj)) {
+      if (
+        key === "payment" ||
+        obj[key] === undefined ||
+        typeof obj[key] === 'function' ||
+        typeof obj[key] === 'symbol'
+      ) continue
+      const value = obj[key]
+        json += addComma_6 ? JSON_STR_COMMA : ((addComma_6 = true), JSON_STR_BEGIN_OBJECT)
+        json += asString(key) + JSON_STR_COLONS + JSON.stringify(value)
+    }
+  if (!addComma_6) json += JSON_STR_BEGIN_OBJECT
+return json + JSON_STR_END_OBJECT
+      }
       // "#/properties/error"
       function anonymous1 (input) {
         const obj = (input && typeof input.toJSON === 'function')
@@ -2379,23 +2546,27 @@ export const getX402Speech402 = (() => {
       const value_details_5 = obj["details"]
       if (value_details_5 !== undefined) {
         json += ",\"details\":"
-        json += JSON.stringify(value_details_5)
+      if (value_details_5 === null) {
+        json += JSON_STR_NULL
+      } else {
+    json += anonymous2(value_details_5)
+      }
       } else {
         throw new Error('"details" is required!')
       }
 return json + JSON_STR_END_OBJECT
       }
       // "#/properties/resource"
-      function anonymous2 (input) {
+      function anonymous4 (input) {
         const obj = (input && typeof input.toJSON === 'function')
     ? input.toJSON()
     : input
         if (obj === null) return JSON_STR_EMPTY_OBJECT
         let json = ''
-      const value_url_9 = obj["url"]
-      if (value_url_9 !== undefined) {
+      const value_url_15 = obj["url"]
+      if (value_url_15 !== undefined) {
         json += "{\"url\":"
-        json += asText(value_url_9)
+        json += asText(value_url_15)
       } else {
         throw new Error('"url" is required!')
       }
@@ -2413,64 +2584,64 @@ return json + JSON_STR_END_OBJECT
 return json + JSON_STR_END_OBJECT
       }
       // "#/properties/accepts/items"
-      function anonymous4 (input) {
+      function anonymous6 (input) {
         const obj = (input && typeof input.toJSON === 'function')
     ? input.toJSON()
     : input
         if (obj === null) return JSON_STR_EMPTY_OBJECT
         let json = ''
-      const value_scheme_12 = obj["scheme"]
-      if (value_scheme_12 !== undefined) {
+      const value_scheme_18 = obj["scheme"]
+      if (value_scheme_18 !== undefined) {
         json += "{\"scheme\":"
-        json += asText(value_scheme_12)
+        json += asText(value_scheme_18)
       } else {
         throw new Error('"scheme" is required!')
       }
-      const value_network_13 = obj["network"]
-      if (value_network_13 !== undefined) {
+      const value_network_19 = obj["network"]
+      if (value_network_19 !== undefined) {
         json += ",\"network\":"
-        json += asText(value_network_13)
+        json += asText(value_network_19)
       } else {
         throw new Error('"network" is required!')
       }
-      const value_amount_14 = obj["amount"]
-      if (value_amount_14 !== undefined) {
+      const value_amount_20 = obj["amount"]
+      if (value_amount_20 !== undefined) {
         json += ",\"amount\":"
-        json += asText(value_amount_14)
+        json += asText(value_amount_20)
       } else {
         throw new Error('"amount" is required!')
       }
-      const value_asset_15 = obj["asset"]
-      if (value_asset_15 !== undefined) {
+      const value_asset_21 = obj["asset"]
+      if (value_asset_21 !== undefined) {
         json += ",\"asset\":"
-        json += asText(value_asset_15)
+        json += asText(value_asset_21)
       } else {
         throw new Error('"asset" is required!')
       }
-      const value_payTo_16 = obj["payTo"]
-      if (value_payTo_16 !== undefined) {
+      const value_payTo_22 = obj["payTo"]
+      if (value_payTo_22 !== undefined) {
         json += ",\"payTo\":"
-        json += asText(value_payTo_16)
+        json += asText(value_payTo_22)
       } else {
         throw new Error('"payTo" is required!')
       }
-      const value_maxTimeoutSeconds_17 = obj["maxTimeoutSeconds"]
-      if (value_maxTimeoutSeconds_17 !== undefined) {
+      const value_maxTimeoutSeconds_23 = obj["maxTimeoutSeconds"]
+      if (value_maxTimeoutSeconds_23 !== undefined) {
         json += ",\"maxTimeoutSeconds\":"
-        json += asNumber(value_maxTimeoutSeconds_17)
+        json += asNumber(value_maxTimeoutSeconds_23)
       } else {
         throw new Error('"maxTimeoutSeconds" is required!')
       }
-      const value_extra_18 = obj["extra"]
-      if (value_extra_18 !== undefined) {
+      const value_extra_24 = obj["extra"]
+      if (value_extra_24 !== undefined) {
         json += ",\"extra\":"
-        json += JSON.stringify(value_extra_18)
+        json += JSON.stringify(value_extra_24)
       } else {
         throw new Error('"extra" is required!')
       }
 return json + JSON_STR_END_OBJECT
       }
-    function anonymous3 (obj) {
+    function anonymous5 (obj) {
       // "#/properties/accepts"
       let json = ''
     if (obj === null) return JSON_STR_EMPTY_ARRAY
@@ -2481,11 +2652,11 @@ return json + JSON_STR_END_OBJECT
     json += JSON_STR_BEGIN_ARRAY
       if (arrayLength > 0) {
         const value = obj[0]
-        json += anonymous4(value)
+        json += anonymous6(value)
         for (let i = 1; i < arrayLength; i++) {
           json += JSON_STR_COMMA
           const value = obj[i]
-          json += anonymous4(value)
+          json += anonymous6(value)
         }
       }
       return json + JSON_STR_END_ARRAY
@@ -2504,25 +2675,25 @@ return json + JSON_STR_END_OBJECT
       } else {
         throw new Error('"error" is required!')
       }
-      const value_x402Version_6 = obj["x402Version"]
-      if (value_x402Version_6 !== undefined) {
+      const value_x402Version_12 = obj["x402Version"]
+      if (value_x402Version_12 !== undefined) {
         json += ",\"x402Version\":"
-        json += asNumber(value_x402Version_6)
+        json += asNumber(value_x402Version_12)
       }
-      const value_resource_7 = obj["resource"]
-      if (value_resource_7 !== undefined) {
+      const value_resource_13 = obj["resource"]
+      if (value_resource_13 !== undefined) {
         json += ",\"resource\":"
-        json += anonymous2(value_resource_7)
+        json += anonymous4(value_resource_13)
       }
-      const value_accepts_10 = obj["accepts"]
-      if (value_accepts_10 !== undefined) {
+      const value_accepts_16 = obj["accepts"]
+      if (value_accepts_16 !== undefined) {
         json += ",\"accepts\":"
-        json += anonymous3(value_accepts_10)
+        json += anonymous5(value_accepts_16)
       }
-      const value_extensions_19 = obj["extensions"]
-      if (value_extensions_19 !== undefined) {
+      const value_extensions_25 = obj["extensions"]
+      if (value_extensions_25 !== undefined) {
         json += ",\"extensions\":"
-        json += JSON.stringify(value_extensions_19)
+        json += JSON.stringify(value_extensions_25)
       }
 return json + JSON_STR_END_OBJECT
       }
@@ -2532,6 +2703,32 @@ return json + JSON_STR_END_OBJECT
 
 export const error409 = (() => {
     
+      // "#/properties/error/properties/details/properties/payment"
+      function anonymous3 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_state_9 = obj["state"]
+      if (value_state_9 !== undefined) {
+        json += "{\"state\":"
+        json += asText(value_state_9)
+      } else {
+        throw new Error('"state" is required!')
+      }
+      const value_amountMicroUsd_10 = obj["amountMicroUsd"]
+      if (value_amountMicroUsd_10 !== undefined) {
+        json += ",\"amountMicroUsd\":"
+        json += asNumber(value_amountMicroUsd_10)
+      }
+      const value_transaction_11 = obj["transaction"]
+      if (value_transaction_11 !== undefined) {
+        json += ",\"transaction\":"
+        json += asText(value_transaction_11)
+      }
+return json + JSON_STR_END_OBJECT
+      }
       // "#/properties/error/properties/details"
       function anonymous2 (input) {
         const obj = (input && typeof input.toJSON === 'function')
@@ -2540,24 +2737,29 @@ export const error409 = (() => {
         if (obj === null) return JSON_STR_NULL
         let json = ''
         let addComma_6 = false
-          const value_state_7 = obj["state"]
-          if (value_state_7 !== undefined) {
+          const value_payment_7 = obj["payment"]
+          if (value_payment_7 !== undefined) {
+            json += addComma_6 ? ",\"payment\":" : ((addComma_6 = true), "{\"payment\":")
+            json += anonymous3(value_payment_7)
+          }
+          const value_state_12 = obj["state"]
+          if (value_state_12 !== undefined) {
             json += addComma_6 ? ",\"state\":" : ((addComma_6 = true), "{\"state\":")
-        json += asText(value_state_7)
+        json += asText(value_state_12)
           }
-          const value_chargedMicroUsd_8 = obj["chargedMicroUsd"]
-          if (value_chargedMicroUsd_8 !== undefined) {
+          const value_chargedMicroUsd_13 = obj["chargedMicroUsd"]
+          if (value_chargedMicroUsd_13 !== undefined) {
             json += addComma_6 ? ",\"chargedMicroUsd\":" : ((addComma_6 = true), "{\"chargedMicroUsd\":")
-            json += asNumber(value_chargedMicroUsd_8)
+            json += asNumber(value_chargedMicroUsd_13)
           }
-          const value_audio_9 = obj["audio"]
-          if (value_audio_9 !== undefined) {
+          const value_audio_14 = obj["audio"]
+          if (value_audio_14 !== undefined) {
             json += addComma_6 ? ",\"audio\":" : ((addComma_6 = true), "{\"audio\":")
-        json += asText(value_audio_9)
+        json += asText(value_audio_14)
           }
     for (const key of Object.keys(obj)) {
       if (
-        key === "state" || key === "chargedMicroUsd" || key === "audio" ||
+        key === "payment" || key === "state" || key === "chargedMicroUsd" || key === "audio" ||
         obj[key] === undefined ||
         typeof obj[key] === 'function' ||
         typeof obj[key] === 'symbol'

@@ -478,7 +478,11 @@ export interface components {
                 /** @enum {string} */
                 code: "PAYMENT_REQUIRED";
                 message: string;
-                details: JsonObject | null;
+                details: ({
+                    payment?: components["schemas"]["PaymentOutcome"];
+                } & {
+                    [key: string]: unknown;
+                }) | null;
             };
         };
         /** @description The text itself, or a quote with the text it was made for. */
@@ -728,8 +732,24 @@ export interface components {
                 /** @description What is wrong and the way out, in plain words. */
                 message: string;
                 /** @description The field, the rule and figures that help a program. */
-                details: JsonObject | null;
+                details: ({
+                    payment?: components["schemas"]["PaymentOutcome"];
+                } & {
+                    [key: string]: unknown;
+                }) | null;
             };
+        };
+        /** @description What happened to the money, in every error of a paid operation that was decided after the look-up of its payment identifier, nonce or idempotency key. An error without it was decided earlier: it says nothing about an earlier request with the same payment. */
+        PaymentOutcome: {
+            /**
+             * @description not_charged: nothing was taken for this payment, and no identical request was charged. charged: it was taken, by this request or by an earlier identical one. unknown: repeat the identical request later to learn it.
+             * @enum {string}
+             */
+            state: "not_charged" | "charged" | "unknown";
+            /** @description What was charged, or what may have been; missing where it is not known. */
+            amountMicroUsd?: number;
+            /** @description Of the settlement on the chain, where it is known. */
+            transaction?: string;
         };
         InvalidRequestError: components["schemas"]["StructuredError"] & {
             error?: {
@@ -1489,6 +1509,8 @@ export interface components {
         JobId: string;
         /** @description Bearer id of the account to debit. Whoever knows it can spend the balance. */
         CreditAccount: string;
+        /** @description The most that this request may cost, in micro-USD; at most 2^63 - 1. A higher price is 402 with `details.reason` `over_max_amount`, and nothing is held. Without it the price has no limit but the balance. */
+        CreditMaxAmount: string;
         /** @description Base64 (standard, URL-safe or unpadded) of the x402 version 2 PaymentPayload as JSON. `accepted` is the chosen entry of the challenge's `accepts`, unmodified; `extensions` holds the required Payment Identifier, 16 to 128 characters of `A-Z a-z 0-9 _ -`. Can't be combined with the x-x402 headers. */
         PaymentSignature: string;
         /** @description EVM address whose prepaid balance is spent. All five x-x402 headers are sent, or none. */
@@ -1604,6 +1626,7 @@ export type SignedServiceMetadata = components['schemas']['SignedServiceMetadata
 export type ServiceMetadata = components['schemas']['ServiceMetadata'];
 export type ErrorCode = components['schemas']['ErrorCode'];
 export type StructuredError = components['schemas']['StructuredError'];
+export type PaymentOutcome = components['schemas']['PaymentOutcome'];
 export type InvalidRequestError = components['schemas']['InvalidRequestError'];
 export type UnknownModelError = components['schemas']['UnknownModelError'];
 export type InvalidSpeechRequestError = components['schemas']['InvalidSpeechRequestError'];
@@ -1963,6 +1986,8 @@ export interface operations {
                 "idempotency-key"?: components["parameters"]["IdempotencyKey"];
                 /** @description Bearer id of the account to debit. Whoever knows it can spend the balance. */
                 "x-credit-account"?: components["parameters"]["CreditAccount"];
+                /** @description The most that this request may cost, in micro-USD; at most 2^63 - 1. A higher price is 402 with `details.reason` `over_max_amount`, and nothing is held. Without it the price has no limit but the balance. */
+                "x-credit-max-amount"?: components["parameters"]["CreditMaxAmount"];
             };
         };
         responses: {
@@ -1999,6 +2024,8 @@ export interface operations {
                 "idempotency-key"?: components["parameters"]["IdempotencyKey"];
                 /** @description Bearer id of the account to debit. Whoever knows it can spend the balance. */
                 "x-credit-account"?: components["parameters"]["CreditAccount"];
+                /** @description The most that this request may cost, in micro-USD; at most 2^63 - 1. A higher price is 402 with `details.reason` `over_max_amount`, and nothing is held. Without it the price has no limit but the balance. */
+                "x-credit-max-amount"?: components["parameters"]["CreditMaxAmount"];
             };
         };
         requestBody: {

@@ -882,7 +882,8 @@ return errors === 0;
 }
 
 export const getSpeechHeaders = validate14;
-const schema15 = {"type":"object","required":[],"properties":{"idempotency-key":{"type":"string","minLength":1,"maxLength":512},"x-credit-account":{"type":"string","maxLength":128}}};
+const schema15 = {"type":"object","required":[],"properties":{"idempotency-key":{"type":"string","minLength":1,"maxLength":512},"x-credit-account":{"type":"string","maxLength":128},"x-credit-max-amount":{"type":"string","pattern":"^[0-9]{1,19}$"}}};
+const pattern2 = new RegExp("^[0-9]{1,19}$", "u");
 
 function validate14(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -935,6 +936,28 @@ var valid0 = _errs3 === errors;
 }
 else {
 var valid0 = true;
+}
+if(valid0){
+if(data["x-credit-max-amount"] !== undefined){
+let data2 = data["x-credit-max-amount"];
+const _errs5 = errors;
+if(errors === _errs5){
+if(typeof data2 === "string"){
+if(!pattern2.test(data2)){
+validate14.errors = [{instancePath:instancePath+"/x-credit-max-amount",schemaPath:"#/properties/x-credit-max-amount/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,19}$"},message:"must match pattern \""+"^[0-9]{1,19}$"+"\"",schema:"^[0-9]{1,19}$",parentSchema:schema15.properties["x-credit-max-amount"],data:data2}];
+return false;
+}
+}
+else {
+validate14.errors = [{instancePath:instancePath+"/x-credit-max-amount",schemaPath:"#/properties/x-credit-max-amount/type",keyword:"type",params:{type: "string"},message:"must be string",schema:schema15.properties["x-credit-max-amount"].type,parentSchema:schema15.properties["x-credit-max-amount"],data:data2}];
+return false;
+}
+}
+var valid0 = _errs5 === errors;
+}
+else {
+var valid0 = true;
+}
 }
 }
 }
@@ -1568,7 +1591,7 @@ return errors === 0;
 
 export const getTopUpStatusQuery = validate24;
 const schema25 = {"type":"object","required":["account"],"properties":{"account":{"type":"string","minLength":1,"maxLength":100,"pattern":"\\S"}}};
-const pattern2 = new RegExp("\\S", "u");
+const pattern3 = new RegExp("\\S", "u");
 
 function validate24(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -1596,7 +1619,7 @@ validate24.errors = [{instancePath:instancePath+"/account",schemaPath:"#/propert
 return false;
 }
 else {
-if(!pattern2.test(data0)){
+if(!pattern3.test(data0)){
 validate24.errors = [{instancePath:instancePath+"/account",schemaPath:"#/properties/account/pattern",keyword:"pattern",params:{pattern: "\\S"},message:"must match pattern \""+"\\S"+"\"",schema:"\\S",parentSchema:schema25.properties.account,data:data0}];
 return false;
 }
@@ -1663,7 +1686,7 @@ return errors === 0;
 
 export const createQuoteJsonBody = validate26;
 const schema27 = {"type":"object","required":["textLength","textSha256"],"properties":{"textLength":{"type":"integer","minimum":1},"textSha256":{"type":"string","pattern":"^[a-fA-F0-9]{64}$"},"model":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"UNKNOWN_TTS_MODEL","x-error-hint":"GET /tts/models lists the models."},"voice":{"type":"string","minLength":1,"maxLength":100,"x-error-code":"INVALID_VOICE","x-error-hint":"GET /tts/voices lists the voices of a model."},"speed":{"type":"number","minimum":0.5,"maximum":2,"x-error-code":"INVALID_SPEED"}}};
-const pattern3 = new RegExp("^[a-fA-F0-9]{64}$", "u");
+const pattern4 = new RegExp("^[a-fA-F0-9]{64}$", "u");
 
 function validate26(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -1702,7 +1725,7 @@ let data1 = data.textSha256;
 const _errs3 = errors;
 if(errors === _errs3){
 if(typeof data1 === "string"){
-if(!pattern3.test(data1)){
+if(!pattern4.test(data1)){
 validate26.errors = [{instancePath:instancePath+"/textSha256",schemaPath:"#/properties/textSha256/pattern",keyword:"pattern",params:{pattern: "^[a-fA-F0-9]{64}$"},message:"must match pattern \""+"^[a-fA-F0-9]{64}$"+"\"",schema:"^[a-fA-F0-9]{64}$",parentSchema:schema27.properties.textSha256,data:data1}];
 return false;
 }
@@ -1960,10 +1983,10 @@ return errors === 0;
 
 export const getX402SpeechHeaders = validate28;
 const schema29 = {"type":"object","required":[],"properties":{"payment-signature":{"type":"string"},"x-x402-account":{"type":"string","pattern":"^0x[a-fA-F0-9]{40}$"},"x-x402-nonce":{"type":"string","pattern":"^[!-~]{1,128}$"},"x-x402-expiry":{"type":"string","pattern":"^[0-9]{1,15}$"},"x-x402-max-amount":{"type":"string","pattern":"^[0-9]{1,78}$"},"x-x402-signature":{"type":"string","pattern":"^0x(?:[a-fA-F0-9]{2}){65,8192}$"}}};
-const pattern5 = new RegExp("^[!-~]{1,128}$", "u");
-const pattern6 = new RegExp("^[0-9]{1,15}$", "u");
-const pattern7 = new RegExp("^[0-9]{1,78}$", "u");
-const pattern8 = new RegExp("^0x(?:[a-fA-F0-9]{2}){65,8192}$", "u");
+const pattern6 = new RegExp("^[!-~]{1,128}$", "u");
+const pattern7 = new RegExp("^[0-9]{1,15}$", "u");
+const pattern8 = new RegExp("^[0-9]{1,78}$", "u");
+const pattern9 = new RegExp("^0x(?:[a-fA-F0-9]{2}){65,8192}$", "u");
 
 function validate28(data, {instancePath="", parentData, parentDataProperty, rootData=data}={}){
 let vErrors = null;
@@ -2009,7 +2032,7 @@ let data2 = data["x-x402-nonce"];
 const _errs5 = errors;
 if(errors === _errs5){
 if(typeof data2 === "string"){
-if(!pattern5.test(data2)){
+if(!pattern6.test(data2)){
 validate28.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/pattern",keyword:"pattern",params:{pattern: "^[!-~]{1,128}$"},message:"must match pattern \""+"^[!-~]{1,128}$"+"\"",schema:"^[!-~]{1,128}$",parentSchema:schema29.properties["x-x402-nonce"],data:data2}];
 return false;
 }
@@ -2030,7 +2053,7 @@ let data3 = data["x-x402-expiry"];
 const _errs7 = errors;
 if(errors === _errs7){
 if(typeof data3 === "string"){
-if(!pattern6.test(data3)){
+if(!pattern7.test(data3)){
 validate28.errors = [{instancePath:instancePath+"/x-x402-expiry",schemaPath:"#/properties/x-x402-expiry/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,15}$"},message:"must match pattern \""+"^[0-9]{1,15}$"+"\"",schema:"^[0-9]{1,15}$",parentSchema:schema29.properties["x-x402-expiry"],data:data3}];
 return false;
 }
@@ -2051,7 +2074,7 @@ let data4 = data["x-x402-max-amount"];
 const _errs9 = errors;
 if(errors === _errs9){
 if(typeof data4 === "string"){
-if(!pattern7.test(data4)){
+if(!pattern8.test(data4)){
 validate28.errors = [{instancePath:instancePath+"/x-x402-max-amount",schemaPath:"#/properties/x-x402-max-amount/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,78}$"},message:"must match pattern \""+"^[0-9]{1,78}$"+"\"",schema:"^[0-9]{1,78}$",parentSchema:schema29.properties["x-x402-max-amount"],data:data4}];
 return false;
 }
@@ -2072,7 +2095,7 @@ let data5 = data["x-x402-signature"];
 const _errs11 = errors;
 if(errors === _errs11){
 if(typeof data5 === "string"){
-if(!pattern8.test(data5)){
+if(!pattern9.test(data5)){
 validate28.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/pattern",keyword:"pattern",params:{pattern: "^0x(?:[a-fA-F0-9]{2}){65,8192}$"},message:"must match pattern \""+"^0x(?:[a-fA-F0-9]{2}){65,8192}$"+"\"",schema:"^0x(?:[a-fA-F0-9]{2}){65,8192}$",parentSchema:schema29.properties["x-x402-signature"],data:data5}];
 return false;
 }
@@ -2960,7 +2983,7 @@ let data1 = data["x-x402-nonce"];
 const _errs3 = errors;
 if(errors === _errs3){
 if(typeof data1 === "string"){
-if(!pattern5.test(data1)){
+if(!pattern6.test(data1)){
 validate34.errors = [{instancePath:instancePath+"/x-x402-nonce",schemaPath:"#/properties/x-x402-nonce/pattern",keyword:"pattern",params:{pattern: "^[!-~]{1,128}$"},message:"must match pattern \""+"^[!-~]{1,128}$"+"\"",schema:"^[!-~]{1,128}$",parentSchema:schema35.properties["x-x402-nonce"],data:data1}];
 return false;
 }
@@ -2981,7 +3004,7 @@ let data2 = data["x-x402-expiry"];
 const _errs5 = errors;
 if(errors === _errs5){
 if(typeof data2 === "string"){
-if(!pattern6.test(data2)){
+if(!pattern7.test(data2)){
 validate34.errors = [{instancePath:instancePath+"/x-x402-expiry",schemaPath:"#/properties/x-x402-expiry/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,15}$"},message:"must match pattern \""+"^[0-9]{1,15}$"+"\"",schema:"^[0-9]{1,15}$",parentSchema:schema35.properties["x-x402-expiry"],data:data2}];
 return false;
 }
@@ -3002,7 +3025,7 @@ let data3 = data["x-x402-max-amount"];
 const _errs7 = errors;
 if(errors === _errs7){
 if(typeof data3 === "string"){
-if(!pattern7.test(data3)){
+if(!pattern8.test(data3)){
 validate34.errors = [{instancePath:instancePath+"/x-x402-max-amount",schemaPath:"#/properties/x-x402-max-amount/pattern",keyword:"pattern",params:{pattern: "^[0-9]{1,78}$"},message:"must match pattern \""+"^[0-9]{1,78}$"+"\"",schema:"^[0-9]{1,78}$",parentSchema:schema35.properties["x-x402-max-amount"],data:data3}];
 return false;
 }
@@ -3023,7 +3046,7 @@ let data4 = data["x-x402-signature"];
 const _errs9 = errors;
 if(errors === _errs9){
 if(typeof data4 === "string"){
-if(!pattern8.test(data4)){
+if(!pattern9.test(data4)){
 validate34.errors = [{instancePath:instancePath+"/x-x402-signature",schemaPath:"#/properties/x-x402-signature/pattern",keyword:"pattern",params:{pattern: "^0x(?:[a-fA-F0-9]{2}){65,8192}$"},message:"must match pattern \""+"^0x(?:[a-fA-F0-9]{2}){65,8192}$"+"\"",schema:"^0x(?:[a-fA-F0-9]{2}){65,8192}$",parentSchema:schema35.properties["x-x402-signature"],data:data4}];
 return false;
 }
