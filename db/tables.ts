@@ -122,6 +122,7 @@ export interface Job {
   model: string;
   request_hash: Buffer | null;
   run_at: Generated<Timestamp>;
+  sent_hash: Buffer | null;
   size_bytes: number | null;
   speed: number;
   started_at: Timestamp | null;

@@ -339,13 +339,23 @@ export interface GetSpeechRequest {
 export type GetSpeechResult =
   | {
       status: 200;
-      headers: { 'x-credit-account': string; 'x-credit-balance': bigint; 'cache-control': string };
+      headers: {
+        'x-credit-account': string;
+        'x-credit-balance': bigint;
+        'x-credit-charged': bigint;
+        'cache-control': string;
+      };
       type: 'audio/mpeg' | 'audio/wav';
       body: AudioBody;
     }
   | {
       status: 202;
-      headers: { 'x-credit-account': string; 'x-credit-balance': bigint; 'cache-control': string };
+      headers: {
+        'x-credit-account': string;
+        'x-credit-balance': bigint;
+        'x-credit-charged': bigint;
+        'cache-control': string;
+      };
       body: TtsJob;
     }
   | { status: 400; body: InvalidSpeechRequestError }
@@ -388,13 +398,23 @@ export interface CreateSpeechRequest {
 export type CreateSpeechResult =
   | {
       status: 200;
-      headers: { 'x-credit-account': string; 'x-credit-balance': bigint; 'cache-control': string };
+      headers: {
+        'x-credit-account': string;
+        'x-credit-balance': bigint;
+        'x-credit-charged': bigint;
+        'cache-control': string;
+      };
       type: 'audio/mpeg' | 'audio/wav';
       body: AudioBody;
     }
   | {
       status: 202;
-      headers: { 'x-credit-account': string; 'x-credit-balance': bigint; 'cache-control': string };
+      headers: {
+        'x-credit-account': string;
+        'x-credit-balance': bigint;
+        'x-credit-charged': bigint;
+        'cache-control': string;
+      };
       body: TtsJob;
     }
   | { status: 400; body: InvalidSpeechRequestError }

@@ -976,6 +976,7 @@ export interface components {
                 "x-trace-id": components["headers"]["TraceId"];
                 "x-credit-account": components["headers"]["CreditAccount"];
                 "x-credit-balance": components["headers"]["CreditBalance"];
+                "x-credit-charged": components["headers"]["CreditCharged"];
                 "cache-control": components["headers"]["CacheControl"];
                 "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
                 "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
@@ -995,6 +996,7 @@ export interface components {
                 "x-trace-id": components["headers"]["TraceId"];
                 "x-credit-account": components["headers"]["CreditAccount"];
                 "x-credit-balance": components["headers"]["CreditBalance"];
+                "x-credit-charged": components["headers"]["CreditCharged"];
                 "cache-control": components["headers"]["CacheControl"];
                 "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
                 "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
@@ -1007,7 +1009,7 @@ export interface components {
                 "application/json": components["schemas"]["TtsJob"];
             };
         };
-        /** @description No account was named, it does not exist, its balance is too small, or nothing is sold from it now: `details.reason` is `account_indebted` when a refund or dispute took back more than was left (the next purchase pays `details.debtMicroUsd` first), and `account_frozen` when the operator holds it. The body, the PAYMENT-REQUIRED header and the challenge say how to add credit. */
+        /** @description No account was named, it does not exist, its balance is too small, or nothing is sold from it now: `details.reason` is `account_indebted` when a refund or dispute took back more than was left (the next purchase pays `details.debtMicroUsd` first), `account_frozen` when the operator holds it, and `over_max_amount` when the price is above `x-credit-max-amount`. The body, the PAYMENT-REQUIRED header and the challenge say how to add credit. */
         CreditRequired: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
@@ -1548,6 +1550,8 @@ export interface components {
         CreditAccount: string;
         /** @description What remains in the account, in whole micro-USD. */
         CreditBalance: bigint;
+        /** @description What was debited for this request, in whole micro-USD. Of a job, also when an earlier request made it; a job that fails gives it back. */
+        CreditCharged: bigint;
         /** @description A challenge is never stored. */
         NoStore: "no-store";
         /** @description Base64 of the x402 version 2 challenge: amount in atomic USDC units, asset, network, payTo and the required extensions. Absent on a refused prepaid request. */

@@ -6,23 +6,25 @@ import type { CredentialProofs, X402Operations } from '../contract/operations.ts
 import type { StandIn } from '../http/bare-request.ts';
 import type { OperationContext } from '../http/operation-context.ts';
 import type { Belonging } from '../ledger/belonging.ts';
+import { previousDirect, previousPrepaid } from '../operations/previous-requests.ts';
 import { probeStandIns } from '../operations/probes.ts';
 import { x402Operations } from '../operations/x402-operations.ts';
 import { CARD_HEADERS } from '../payments/card-credits.ts';
-import { Deposits } from '../payments/deposits.ts';
+import { DepositReplays, Deposits } from '../payments/deposits.ts';
 import { DIRECT_HEADERS, DirectPayment } from '../payments/direct-payment.ts';
+import { DirectReplays } from '../payments/direct-replays.ts';
 import { DirectWork } from '../payments/direct-work.ts';
 import { PaymentIntake } from '../payments/intake.ts';
 import { KnownPayments } from '../payments/known-payments.ts';
 import { LostAnswers } from '../payments/lost-answers.ts';
 import { PrepaidBalance } from '../payments/prepaid-balance.ts';
+import { PrepaidReplays } from '../payments/prepaid-replays.ts';
 import { x402Reconcilers } from '../reconcile/reconcilers.ts';
 import type { X402Config } from '../settings/x402-settings.ts';
-import type { NodeUrls } from '../x402/chain.ts';
 import { Facilitator } from '../x402/facilitator.ts';
 import { watchKeyExpiry } from '../x402/key-expiry-alarm.ts';
 import { ServiceMetadata } from '../x402/metadata.ts';
-import { openPayments } from '../x402/open-payments.ts';
+import { type OpenPayments, openPayments } from '../x402/open-payments.ts';
 import { PrepaidVerifier } from '../x402/prepaid-credential.ts';
 import { PREPAID } from '../x402/prepaid-terms.ts';
 import { Quotes } from '../x402/quotes.ts';
@@ -48,15 +50,22 @@ export function openX402(
 ): X402 {
   const { config, db, pauses, work, metrics, log } = shared;
   const { baseUrl, serviceName, catalog, x402, signingKeys, quotes } = config;
-  const chained = x402?.rpcUrls && openChained(shared, { ...x402, rpcUrls: x402.rpcUrls }, store);
+  const opened = x402?.rpcUrls && openPayments(db, x402.asset, x402.rpcUrls, metrics);
+  const known = new KnownPayments({ db, asset: x402?.asset, resolver: opened?.resolver, log });
+  const directReplays = new DirectReplays({ known, store, log });
+  const depositReplays = new DepositReplays(db, known);
+  const chained =
+    x402 && opened && openChained(shared, { ...x402, opened, known, directReplays, depositReplays, store });
   const verifier = x402 && new PrepaidVerifier(serviceName, x402.asset, x402.payees);
   const { signingSecrets } = config.jobs;
   const signer = signingSecrets.length > 0 ? createLinkSigner('prepaid-audio', signingSecrets) : undefined;
   const lostAnswers = new LostAnswers({ db, store, work, metrics, log, patienceMs: config.capturePatienceMs });
-  const prepaid = verifier && new PrepaidBalance(verifier, lostAnswers, holds.parts());
+  const holdParts = holds.parts();
+  const prepaidReplays = new PrepaidReplays({ ...holdParts, lostAnswers });
+  const prepaid = verifier && new PrepaidBalance(verifier, prepaidReplays, lostAnswers, holdParts);
   const flows = [
-    { headers: DIRECT_HEADERS, flow: chained?.direct },
-    { headers: PREPAID.headers, flow: prepaid },
+    { headers: DIRECT_HEADERS, flow: chained?.direct, previous: previousDirect(directReplays) },
+    { headers: PREPAID.headers, flow: prepaid, previous: previousPrepaid(prepaidReplays) },
   ];
   const headers = flows.flatMap((offered): readonly string[] => offered.headers);
   if (x402 && signingKeys) addSigningKeyGauge(shared.metrics, currentKey(signingKeys));
@@ -69,6 +78,7 @@ export function openX402(
     terms: x402,
     foreignHeaders: CARD_HEADERS,
     deposits: chained?.deposits,
+    depositReplays,
     quotes: quotes && new Quotes(quotes.secrets, quotes.ttlSeconds),
     metadata:
       x402 && signingKeys
@@ -89,16 +99,21 @@ export function openX402(
   };
 }
 
+interface ChainedParts extends X402Config {
+  readonly opened: OpenPayments;
+  readonly known: KnownPayments;
+  readonly directReplays: DirectReplays;
+  readonly depositReplays: DepositReplays;
+  readonly store: AudioStore;
+}
+
 /** The parts that need the chain (R58). */
 function openChained(
   { config, db, inProgress, metrics, log }: SharedParts,
-  { asset, rpcUrls, ...x402 }: X402Config & { readonly rpcUrls: NodeUrls },
-  store: AudioStore,
+  { asset, opened, known, directReplays, depositReplays, store, ...x402 }: ChainedParts,
 ) {
-  const opened = openPayments(db, asset, rpcUrls, metrics);
   const facilitator = new Facilitator(x402.facilitatorUrl, x402.facilitatorToken);
   const settlement = new Settlement({ ...opened, facilitator, metrics, log });
-  const known = new KnownPayments({ ...opened, log });
   const intake = new PaymentIntake({ ...opened, known, asset, facilitator, log });
   const work = new DirectWork(config.unpaidWork);
   const { confirmationTimeoutMs } = x402;
@@ -106,8 +121,8 @@ function openChained(
   addPaymentGauges(metrics, db);
   return {
     ...opened,
-    deposits: new Deposits({ db, ...opened, intake, known, settlement, log, confirmationTimeoutMs }),
-    direct: new DirectPayment({ ...opened, known, intake, settlement, store, work, inProgress, log }),
+    deposits: new Deposits({ db, ...opened, intake, replays: depositReplays, settlement, log, confirmationTimeoutMs }),
+    direct: new DirectPayment({ ...opened, replays: directReplays, intake, settlement, store, work, inProgress, log }),
     close: async () => {
       await facilitator.close();
       await opened.chain.close();

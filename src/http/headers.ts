@@ -25,6 +25,7 @@ const RESPONSE_HEADERS = [
   'x-trace-id',
   'x-credit-account',
   'x-credit-balance',
+  'x-credit-charged',
   'payment-required',
   'payment-response',
   'www-authenticate',

@@ -1,4 +1,5 @@
 import type { FastifyBaseLogger } from 'fastify';
+import type { PaymentOutcome } from '../contract/types.ts';
 import type { Answer } from '../lib/answer.ts';
 import type { Ticket } from './admission.ts';
 import type { RequestFacts } from './request-record.ts';
@@ -29,6 +30,8 @@ export interface OperationContext {
   note(facts: RequestFacts): void;
   /** Work of the request that may outlive its answer: its line in the log waits for it. */
   follow<T>(work: Promise<T>): Promise<T>;
+  /** What happened to the money so far: any error that answers the request carries it as `details.payment` (R64). */
+  payment: PaymentOutcome | undefined;
   /** Adds a header to the response whatever its status, for headers that the contract marks `x-set-by: edge`. */
   setHeader(name: string, value: string): void;
   /** What the operation asks of the limits. */

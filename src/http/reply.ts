@@ -7,7 +7,7 @@ import { prefersHtml } from './accept.ts';
 import { payloadOf } from './fixed-body.ts';
 import { HTML_TYPE, JSON_TYPE } from './media-types.ts';
 import type { RateLimited } from './rate-limit-answer.ts';
-import type { ErrorCode, Failure } from './structured-error.ts';
+import type { ErrorBody, ErrorCode, Failure } from './structured-error.ts';
 
 /** Sends what an operation returned, in the media type that the contract declares for its status. */
 export function sendResult(route: Route, result: OperationResult, reply: FastifyReply): FastifyReply {
@@ -26,7 +26,14 @@ export function sendResult(route: Route, result: OperationResult, reply: Fastify
   if (result.body instanceof Readable) reply.request.record.streams(result.body);
   if (type !== 'application/json') return reply.type(type).send(result.body as Uint8Array | Readable);
   const serialize = route.responses[result.status]?.serialize ?? JSON.stringify;
-  return reply.type(JSON_TYPE).send(payloadOf(result.body as object, serialize));
+  return reply.type(JSON_TYPE).send(payloadOf(withPayment(result.status, result.body as object, reply), serialize));
+}
+
+/** An error's body with what happened to the money of its request, once that was looked up (R64). */
+function withPayment<Body extends object>(status: number, body: Body, { request: { payment } }: FastifyReply): Body {
+  if (status < 400 || !payment || !('error' in body)) return body;
+  const { error } = body as unknown as ErrorBody;
+  return { ...body, error: { ...error, details: { ...error.details, payment } } };
 }
 
 /**
@@ -47,5 +54,5 @@ export function sendFailure(
       .type(HTML_TYPE)
       .send(renderErrorPage(failure.body.error.message));
   }
-  return reply.type(JSON_TYPE).send(JSON.stringify(failure.body));
+  return reply.type(JSON_TYPE).send(JSON.stringify(withPayment(failure.status, failure.body, reply)));
 }

@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { PaymentOutcome } from '../contract/types.ts';
 import type { Answer } from '../lib/answer.ts';
 import { prefersHtml } from './accept.ts';
 import type { Ticket } from './admission.ts';
@@ -57,6 +58,14 @@ export class RequestContext implements OperationContext {
     const { raw, record } = this.#request;
     this.#answer ??= new ResponseAnswer(raw.socket, this.#reply.raw, () => record.brokeOff());
     return this.#answer;
+  }
+
+  get payment(): PaymentOutcome | undefined {
+    return this.#request.payment;
+  }
+
+  set payment(outcome: PaymentOutcome | undefined) {
+    this.#request.payment = outcome;
   }
 
   get admission(): Ticket {

@@ -10,7 +10,7 @@ import Fastify, {
 } from 'fastify';
 import type { CredentialProofs, OperationResult, Operations } from '../contract/operations.ts';
 import { type Route, routes } from '../contract/routes.ts';
-import type { OpenApiDocument } from '../contract/types.ts';
+import type { OpenApiDocument, PaymentOutcome } from '../contract/types.ts';
 import type { RunningWork } from '../lib/running-work.ts';
 import { AttemptLimit } from '../limits/attempt-limit.ts';
 import type { Metrics } from '../observability/metrics.ts';
@@ -42,6 +42,7 @@ declare module 'fastify' {
   interface FastifyRequest {
     admission: Admission;
     record: RequestRecord;
+    payment: PaymentOutcome | undefined;
   }
 }
 
@@ -181,6 +182,7 @@ function addHooks(app: FastifyInstance, parts: AdmissionParts, overload: Overloa
   let warned = options.trustProxy.length > 0;
   app.decorateRequest('admission');
   app.decorateRequest('record');
+  app.decorateRequest('payment', undefined);
   app.addHook('onRequest', async (request, reply) => {
     request.record = new RequestRecord(request, reply, options.metrics);
     reply.headers(EDGE_HEADERS).header('x-trace-id', request.id);

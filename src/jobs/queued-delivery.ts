@@ -5,6 +5,7 @@ import type { CardHold, CardReceipt } from '../payments/card-credits.ts';
 import type { Delivery, Earlier } from '../payments/delivery.ts';
 import type { Replayed } from '../payments/payment-flow.ts';
 import type { Refused } from '../payments/refusal.ts';
+import type { Utterance } from '../speech/provider.ts';
 import type { SpeechAdmission } from '../speech/speech-admission.ts';
 import { addEntry } from './enqueue.ts';
 import { JOB_COLUMNS, jobOf } from './find-job.ts';
@@ -14,6 +15,7 @@ import { nextTurn } from './turn.ts';
 
 /** What an asynchronous request says, and how it is traced. */
 export interface JobRequest extends RepeatableRequest {
+  readonly utterance: Utterance;
   readonly traceId: string;
 }
 
@@ -24,9 +26,15 @@ export interface JobQueue {
   readonly livemode: boolean;
 }
 
-interface QueuedDelivery extends Delivery<CardHold, Job, Job> {
-  /** The job of an earlier request, where nothing new is queued; undefined when there is none. */
-  replay(): Promise<Replayed<Job, CardReceipt> | Refused<'INVALID_REQUEST'> | undefined>;
+/** The job of an earlier request, where nothing new is queued; undefined when there is none. */
+export async function findPreviousJob(
+  db: Database,
+  livemode: boolean | undefined,
+  request: RepeatableRequest,
+): Promise<Replayed<Job, CardReceipt> | Refused<'INVALID_REQUEST'> | undefined> {
+  const earlier = await db.transaction().execute((trx) => findEarlier(trx, livemode, request));
+  // Who can't pay is told that nothing is sold.
+  return earlier?.outcome === 'refused' && !isOfKey(earlier) ? undefined : earlier;
 }
 
 /**
@@ -34,7 +42,7 @@ interface QueuedDelivery extends Delivery<CardHold, Job, Job> {
  * the job of the first, with nothing debited again (R17): requests of one account take turns, and the key is unique in
  * the database.
  */
-export const queued = ({ db, admission, livemode }: JobQueue, request: JobRequest): QueuedDelivery => ({
+export const queued = ({ db, admission, livemode }: JobQueue, request: JobRequest): Delivery<CardHold, Job, Job> => ({
   admit: (utterance) =>
     admission.refuse(utterance) ?? {
       deliver: async (hold, trx) => ({
@@ -43,11 +51,6 @@ export const queued = ({ db, admission, livemode }: JobQueue, request: JobReques
       }),
       release: () => {},
     },
-  replay: async () => {
-    const earlier = await db.transaction().execute((trx) => findEarlier(trx, livemode, request));
-    // Who can't pay is told that nothing is sold.
-    return earlier?.outcome === 'refused' && !isOfKey(earlier) ? undefined : earlier;
-  },
   within: async (sell) => {
     const sold = await db
       .transaction()
@@ -75,7 +78,8 @@ async function insertJob(trx: Database, { entry }: CardHold, request: JobRequest
           ...{ text, model, voice, speed },
           store_audio: request.storeAudio,
           idempotency_key: repeatable?.key ?? null,
-          request_hash: repeatable?.request ?? null,
+          request_hash: repeatable?.spoken ?? null,
+          sent_hash: repeatable?.sent ?? null,
           turn: nextTurn(entry.accountId),
         })
         .returningAll(),

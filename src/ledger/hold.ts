@@ -43,6 +43,16 @@ export const fenceHold = (owner: Fragment): Fragment => fragment`
   where transfer.id = ${owner}.hold_id and transfer.state = 'pending'
   returning transfer.amount_micro_usd, transfer.model as model_id`;
 
+/** What a hold takes from its account, or took, in micro-USD. */
+export async function holdAmount(db: Database, id: bigint): Promise<bigint> {
+  const { amount_micro_usd: amount } = await db
+    .selectFrom('transfer')
+    .select('amount_micro_usd')
+    .where('id', '=', id)
+    .executeTakeFirstOrThrow();
+  return amount;
+}
+
 /** Makes the lease last so long from now, by the database's clock. False when the hold has ended or was taken over. */
 export async function renewHold(db: Database, { id, fence }: HeldBy, leaseSeconds: number): Promise<boolean> {
   const { numAffectedRows } = await sql`

@@ -44,6 +44,17 @@ export async function findWallet(db: Database, address: string): Promise<bigint 
 /** For how long a spent nonce is known at least (R34). */
 export const NONCE_RETENTION_HOURS = 24;
 
+/**
+ * Whether a nonce that was spent with this expiry is still known: a signature is shown at most MAX_EXPIRY_SECONDS before
+ * it expires. False: nobody can tell any more whether it was spent.
+ */
+export async function isNonceKept(db: Database, expiry: bigint): Promise<boolean> {
+  const { rows } = await statement<{ kept: boolean }>`
+    select ${expiry}::bigint - ${MAX_EXPIRY_SECONDS}::int > extract(epoch from clock_timestamp())
+           - ${NONCE_RETENTION_HOURS * 3600}::int as kept`.execute(db);
+  return rows[0]?.kept ?? false;
+}
+
 /** Nonces that one pruning deletes at most, so that it stays short. */
 const PRUNED_NONCES = 1000;
 

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { CreditRequired } from '../contract/types.ts';
+import type { CreditRequired, PaymentOutcome } from '../contract/types.ts';
 import { canonicalize } from '../lib/canonical-json.ts';
 import { MICRO_USD_PER_CENT } from '../lib/money.ts';
 import type { Refused } from '../payments/refusal.ts';
@@ -8,13 +8,20 @@ import { BALANCE_TOO_SMALL } from './refusals.ts';
 
 const CHALLENGE_LIFETIME_MS = 30 * 60 * 1000;
 
+interface ChallengedRequest {
+  readonly baseUrl: string;
+  readonly priceMicroUsd: bigint;
+  /** What happened to the money. */
+  readonly payment: PaymentOutcome | undefined;
+}
+
 /**
  * The 402 of the card flow: body, `WWW-Authenticate: Payment` challenge (HTTP Payment authentication scheme,
  * draft-httpauth-payment) and `PAYMENT-REQUIRED` header (R11, R46).
  * @param message in words, why it is asked for
  */
 export function creditChallenge(
-  { baseUrl, priceMicroUsd }: { readonly baseUrl: string; readonly priceMicroUsd: bigint },
+  { baseUrl, priceMicroUsd, payment }: ChallengedRequest,
   { reason, balanceMicroUsd = 0n, debtMicroUsd = 0n }: Refused,
   message: string,
 ) {
@@ -41,6 +48,7 @@ export function creditChallenge(
         balanceMicroUsd: Number(balanceMicroUsd),
         ...(debtMicroUsd > 0n && { debtMicroUsd: Number(debtMicroUsd) }),
         challengeId: id,
+        ...(payment && { payment }),
       },
     },
   };

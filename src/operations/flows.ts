@@ -25,7 +25,11 @@ export function refuseForeignHeaders(request: Headed, foreign: readonly string[]
  * Tells the flow whose headers a request shows, undefined for one that shows none, or refuses it with those of two (R36).
  * @param foreign headers of flows that this endpoint does not offer
  */
-export function chooseFlow<Flow>(flows: readonly OfferedFlow<Flow>[], request: Headed, foreign: readonly string[]) {
+export function chooseFlow<Offered extends Pick<OfferedFlow<unknown>, 'headers'>>(
+  flows: readonly Offered[],
+  request: Headed,
+  foreign: readonly string[],
+) {
   const [chosen, other] = flows.filter(({ headers }) => headers.some((name) => request.hasHeader(name)));
   const refusal = refuseForeignHeaders(request, foreign) ?? (other && refuseForeignHeaders(request, other.headers));
   return refusal ?? { chosen };

@@ -71,10 +71,10 @@ const LOST =
   'a new nonce would buy it anew.';
 
 /** The 409 of a request that is identical with the one that has spent its nonce. */
-export async function answerRepeated(links: PrepaidLinks, { state, chargedMicroUsd, audio }: Repeated) {
+export async function answerRepeated(links: PrepaidLinks, { state, payment, audio }: Repeated) {
   return failure('PREPAID_NONCE_REPLAYED', audio ? LOST : MESSAGES[state], {
     ...{ field: 'x-x402-nonce', rule: 'unique', state },
-    ...(chargedMicroUsd !== undefined && { chargedMicroUsd: Number(chargedMicroUsd) }),
+    ...(state !== 'pending' && { chargedMicroUsd: payment.amountMicroUsd }),
     ...(audio && { audio: await linkTo(links, audio) }),
   });
 }

@@ -55,7 +55,6 @@ const REASONS: Readonly<Record<string, Telling>> = {
   },
   // Prepaid balances.
   never_deposited: { message: 'This address has no prepaid balance. Deposit first.' },
-  over_max_amount: { message: 'The price is above x-x402-max-amount.' },
   signature: {
     message: 'The signature was not made by x-x402-account for this request. GET /docs explains what is signed.',
     details: { field: 'x-x402-signature', rule: 'eip712' },
@@ -74,6 +73,11 @@ const REASONS: Readonly<Record<string, Telling>> = {
       "The payment is refused: its signature is not the one of its payer's key, and the payer is no contract. Sign the " +
       'challenge in PAYMENT-REQUIRED with the key of authorization.from, and send it with a new identifier.',
   },
+  paid_by_another_request: {
+    message:
+      'Another request was paid with this payment identifier or authorization. Repeat that request to get its answer, or ' +
+      'make a new payment for this one.',
+  },
   replay_window_over: {
     message: `This payment was used, and its replay window of ${REPLAY_WINDOW_SECONDS} seconds is over.`,
   },
@@ -87,6 +91,9 @@ const REASONS: Readonly<Record<string, Telling>> = {
     message: 'The transfer is not confirmed yet. It is credited without you; repeat the request to see it.',
   },
   // Every flow.
+  over_max_amount: {
+    message: 'The price is above the maximum that the request allows. Send a higher maximum, or a shorter text.',
+  },
   hold_lost: { message: 'The synthesis took too long. Nothing was charged.', details: { transient: true } },
   too_many_at_once: {
     message: 'Too many of your requests are being spoken. Nothing was charged; repeat it once some have ended.',

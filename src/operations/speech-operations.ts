@@ -11,23 +11,24 @@ import type { OperationContext } from '../http/operation-context.ts';
 import type { RequestSlot } from '../http/request-slot.ts';
 import { failure } from '../http/structured-error.ts';
 import { isAsynchronous } from '../jobs/asynchronous.ts';
+import type { RepeatableRequest } from '../jobs/idempotency.ts';
 import type { Job } from '../jobs/job.ts';
-import { queued } from '../jobs/queued-delivery.ts';
+import { findPreviousJob, type JobRequest, queued } from '../jobs/queued-delivery.ts';
 import type { RunningWork } from '../lib/running-work.ts';
 import type { Metrics } from '../observability/metrics.ts';
-import type { CardCredits, CardReceipt } from '../payments/card-credits.ts';
-import type { Charge } from '../payments/payment-flow.ts';
+import type { CardCredential, CardCredits, CardReceipt } from '../payments/card-credits.ts';
+import type { Charge, Replayed } from '../payments/payment-flow.ts';
+import { NOTHING_CHARGED, unknownPayment } from '../payments/payment-outcome.ts';
 import type { Refused } from '../payments/refusal.ts';
 import { speak } from '../payments/speak.ts';
 import { type Streaming, streamed } from '../payments/streamed-delivery.ts';
 import type { Catalog } from '../speech/catalog.ts';
-import { type OrderRequest, placeOrder, utteranceOf } from '../speech/order.ts';
-import type { SpeechError } from '../speech/provider.ts';
+import { type OrderRequest, type OrderResult, placeOrder, utteranceOf } from '../speech/order.ts';
 import { creditChallenge } from './credit-challenge.ts';
 import { refuseForeignHeaders } from './flows.ts';
 import { type JobLinks, jobBody } from './job-body.ts';
 import { closedSpeech, type Pauses } from './paused.ts';
-import { refusalAnswer } from './refusals.ts';
+import { refusalAnswer, refusalFailure } from './refusals.ts';
 import { providerMissing, speechFailed, speechFailure } from './speech-failure.ts';
 
 export interface SpeechOptions extends JobLinks {
@@ -55,12 +56,12 @@ interface SpeechTerms {
 interface CardSale {
   readonly cardCredits: CardCredits;
   readonly streaming: Streaming;
-  readonly accountId: string | undefined;
+  readonly credential: CardCredential;
   readonly charge: Charge;
-  readonly challenge: (refusal: Refused, message: string) => ReturnType<typeof creditChallenge>;
-  /** Why nothing new is sold now. */
-  readonly closed: SpeechError | undefined;
 }
+
+/** An asynchronous request as it was sent: what it has in common with its repetitions. */
+type SentRequest = Omit<JobRequest, 'utterance'>;
 
 /** Text to speech, paid from a card-credit account. */
 export function speechOperations(options: SpeechOptions): SpeechOperations<OperationContext> {
@@ -68,48 +69,63 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
   const { metrics, pauses, work } = options;
 
   async function answer(request: OrderRequest, terms: SpeechTerms, context: OperationContext) {
+    const { headers, storeAudio } = terms;
+    const isLater = isAsynchronous(terms.asynchronous, request.text.trim().length);
+    const slot = context.admission.pendingSlot(headers['x-credit-account']);
     const placed = placeOrder(catalog, request);
-    if (placed.outcome === 'refused') {
-      const { code, message, details } = placed;
-      return failure(code, message, details);
-    }
-    const { order } = placed;
+    const sale = readSale(placed, { headers, isLater, slot }, context);
+    if (!isLater) return 'status' in sale ? sale : answerNow(sale, slot, context);
+    const sent: SentRequest = {
+      accountId: headers['x-credit-account'],
+      sent: request,
+      storeAudio,
+      idempotencyKey: headers['idempotency-key'],
+      traceId: context.traceId,
+    };
+    if (!('status' in sale)) return answerLater(sale, sent, slot, context);
+    const utterance = placed.outcome === 'placed' ? utteranceOf(placed.order, placed.order.text) : undefined;
+    return answerPreviousJob({ ...sent, utterance }, sale, slot, context);
+  }
+
+  /** What is sold, or why nothing new is, in the order of R7. */
+  function readSale(
+    placed: OrderResult,
+    { headers, isLater, slot }: Pick<SpeechTerms, 'headers'> & { isLater: boolean; slot: RequestSlot },
+    context: OperationContext,
+  ) {
+    if (placed.outcome === 'refused') return failure(placed.code, placed.message, placed.details);
     const mixed = refuseForeignHeaders(context, foreignHeaders);
     if (mixed) return mixed;
-    if (!cardCredits)
+    if (!cardCredits) {
       return failure('CONFIG_ERROR', 'Payment by card is not set up here.', { setting: 'STRIPE_SECRET_KEY' });
+    }
     if (!streaming) return providerMissing();
-
-    const { characters, ratePicoUsd, priceMicroUsd } = order;
-    context.note({ flow: cardCredits.name, characters });
-    const { credential: accountId } = cardCredits.credentialOf(terms.headers);
-    const slot = context.admission.pendingSlot(accountId);
-    const isLater = isAsynchronous(terms.asynchronous, characters);
+    const shown = cardCredits.credentialOf(headers);
+    if (shown.outcome === 'refused') return refusalFailure(shown);
     const closed = closedSpeech(pauses, isLater ? 'jobs' : 'card', context);
-    if (closed && !isLater) return speechFailure(closed, cardCredits.untaken);
-    const limited = isLater ? await slot.refusal() : undefined;
-    if (limited) return limited;
+    if (closed) return speechFailure(closed, cardCredits.untaken);
+    const { text, characters, ratePicoUsd, priceMicroUsd, model } = placed.order;
+    context.note({ flow: cardCredits.name, characters });
     const charge: Charge = {
-      utterance: utteranceOf(order, order.text),
+      utterance: utteranceOf(placed.order, text),
       priceMicroUsd,
-      paidFor: { model: order.model.id, characters, ratePicoUsd, traceId: context.traceId },
+      paidFor: { model: model.id, characters, ratePicoUsd, traceId: context.traceId },
       request: context,
       slot,
     };
-    const challenge = (refusal: Refused, message: string) =>
-      creditChallenge({ baseUrl, priceMicroUsd }, refusal, message);
-    const sale = { cardCredits, streaming, accountId, charge, challenge, closed };
-    return isLater ? answerLater(sale, terms, context) : answerNow(sale, slot, context);
+    return { cardCredits, streaming, credential: shown.credential, charge } satisfies CardSale;
   }
 
-  /** Hands the audio on while it is spoken. */
-  async function answerNow(
-    { cardCredits, streaming, accountId, charge, challenge }: CardSale,
-    slot: RequestSlot,
-    context: OperationContext,
-  ) {
-    const delivery = streamed(streaming);
-    const spoken = await speak({ flow: cardCredits, credential: accountId, charge, delivery });
+  /** Hands the audio on while it is spoken. A hold that nobody captures is void in the end. */
+  async function answerNow(sale: CardSale, slot: RequestSlot, context: OperationContext) {
+    const { cardCredits, streaming, credential, charge } = sale;
+    const { priceMicroUsd } = charge;
+    context.payment = NOTHING_CHARGED;
+    const onHeld = () => {
+      context.payment = unknownPayment(priceMicroUsd);
+    };
+    const spoken = await speak({ flow: cardCredits, credential, charge, delivery: streamed(streaming), onHeld });
+    context.payment = NOTHING_CHARGED;
     // Whatever else speaks against it, the window's refusal goes before (R39).
     const limited = await slot.refusal();
     if (limited) return limited;
@@ -117,9 +133,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
       case 'delivered': {
         context.admission.credentialVerified();
         const { mimeType, audio, ended } = spoken.delivered;
-        const noted = ended.then((isCharged) =>
-          context.note({ chargedMicroUsd: isCharged ? charge.priceMicroUsd : 0n }),
-        );
+        const noted = ended.then((isCharged) => context.note({ chargedMicroUsd: isCharged ? priceMicroUsd : 0n }));
         work
           .add(context.follow(noted))
           .catch((err) => context.log.error({ err }, 'a hold could not be ended; its lease ends it'));
@@ -129,40 +143,63 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
       case 'refused':
         if (spoken.isUncharged) context.note({ chargedMicroUsd: 0n });
         if (spoken.reason === 'unknown_account') context.admission.credentialUnknown();
-        return refusalAnswer(spoken, challenge);
+        return refusalAnswer(spoken, challengeOf(charge, context));
       case 'failed':
         return speechFailed(cardCredits, spoken, context);
     }
   }
 
   /** Answers with the job that speaks it. */
-  async function answerLater(
-    { cardCredits, streaming, accountId, charge, challenge, closed }: CardSale,
-    { storeAudio, headers }: SpeechTerms,
-    context: OperationContext,
-  ) {
-    const { utterance } = charge;
-    const idempotencyKey = headers['idempotency-key'];
-    const request = { accountId, utterance, storeAudio, idempotencyKey, traceId: context.traceId };
+  async function answerLater(sale: CardSale, sent: SentRequest, slot: RequestSlot, context: OperationContext) {
+    const { cardCredits, streaming, credential, charge } = sale;
+    const limited = await slot.refusal();
+    if (limited) return limited;
+    const request = { ...sent, utterance: charge.utterance };
     const delivery = queued({ db, admission: streaming.admission, livemode: cardCredits.livemode }, request);
-    const spoken = closed
-      ? await delivery.replay()
-      : await speak({ flow: cardCredits, credential: accountId, charge, delivery });
-    if (!spoken) return speechFailure(closed as SpeechError, cardCredits.untaken);
+    context.payment = unknownPayment(charge.priceMicroUsd);
+    const spoken = await speak({ flow: cardCredits, credential, charge, delivery });
     switch (spoken.outcome) {
       case 'delivered':
         metrics.holdMoved(cardCredits.name, 'placed', charge.priceMicroUsd);
         return accepted(spoken.delivered, spoken.hold.receipt);
-      case 'replayed': {
-        const job = spoken.delivered;
-        context.log.info({ job: job.id, first: job.traceId }, 'the job of an earlier request is shown');
-        return accepted(job, spoken.receipt);
-      }
+      case 'replayed':
+        return repeated(spoken, context);
       case 'refused':
-        return refusalAnswer(spoken, challenge);
+        context.payment = NOTHING_CHARGED;
+        return refusalAnswer(spoken, challengeOf(charge, context));
       case 'failed':
-        return speechFailed(cardCredits, spoken, context);
+        return answerPreviousJob(request, speechFailed(cardCredits, spoken, context), slot, context);
     }
+  }
+
+  /**
+   * The job of the earlier request with the same idempotency key, else the refusal. Whatever today's settings speak
+   * against is told only when there is none (R45).
+   */
+  async function answerPreviousJob<Refusal>(
+    request: RepeatableRequest,
+    refusal: Refusal,
+    slot: RequestSlot,
+    context: OperationContext,
+  ) {
+    if (!request.accountId || request.idempotencyKey === undefined) return refusal;
+    context.payment = undefined;
+    const earlier = await findPreviousJob(db, cardCredits?.livemode, request);
+    if (earlier?.outcome !== 'replayed') {
+      context.payment = NOTHING_CHARGED;
+      return earlier ? refusalFailure(earlier) : refusal;
+    }
+    return (await slot.refusal()) ?? repeated(earlier, context);
+  }
+
+  const challengeOf =
+    ({ priceMicroUsd }: Charge, { payment }: OperationContext) =>
+    (refusal: Refused, message: string) =>
+      creditChallenge({ baseUrl, priceMicroUsd, payment }, refusal, message);
+
+  function repeated({ delivered: job, receipt }: Replayed<Job, CardReceipt>, context: OperationContext) {
+    context.log.info({ job: job.id, first: job.traceId }, 'the job of an earlier request is shown');
+    return accepted(job, receipt);
   }
 
   const accepted = async (job: Job, receipt: CardReceipt) => ({

@@ -8,7 +8,7 @@ import type { OperationContext } from '../http/operation-context.ts';
 import { failure } from '../http/structured-error.ts';
 import type { Belonging } from '../ledger/belonging.ts';
 import type { BufferedSpeech } from '../payments/buffered-delivery.ts';
-import type { Deposits } from '../payments/deposits.ts';
+import type { DepositReplays, Deposits } from '../payments/deposits.ts';
 import { DIRECT_HEADERS, NOT_SETTLED } from '../payments/direct-payment.ts';
 import type { PrepaidBalance } from '../payments/prepaid-balance.ts';
 import type { Catalog } from '../speech/catalog.ts';
@@ -23,14 +23,14 @@ import { invalidQuote, placeQuotedOrder, type QuotedRequest, type QuoteRefusal }
 import { isExpired, type Quote, type Quotes } from '../x402/quotes.ts';
 import { chooseFlow, type OfferedFlow, refuseForeignHeaders } from './flows.ts';
 import { issueQuote, selectQuoted } from './issue-quote.ts';
-import { makeDeposit } from './make-deposit.ts';
-import { type Pauses, pausedSpeech } from './paused.ts';
+import { type DepositRefusal, makeDeposit, type OfferedDeposits } from './make-deposit.ts';
+import { closedSpeech, type Pauses, pausedAnswer, pausedSpeech } from './paused.ts';
 import { askForPayment, offersFor, showExample } from './payment-required.ts';
 import { readPrepaidAccount } from './prepaid-account.ts';
 import { getPrepaidAudio, type PrepaidAudioParts } from './prepaid-audio.ts';
 import { providerMissing, speechFailure } from './speech-failure.ts';
-import { type OfferedOrder, quoteExpired } from './x402-order.ts';
-import { sellX402Speech, type X402Flow } from './x402-speech.ts';
+import { type OfferedOrder, quoteExpired, textMissing } from './x402-order.ts';
+import { answerPrevious, type PreviousRequests, sellX402Speech, type X402Flow } from './x402-speech.ts';
 
 export interface X402Options {
   readonly serviceName: string;
@@ -42,11 +42,12 @@ export interface X402Options {
   /** Whether the database's money is of these terms. */
   readonly belonging: Belonging;
   /** Those that pay for speech at these endpoints. */
-  readonly flows: readonly OfferedFlow<X402Flow>[];
+  readonly flows: readonly (OfferedFlow<X402Flow> & { readonly previous: PreviousRequests })[];
   /** Of the flows of other endpoints (R36). */
   readonly foreignHeaders: readonly string[];
   /** Undefined while payment under x402 is off, or the chain can't be asked (R58). */
   readonly deposits: Deposits | undefined;
+  readonly depositReplays: DepositReplays;
   /** Undefined while payment under x402 is off. */
   readonly prepaid: PrepaidBalance | undefined;
   /** Of prepaid requests whose answers did not arrive, and the base URL. */
@@ -91,36 +92,60 @@ export function x402Operations(options: X402Options): X402Parts {
     request: SpeechRequest,
     context: OperationContext,
   ): Promise<GetX402SpeechResult> {
-    const read = await readSpeechRequest(request, context);
-    if ('status' in read) return read;
-    const { offered, payment, speech } = read;
+    const { headers } = request;
     const resource = resources[method];
-    if (payment) return sellX402Speech({ offered, speech, resource, links: prepaidAudio, pauses, ...payment }, context);
+    const { chosen, ...read } = await readSpeechRequest(request, context);
+    if (read.outcome === 'refused') {
+      if (!chosen) return read.refusal;
+      const { previous } = chosen;
+      const isMetered = previous.name === 'direct';
+      return answerPrevious({ previous, headers, links: prepaidAudio, isMetered }, read.refusal, context);
+    }
+    const { offered, speech, flow } = read;
+    if (chosen && flow) {
+      const { previous } = chosen;
+      const refusal = refuseNow(offered, flow, context);
+      return sellX402Speech(
+        { flow, previous, headers, offered, speech, resource, links: prepaidAudio, refusal },
+        context,
+      );
+    }
     if (offered.hasExpired) return quoteExpired();
     const closed = pausedSpeech(pauses, 'direct');
     if (closed) return speechFailure(closed, NOT_SETTLED);
     return refuseText(offered, speech) ?? (context.isBare ? showExample : askForPayment)(resource, offered.offers[0]);
   }
 
-  /** All that is known of a request before its payment is looked at. Nothing is written to find out. */
-  async function readSpeechRequest({ asked, headers }: SpeechRequest, context: OperationContext) {
+  /**
+   * All that is known of a request before its payment is looked at, in the order of R7. Nothing is written to find out.
+   * `chosen` is the flow whose payment the request shows, also where it is refused.
+   */
+  async function readSpeechRequest({ asked }: SpeechRequest, context: OperationContext) {
     const offered = 'quoteToken' in asked ? await offerQuoted(asked) : offer(asked);
-    if ('status' in offered) return offered;
     const choice = chooseFlow(flows, context, foreignHeaders);
-    if ('status' in choice) return choice;
-    if (!speech) return providerMissing();
+    if ('status' in choice) return refuse('status' in offered ? offered : choice);
     const { chosen } = choice;
-    if (await isForeign(chosen !== undefined)) return foreignDatabase();
-    if (!chosen) return deposits ? { offered, speech, payment: undefined } : chainMissing();
-    const { flow } = chosen;
-    return flow ? { offered, speech, payment: { flow, headers } } : chainMissing();
+    if ('status' in offered) return refuse(offered, chosen);
+    if (!speech) return refuse(providerMissing(), chosen);
+    if (await isForeign(chosen !== undefined)) return refuse(foreignDatabase(), chosen);
+    const flow = chosen?.flow;
+    if (chosen ? !flow : !deposits) return refuse(chainMissing(), chosen);
+    return { outcome: 'read' as const, offered, speech, flow, chosen };
+  }
+
+  /** Why nothing new is sold for a payment at this moment; undefined when it is. */
+  function refuseNow({ order, hasExpired }: OfferedOrder, flow: X402Flow, context: OperationContext) {
+    if (order.text === undefined) return textMissing();
+    const closed = closedSpeech(pauses, flow.name, context);
+    if (closed) return speechFailure(closed, flow.untaken);
+    return hasExpired ? quoteExpired() : undefined;
   }
 
   /** Whether a request could be paid by whoever signed it. */
   async function hasVerifiedCredential(request: SpeechRequest, context: OperationContext): Promise<boolean> {
     const read = await readSpeechRequest(request, context);
-    if ('status' in read || read.offered.hasExpired || read.offered.order.text === undefined) return false;
-    const { flow } = read.payment ?? {};
+    if (read.outcome === 'refused' || read.offered.hasExpired || read.offered.order.text === undefined) return false;
+    const { flow } = read;
     if (!flow?.verifies) return false;
     const shown = flow.credentialOf(request.headers);
     return shown.outcome === 'read' && flow.verifies(shown.credential, context);
@@ -160,6 +185,14 @@ export function x402Operations(options: X402Options): X402Parts {
     return offered;
   }
 
+  /** What a deposit is made with, or why none is made now. */
+  async function offerDeposits(isPaid: boolean): Promise<OfferedDeposits | DepositRefusal> {
+    if (!terms) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
+    if (!deposits) return chainMissing();
+    if (await isForeign(isPaid)) return foreignDatabase();
+    return pauses.has('deposit') ? pausedAnswer('deposit') : { terms, deposits };
+  }
+
   const operations: X402Operations<OperationContext> = {
     createX402Speech: ({ body, headers }, context) => answerSpeech('POST', { asked: body, headers }, context),
 
@@ -174,11 +207,10 @@ export function x402Operations(options: X402Options): X402Parts {
     getPrepaidAudio: (request, context) => getPrepaidAudio(prepaidAudio, request, context),
 
     createDeposit: async (request, context) => {
-      if (!terms) return failure('CONFIG_ERROR', OFF, { setting: 'X402_PAY_TO' });
-      if (!deposits) return chainMissing();
-      if (await isForeign(request.headers['payment-signature'] !== undefined)) return foreignDatabase();
-      const resource = resources.deposit;
-      return makeDeposit({ resource, terms, deposits, pauses, foreignHeaders: besideDeposit }, request, context);
+      const isPaid = request.headers['payment-signature'] !== undefined;
+      const offered = await offerDeposits(isPaid);
+      const parts = { resource: resources.deposit, replays: options.depositReplays, foreignHeaders: besideDeposit };
+      return makeDeposit({ ...parts, offered }, request, context);
     },
 
     createQuote: async ({ body }, context) => {
@@ -232,5 +264,11 @@ const foreignDatabase = () =>
     reason: 'database_of_another_network',
     setting: 'X402_NETWORK',
   });
+
+const refuse = <Refusal, Flow = undefined>(refusal: Refusal, chosen?: Flow) => ({
+  outcome: 'refused' as const,
+  refusal,
+  chosen,
+});
 
 const refuseOrder = ({ code, message, details }: OrderRefusal | QuoteRefusal) => failure(code, message, details);

@@ -1,6 +1,6 @@
 import type { Database } from '../db/database.ts';
 import { GroupedStatement } from '../db/grouped-statement.ts';
-import { isAccountId } from '../ledger/accounts.ts';
+import { findCardAccount, isAccountId } from '../ledger/accounts.ts';
 import {
   type AskedCardHold,
   type CardHoldResult,
@@ -18,20 +18,30 @@ import type { Authorization, Charge, PaymentFlow } from './payment-flow.ts';
 import { type Refused, refused } from './refusal.ts';
 
 /** The request headers that show the flow's credential. */
-export const CARD_HEADERS = ['x-credit-account'] as const;
+export const CARD_HEADERS = ['x-credit-account', 'x-credit-max-amount'] as const;
 
-type CardCode = 'PAYMENT_REQUIRED' | 'RATE_LIMITED' | 'TTS_UNAVAILABLE';
+type CardCode = 'INVALID_REQUEST' | 'PAYMENT_REQUIRED' | 'RATE_LIMITED' | 'TTS_UNAVAILABLE';
+
+/** What a request shows to be paid by card credits. */
+export interface CardCredential {
+  readonly accountId: string | undefined;
+  /** The most that the request may cost (R65); undefined for any price. */
+  readonly maxAmountMicroUsd: bigint | undefined;
+}
+
+const MAX_INT64 = 2n ** 63n - 1n;
 
 export interface CardReceipt extends Record<string, string | bigint> {
   /** As the caller wrote it. */
   readonly 'x-credit-account': string;
   readonly 'x-credit-balance': bigint;
+  readonly 'x-credit-charged': bigint;
 }
 
 export type CardHold = BalanceHold<CardReceipt>;
 
 /** Pays from a card-credit account, whose bearer id is the whole credential. */
-export class CardCredits implements PaymentFlow<string | undefined, CardCode, CardHold> {
+export class CardCredits implements PaymentFlow<CardCredential, CardCode, CardHold> {
   readonly name = 'card';
   readonly isRemote = false;
   readonly untaken = NOT_CHARGED;
@@ -56,17 +66,27 @@ export class CardCredits implements PaymentFlow<string | undefined, CardCode, Ca
   }
 
   credentialOf(headers: Readonly<Record<string, string | undefined>>) {
-    return { outcome: 'read' as const, credential: headers['x-credit-account'] };
+    const maximum = headers['x-credit-max-amount'];
+    const maxAmountMicroUsd = maximum === undefined ? undefined : BigInt(maximum);
+    if (maxAmountMicroUsd !== undefined && maxAmountMicroUsd > MAX_INT64) {
+      const message = `x-credit-max-amount is above ${MAX_INT64}. Send the most that the request may cost, in micro-USD.`;
+      const fault = { field: 'x-credit-max-amount', rule: 'maximum', message };
+      return refused('INVALID_REQUEST', 'malformed_credential', { fault });
+    }
+    return { outcome: 'read' as const, credential: { accountId: headers['x-credit-account'], maxAmountMicroUsd } };
   }
 
   /** No account, an unknown one and too small a balance are all refused, with nothing debited (R12). */
   async authorize(
-    accountId: string | undefined,
+    { accountId, maxAmountMicroUsd }: CardCredential,
     { priceMicroUsd, paidFor, request, slot }: Charge,
     trx?: Database,
   ): Promise<Authorization<CardCode, CardHold>> {
     if (!accountId) return refused('PAYMENT_REQUIRED', 'no_account', { balanceMicroUsd: 0n });
-    const show = (balanceMicroUsd: bigint) => cardReceipt(accountId, balanceMicroUsd);
+    if (maxAmountMicroUsd !== undefined && priceMicroUsd > maxAmountMicroUsd)
+      return this.#refuseOverMax(accountId, trx);
+    const show = (balanceMicroUsd: bigint, chargedMicroUsd: bigint) =>
+      cardReceipt(accountId, balanceMicroUsd, chargedMicroUsd);
     const asked = { accountId, amountMicroUsd: priceMicroUsd, paidFor };
     if (trx) {
       const placed = await this.#placeAlone(trx, asked, null);
@@ -82,6 +102,12 @@ export class CardCredits implements PaymentFlow<string | undefined, CardCode, Ca
     );
     if (result.outcome === 'refused') return result;
     return result.hold ? { outcome: 'held', hold: result.hold } : refuse(this.#db, accountId, result.placed);
+  }
+
+  async #refuseOverMax(accountId: string, trx: Database = this.#db): Promise<Refused<'PAYMENT_REQUIRED'>> {
+    const account = await findCardAccount(trx, accountId, { livemode: this.livemode });
+    if (!account) return refused('PAYMENT_REQUIRED', 'unknown_account', { balanceMicroUsd: 0n });
+    return refused('PAYMENT_REQUIRED', 'over_max_amount', { balanceMicroUsd: account.balanceMicroUsd });
   }
 
   /**
@@ -104,9 +130,10 @@ export class CardCredits implements PaymentFlow<string | undefined, CardCode, Ca
 }
 
 /** @param accountId as the caller wrote it */
-export const cardReceipt = (accountId: string, balanceMicroUsd: bigint): CardReceipt => ({
+export const cardReceipt = (accountId: string, balanceMicroUsd: bigint, chargedMicroUsd: bigint): CardReceipt => ({
   'x-credit-account': accountId,
   'x-credit-balance': balanceMicroUsd,
+  'x-credit-charged': chargedMicroUsd,
 });
 
 type CardPlacement = CardHoldResult | typeof RATE_LIMITED;

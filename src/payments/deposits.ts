@@ -11,7 +11,8 @@ import type { Reservations } from '../x402/reservations.ts';
 import type { AwaitProof, Settlement } from '../x402/settlement.ts';
 import type { PaymentIntake } from './intake.ts';
 import type { KnownPayments } from './known-payments.ts';
-import type { PaymentRequest } from './payment-request.ts';
+import { unknownPayment } from './payment-outcome.ts';
+import type { PaymentIdentity, PaymentRequest } from './payment-request.ts';
 import type { KnownPayment, PaymentStatus, Reserved } from './payment-status.ts';
 import { type Refused, refused } from './refusal.ts';
 
@@ -35,6 +36,36 @@ export type DepositResult =
     }
   | Refused<DepositCode>;
 
+/** The answers to repetitions of deposits. */
+export class DepositReplays {
+  readonly #db: Database;
+  readonly #known: KnownPayments;
+
+  constructor(db: Database, known: KnownPayments) {
+    this.#db = db;
+    this.#known = known;
+  }
+
+  /** The answer to a repetition, or to a misuse of its identifier; undefined when the payment is new. */
+  async find(request: PaymentIdentity): Promise<DepositResult | undefined> {
+    const known = await this.#known.find(request);
+    return known && this.answer(known);
+  }
+
+  async answer({ payment, status }: KnownPayment): Promise<DepositResult> {
+    switch (status.outcome) {
+      case 'settled':
+        return credited(this.#db, payment, status);
+      case 'open':
+        return status.transaction === null
+          ? refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown')
+          : pending(status.transaction);
+      case 'refused':
+        return status;
+    }
+  }
+}
+
 /**
  * Credits a wallet by one on-chain payment, once the exact transfer is CONFIRMATIONS deep (R35, R44). The order of
  * checks is that of a direct payment (R45), and whatever is not credited by its request is credited by the reconciler.
@@ -44,7 +75,7 @@ export class Deposits {
   readonly #reservations: Reservations;
   readonly #outcomes: PaymentOutcomes;
   readonly #intake: PaymentIntake;
-  readonly #known: KnownPayments;
+  readonly #replays: DepositReplays;
   readonly #settlement: Settlement;
   readonly #chain: Chain;
   readonly #confirmationTimeoutMs: number;
@@ -56,7 +87,7 @@ export class Deposits {
     reservations: Reservations;
     outcomes: PaymentOutcomes;
     intake: PaymentIntake;
-    known: KnownPayments;
+    replays: DepositReplays;
     settlement: Settlement;
     chain: Chain;
     confirmationTimeoutMs: number;
@@ -66,7 +97,7 @@ export class Deposits {
     this.#reservations = parts.reservations;
     this.#outcomes = parts.outcomes;
     this.#intake = parts.intake;
-    this.#known = parts.known;
+    this.#replays = parts.replays;
     this.#settlement = parts.settlement;
     this.#chain = parts.chain;
     this.#confirmationTimeoutMs = parts.confirmationTimeoutMs;
@@ -81,17 +112,11 @@ export class Deposits {
         return begun;
       case 'known':
         if (!isConflict(begun.status)) onAdmitted();
-        return this.#answerKnown(begun);
+        return this.#replays.answer(begun);
       case 'reserved':
         testPoint('deposit reserved');
         return this.#settle(begun, onAdmitted);
     }
-  }
-
-  /** The answer to a repetition of a payment that was made before; undefined for a new one. Nothing is settled. */
-  async replay(request: PaymentRequest): Promise<DepositResult | undefined> {
-    const known = await this.#known.find(request);
-    return known && this.#answerKnown(known);
   }
 
   /** Ends every wait for confirmations: its request is answered, and the reconciler goes on. */
@@ -117,12 +142,12 @@ export class Deposits {
       const settled = await this.#settlement.settle(payment, verifiable, { awaitProof });
       switch (settled.outcome) {
         case 'settled':
-          return await this.#credited(payment, settled).catch((err) => {
+          return await credited(this.#db, payment, settled).catch((err) => {
             this.#log.error({ err, payment: payment.id }, 'the balance of a deposit could not be read');
             return refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown');
           });
         case 'refused':
-          return refused('PAYMENT_REQUIRED', settled.reason);
+          return refused('PAYMENT_REQUIRED', settled.reason, { payment: unknownPayment(payment.claim.amount) });
         case 'unknown':
           return awaited === undefined ? refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown') : pending(awaited);
         case 'lost':
@@ -132,25 +157,12 @@ export class Deposits {
       endLease();
     }
   }
+}
 
-  async #answerKnown({ payment, status }: KnownPayment): Promise<DepositResult> {
-    switch (status.outcome) {
-      case 'settled':
-        return this.#credited(payment, status);
-      case 'open':
-        return status.transaction === null
-          ? refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown')
-          : pending(status.transaction);
-      case 'refused':
-        return status;
-    }
-  }
-
-  async #credited({ claim }: Payment, { receipt, isNew }: Booking): Promise<DepositResult> {
-    const balanceMicroUsd = (await findWallet(this.#db, claim.payer)) ?? 0n;
-    const creditedMicroUsd = isNew ? claim.amount : 0n;
-    return { outcome: 'credited', receipt, address: claim.payer, balanceMicroUsd, creditedMicroUsd };
-  }
+async function credited(db: Database, { claim }: Payment, { receipt, isNew }: Booking): Promise<DepositResult> {
+  const balanceMicroUsd = (await findWallet(db, claim.payer)) ?? 0n;
+  const creditedMicroUsd = isNew ? claim.amount : 0n;
+  return { outcome: 'credited', receipt, address: claim.payer, balanceMicroUsd, creditedMicroUsd };
 }
 
 /** The identifier belongs to another request. */

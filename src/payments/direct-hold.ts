@@ -9,6 +9,7 @@ import type { Settlement } from '../x402/settlement.ts';
 import type { DirectWorkEnd } from './direct-work.ts';
 import type { PaymentIntake } from './intake.ts';
 import type { PaymentHold } from './payment-flow.ts';
+import { unknownPayment } from './payment-outcome.ts';
 import type { Reserved } from './payment-status.ts';
 import { type Refused, refused } from './refusal.ts';
 
@@ -88,7 +89,7 @@ export class DirectHold implements PaymentHold<CaptureCode> {
         this.#receipt = directReceipt(settled.receipt, verifiable.envelope.identifier, false);
         return undefined;
       case 'refused':
-        return refused('PAYMENT_REQUIRED', settled.reason);
+        return refused('PAYMENT_REQUIRED', settled.reason, { payment: unknownPayment(payment.claim.amount) });
       case 'unknown':
         return refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown');
       case 'lost':

@@ -1,24 +1,22 @@
 import type { Readable } from 'node:stream';
 import type { FastifyBaseLogger } from 'fastify';
-import { type AudioStore, StoreError } from '../audio/audio-store.ts';
+import type { AudioStore } from '../audio/audio-store.ts';
 import { testPoint } from '../lib/test-point.ts';
 import type { WorkInProgress } from '../lib/work-in-progress.ts';
 import { addressKey } from '../limits/address-key.ts';
 import type { Resource } from '../x402/challenge.ts';
 import type { PaymentEnvelope } from '../x402/envelope.ts';
 import type { Offer } from '../x402/offer.ts';
-import type { Payment } from '../x402/payment.ts';
-import { paymentAudioKey } from '../x402/payment-audio.ts';
 import type { Reservations } from '../x402/reservations.ts';
 import type { Settlement } from '../x402/settlement.ts';
-import { DirectHold, type DirectReceipt, directReceipt } from './direct-hold.ts';
+import { DirectHold } from './direct-hold.ts';
+import type { DirectReplays } from './direct-replays.ts';
 import type { DirectWork, DirectWorkEnd } from './direct-work.ts';
 import type { PaymentIntake } from './intake.ts';
-import type { KnownPayments } from './known-payments.ts';
-import type { Authorization, Charge, PaymentFlow, Replayed } from './payment-flow.ts';
+import type { Authorization, Charge, PaymentFlow } from './payment-flow.ts';
 import { type PaymentRequest, readPaymentHeader } from './payment-request.ts';
-import type { KnownPayment, Reserved } from './payment-status.ts';
-import { type Refused, refused } from './refusal.ts';
+import type { Reserved } from './payment-status.ts';
+import { refused } from './refusal.ts';
 
 /** The request headers that show the flow's credential. */
 export const DIRECT_HEADERS = ['payment-signature'] as const;
@@ -43,8 +41,6 @@ export interface OfferedCharge extends Charge {
   readonly resource: Resource;
 }
 
-type DirectReplay = Replayed<Readable, DirectReceipt> | Refused<DirectCode>;
-
 /** When the checks of a payment have left less than this for the synthesis, it is not begun. */
 const MIN_SYNTHESIS_MS = 1_000;
 
@@ -61,7 +57,7 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, DirectCode, D
   readonly untaken = NOT_SETTLED;
   readonly #reservations: Reservations;
   readonly #settlement: Settlement;
-  readonly #known: KnownPayments;
+  readonly #replays: DirectReplays;
   readonly #intake: PaymentIntake;
   readonly #store: AudioStore;
   readonly #work: DirectWork;
@@ -71,7 +67,7 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, DirectCode, D
   constructor(parts: {
     reservations: Reservations;
     settlement: Settlement;
-    known: KnownPayments;
+    replays: DirectReplays;
     intake: PaymentIntake;
     store: AudioStore;
     work: DirectWork;
@@ -80,7 +76,7 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, DirectCode, D
   }) {
     this.#reservations = parts.reservations;
     this.#settlement = parts.settlement;
-    this.#known = parts.known;
+    this.#replays = parts.replays;
     this.#intake = parts.intake;
     this.#store = parts.store;
     this.#work = parts.work;
@@ -90,12 +86,6 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, DirectCode, D
 
   credentialOf(headers: Readonly<Record<string, string | undefined>>) {
     return readPaymentHeader(headers);
-  }
-
-  /** The answer to an exact repetition, or to a misuse of its identifier; undefined when the payment is new. */
-  async replay(envelope: PaymentEnvelope, charge: OfferedCharge): Promise<DirectReplay | undefined> {
-    const known = await this.#known.find(requestOf(envelope, charge));
-    return known && this.#answerKnown(known, envelope);
   }
 
   async authorize(
@@ -114,7 +104,7 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, DirectCode, D
       // For the node, and for the facilitator where the payer is a contract.
       const begun = await this.#inProgress.waitFor(beginning);
       if (begun.outcome === 'refused') return begun;
-      if (begun.outcome === 'known') return await this.#answerKnown(begun, envelope);
+      if (begun.outcome === 'known') return await this.#replays.answer(begun, envelope.identifier);
       const admitted = await this.#admit(begun, endWork);
       isHeld = admitted.outcome === 'held';
       return admitted;
@@ -151,31 +141,6 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, DirectCode, D
       endLease();
       throw error;
     }
-  }
-
-  async #answerKnown({ payment, status }: KnownPayment, { identifier }: PaymentEnvelope): Promise<DirectReplay> {
-    switch (status.outcome) {
-      case 'settled':
-        return status.isReplayable
-          ? this.#replaySettled(payment, directReceipt(status.receipt, identifier, true))
-          : refused('PAYMENT_IDENTIFIER_CONFLICT', 'replay_window_over');
-      case 'open':
-        return refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown');
-      case 'refused':
-        return status;
-    }
-  }
-
-  async #replaySettled(payment: Payment, receipt: DirectReceipt): Promise<DirectReplay> {
-    try {
-      const stored = await this.#store.open(paymentAudioKey(payment));
-      if (stored) return { outcome: 'replayed', delivered: stored.stream, receipt };
-      this.#log.error({ payment: payment.id }, 'the audio of a settled payment is missing');
-    } catch (error) {
-      if (!(error instanceof StoreError)) throw error;
-      this.#log.error({ err: error, payment: payment.id }, 'the audio of a settled payment could not be read');
-    }
-    return refused('REPLAY_CACHE_UNAVAILABLE', 'audio_not_readable');
   }
 }
 

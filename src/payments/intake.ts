@@ -89,7 +89,7 @@ export class PaymentIntake {
     const last = winner && !winner.known ? await this.#reserve(purpose, request) : again;
     if (last.outcome === 'refused') return last;
     if (last.outcome === 'reserved') return { verifiable, isVerified: !first, ...last };
-    if (!winner?.known) return AUTHORIZATION_TAKEN;
+    if (!winner?.known) return (await this.#known.refuseTaken(claimOf(request.envelope))) ?? AUTHORIZATION_TAKEN;
     const running = refused('PAYMENT_REPLAY_PENDING', 'first_request_running');
     return { outcome: 'known', payment: winner.known, status: winner.status ?? running };
   }
@@ -159,7 +159,8 @@ export class PaymentIntake {
       if (!(await this.#chain.hasCode(envelope.authorization.from))) {
         return refused('PAYMENT_REQUIRED', 'invalid_signature');
       }
-      if (!abandoned && (await this.#reservations.isAuthorizationTaken(claimOf(envelope)))) return AUTHORIZATION_TAKEN;
+      const taken = abandoned ? undefined : await this.#known.refuseTaken(claimOf(envelope));
+      if (taken) return taken;
       const verification = await this.#facilitator.verify(verifiable);
       return verification.valid ? undefined : refused('PAYMENT_REQUIRED', verification.reason);
     } catch (error) {

@@ -1,3 +1,4 @@
+import type { PaymentOutcome } from '../contract/types.ts';
 import type { Database } from '../db/database.ts';
 import type { PaidFor, SpokenBy } from '../ledger/paid-for.ts';
 import type { Answer } from '../lib/answer.ts';
@@ -44,8 +45,12 @@ export interface PaymentFlow<
    * @param trx the transaction of a job that is to own the hold; without one, this process delivers what it pays for
    */
   authorize(credential: Credential, charge: C, trx?: Database): Promise<Authorization<Code, Hold, Replay>>;
-  /** The answer to a request that was paid before, where nothing new may be paid; undefined when there is none. */
-  replay?(credential: Credential, charge: C): Promise<Replayed<Replay, Hold['receipt']> | Refused<Code> | undefined>;
+}
+
+/** The look-up found no earlier request with this payment, as far as `payment` says (R64). */
+export interface NewRequest {
+  readonly outcome: 'new';
+  readonly payment: PaymentOutcome;
 }
 
 /** What is to be paid for, and the request that asks for it. */

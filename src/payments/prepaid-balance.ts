@@ -15,7 +15,7 @@ import type { BalanceHold } from './balance-hold.ts';
 import { HoldKeeper, type HoldKeeperParts, NOT_CHARGED } from './hold-keeper.ts';
 import type { LostAnswers } from './lost-answers.ts';
 import type { Authorization, Charge, PaidRequest, PaymentFlow } from './payment-flow.ts';
-import { PrepaidReplays } from './prepaid-replays.ts';
+import type { PrepaidReplays } from './prepaid-replays.ts';
 import { type Refused, refused } from './refusal.ts';
 
 type PrepaidCode =
@@ -46,10 +46,10 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCod
   readonly #lostAnswers: LostAnswers;
   readonly #replays: PrepaidReplays;
 
-  constructor(verifier: PrepaidVerifier, lostAnswers: LostAnswers, parts: HoldKeeperParts) {
+  constructor(verifier: PrepaidVerifier, replays: PrepaidReplays, lostAnswers: LostAnswers, parts: HoldKeeperParts) {
     this.#db = parts.db;
     this.#lostAnswers = lostAnswers;
-    this.#replays = new PrepaidReplays({ ...parts, lostAnswers });
+    this.#replays = replays;
     this.#verifier = verifier;
     this.#holds = new HoldKeeper('prepaid', parts);
     const { db, leaseSeconds } = parts;
@@ -60,17 +60,8 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCod
     });
   }
 
-  /** All five headers or none (R30). */
   credentialOf(headers: Readonly<Record<string, string | undefined>>) {
-    const missing = PREPAID.headers.find((name) => headers[name] === undefined);
-    if (missing !== undefined) {
-      const message = `${missing} is missing. A prepaid request carries ${PREPAID.headers.join(', ')}.`;
-      return malformed(missing, 'required', message);
-    }
-    const credential = readCredential(headers);
-    return credential
-      ? { outcome: 'read' as const, credential }
-      : malformed('x-x402-max-amount', 'uint256', 'x-x402-max-amount must be a uint256.');
+    return readPrepaidHeaders(headers);
   }
 
   /** Of a wallet that has deposited, in time, and for no nonce that is known to be spent. */
@@ -99,24 +90,12 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCod
     if (result.outcome === 'refused') return (await this.#replays.ofIdentical(credential, digest)) ?? result;
     const { placed, hold } = result;
     if (hold || placed.outcome === 'held') return { outcome: 'held', hold: hold as PrepaidHold };
-    if (placed.outcome === 'expiry') return (await this.#replays.ofIdentical(credential, digest)) ?? EXPIRY_REFUSED;
+    if (placed.outcome === 'expiry') return EXPIRY_REFUSED;
     if (placed.outcome !== 'replayed') return refuse(placed, isPermitted);
     return (
       (await this.#replays.ofIdentical(credential, digest)) ??
       this.#replays.ofAnother(credential, digest, placed.balanceMicroUsd)
     );
-  }
-
-  /** What the identical request has come to, however much is being spoken, and whether or not anything is sold now. */
-  async replay(
-    credential: PrepaidCredential,
-    { request }: Charge,
-  ): Promise<Refused<'PREPAID_NONCE_REPLAYED'> | undefined> {
-    const digest = requestDigest(credential, request);
-    const known = this.#replays.known(digest);
-    if (known) return known;
-    if (!this.#verifier.isSignedByAccount(credential, signedRequestOf(request))) return undefined;
-    return this.#replays.ofIdentical(credential, digest);
   }
 
   /** Another address's credential is refused before anything is read; no nonce is consumed (R31). */
@@ -147,6 +126,19 @@ export class PrepaidBalance implements PaymentFlow<PrepaidCredential, PrepaidCod
       explain: async () => ((await isInTime(this.#db, expiry)) ? unauthorized : EXPIRY_REFUSED),
     };
   }
+}
+
+/** Reads the five headers: all of them or none (R30). */
+export function readPrepaidHeaders(headers: Readonly<Record<string, string | undefined>>) {
+  const missing = PREPAID.headers.find((name) => headers[name] === undefined);
+  if (missing !== undefined) {
+    const message = `${missing} is missing. A prepaid request carries ${PREPAID.headers.join(', ')}.`;
+    return malformed(missing, 'required', message);
+  }
+  const credential = readCredential(headers);
+  return credential
+    ? { outcome: 'read' as const, credential }
+    : malformed('x-x402-max-amount', 'uint256', 'x-x402-max-amount must be a uint256.');
 }
 
 const EXPIRY_REFUSED = refused('INVALID_REQUEST', 'expiry', { credential: 'failed' });

@@ -1,7 +1,10 @@
 import type { Database } from '../db/database.ts';
 import { type EarlierSpend, findSpend } from '../ledger/spent-nonce.ts';
-import type { PrepaidCredential } from '../x402/prepaid-credential.ts';
+import { isNonceKept } from '../ledger/wallets.ts';
+import { type PrepaidCredential, type RawRequest, requestDigest } from '../x402/prepaid-credential.ts';
 import type { LostAnswers } from './lost-answers.ts';
+import type { NewRequest } from './payment-flow.ts';
+import { chargedPayment, NOTHING_CHARGED, unknownPayment } from './payment-outcome.ts';
 import { type Repeated, refused } from './refusal.ts';
 import { RefusedReplays, type ReplayRefused } from './refused-replays.ts';
 import type { UnfinishedHolds } from './unfinished-holds.ts';
@@ -27,6 +30,18 @@ export class PrepaidReplays {
   }
 
   /**
+   * What became of the first of identical requests, whatever is sold now. An identical request has the signature that was
+   * verified then. A nonce that was forgotten since tells nothing (R34).
+   */
+  async look(credential: PrepaidCredential, request: RawRequest): Promise<ReplayRefused | NewRequest> {
+    const digest = requestDigest(credential, request);
+    const replay = this.known(digest) ?? (await this.ofIdentical(credential, digest));
+    if (replay) return replay;
+    const isKept = await isNonceKept(this.#parts.db, credential.expiry);
+    return { outcome: 'new', payment: isKept ? NOTHING_CHARGED : { state: 'unknown' } };
+  }
+
+  /**
    * The answer of exactly this request, where it was answered so before: it takes no slot of its address's window, but is
    * counted at the edge; the balance is not known here.
    */
@@ -34,10 +49,7 @@ export class PrepaidReplays {
     return this.#refused.get(digest);
   }
 
-  /**
-   * The refusal of a request whose signature verifies.
-   * @returns undefined when it is not the one that has spent its nonce
-   */
+  /** The refusal of the request that has spent its nonce; undefined for any other. */
   async ofIdentical({ account, nonce }: PrepaidCredential, digest: Buffer): Promise<ReplayRefused | undefined> {
     const find = () => findSpend(this.#parts.db, account, nonce, digest);
     let spend = await find();
@@ -61,7 +73,7 @@ export class PrepaidReplays {
     balanceMicroUsd: bigint,
     repeated: Repeated | undefined,
   ): ReplayRefused {
-    const told = repeated && { repeated };
+    const told = repeated && { repeated, payment: repeated.payment };
     this.#refused.add(
       digest,
       refused('PREPAID_NONCE_REPLAYED', 'nonce_spent', { ...told, receipt: { 'x-x402-charged': 0n } }),
@@ -77,9 +89,10 @@ export class PrepaidReplays {
   #repeated({ state, amountMicroUsd, audio, ...spend }: EarlierSpend): Repeated {
     const isOpen = this.#isOpen(spend) ?? (spend.isUnfinished || spend.mayBeLost);
     if (state === 'pending' || (state === 'charged' && isOpen && !audio)) {
-      return { state: 'pending', chargedMicroUsd: undefined, audio: undefined };
+      return { state: 'pending', payment: unknownPayment(amountMicroUsd), audio: undefined };
     }
-    return { state, chargedMicroUsd: state === 'charged' ? amountMicroUsd : 0n, audio };
+    const payment = state === 'charged' ? chargedPayment(amountMicroUsd) : NOTHING_CHARGED;
+    return { state, payment, audio };
   }
 
   /** A charge of another process may still turn out not to have arrived. */

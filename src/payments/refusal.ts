@@ -1,3 +1,4 @@
+import type { PaymentOutcome } from '../contract/types.ts';
 import type { LostAnswer } from '../ledger/lost-answers.ts';
 import type { SpendState } from '../ledger/spent-nonce.ts';
 import type { Receipt } from './payment-flow.ts';
@@ -33,6 +34,8 @@ export interface Refused<Code extends RefusalCode = RefusalCode> {
   readonly debtMicroUsd?: bigint;
   /** What the payer is told of his money. */
   readonly receipt?: Receipt | undefined;
+  /** What happened to the money, where the code alone does not say it (payment-outcome.ts). */
+  readonly payment?: PaymentOutcome;
   /** What became of the first one, where the request is identical with one before. */
   readonly repeated?: Repeated;
   /** The transfer whose confirmations are waited for. */
@@ -46,8 +49,7 @@ export interface Refused<Code extends RefusalCode = RefusalCode> {
 /** What one who repeats a signed request is told of the first. */
 export interface Repeated {
   readonly state: SpendState;
-  /** In the end; undefined while that is open. */
-  readonly chargedMicroUsd: bigint | undefined;
+  readonly payment: PaymentOutcome;
   /** Of an answer that did not arrive. */
   readonly audio: LostAnswer | undefined;
 }

@@ -43,7 +43,7 @@ export interface SpeechFailed<Hold> {
  *     deliver    speak, capture, hand over; when the provider fails, void
  *
  * A flow that asks others keeps no place meanwhile, lest payments that fail keep others out: it is admitted once more
- * when the price is held. What was paid before is answered however much is being spoken.
+ * when the price is held. Whoever calls this looks up what was paid before when nothing was held.
  */
 export async function speak<
   Credential,
@@ -53,11 +53,9 @@ export async function speak<
   Delivered,
   Replay,
 >(sale: Sale<Credential, Code, Hold, C, Delivered, Replay>): Promise<Spoken<Code, Hold, Delivered, Replay>> {
-  const { flow, credential, charge, delivery } = sale;
+  const { flow, charge, delivery } = sale;
   const admitted = delivery.admit(charge.utterance);
-  if (admitted instanceof SpeechError) {
-    return (await flow.replay?.(credential, charge)) ?? failed(admitted);
-  }
+  if (admitted instanceof SpeechError) return failed(admitted);
   if (flow.isRemote) admitted.release();
   try {
     if (delivery.within) return await delivery.within((trx) => authorizeAndDeliver(sale, admitted, trx));

@@ -30,6 +30,10 @@ export interface SettledPayment {
 export const paymentReceipt = ({ network }: Asset, payer: string, transaction: string): string =>
   encodeHeader({ success: true, transaction, network, payer: getAddress(payer) });
 
+/** The transaction that a receipt of `paymentReceipt` names. */
+export const transactionOf = (receipt: string): string =>
+  JSON.parse(Buffer.from(receipt, 'base64').toString()).transaction;
+
 /**
  * Records that payments are settled and books their amounts, in one statement: as revenue, or as the deposit of its
  * payer, whose wallet account comes into being with the first one; two deposits are of two payers. Undefined for a

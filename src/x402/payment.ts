@@ -1,7 +1,8 @@
 import type { Database } from '../db/database.ts';
-import { fragment, type Statement } from '../db/statement.ts';
+import { fragment, type Statement, statement } from '../db/statement.ts';
 import type { TransferClaim } from './chain.ts';
 import type { Hex } from './envelope.ts';
+import type { Asset } from './network.ts';
 import type { Address } from './payees.ts';
 
 export type PaymentState = 'reserved' | 'settling' | 'settled' | 'refused' | 'unknown' | 'failed';
@@ -94,3 +95,20 @@ export async function readPayments(db: Database, query: Statement<PaymentRow>): 
 export async function readPayment(db: Database, query: Statement<PaymentRow>): Promise<Payment | undefined> {
   return (await readPayments(db, query))[0];
 }
+
+/** The payment under an identifier, of whatever request, network and asset. */
+export const findByIdentifier = (db: Database, identifier: string): Promise<Payment | undefined> =>
+  readPayment(db, statement`select ${PAYMENT_COLUMNS} from x402_payment where identifier = ${identifier}`);
+
+/** The payment with an authorization, under whatever identifier (R22). */
+export const findByAuthorization = (
+  db: Database,
+  { network, address }: Asset,
+  { payer, nonce }: Pick<TransferClaim, 'payer' | 'nonce'>,
+): Promise<Payment | undefined> =>
+  readPayment(
+    db,
+    statement`
+      select ${PAYMENT_COLUMNS} from x402_payment
+      where network = ${network} and asset = ${address.toLowerCase()} and payer = ${payer} and nonce = ${nonce}`,
+  );

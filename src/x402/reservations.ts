@@ -73,11 +73,6 @@ export class Reservations {
     this.#asset = asset;
   }
 
-  /** Whether a repetition is the same request, payments/intake.ts judges. */
-  async find(identifier: string): Promise<Payment | undefined> {
-    return this.#one(statement`select ${PAYMENT_COLUMNS} from x402_payment where identifier = ${identifier}`);
-  }
-
   /**
    * Reserves identifier and authorization, for ever should a settle be sent. Undefined when one of them is taken: by what,
    * and what that means, payments/intake.ts finds out.
@@ -126,17 +121,6 @@ export class Reservations {
       const row = reserved.get(identifier);
       return row?.payer === claim.payer ? { payment: toPayment(row), exposure: toExposure(row) } : undefined;
     });
-  }
-
-  /** Whether a payment with this authorization is recorded, under whatever identifier (R22). */
-  async isAuthorizationTaken({ payer, nonce }: TransferClaim): Promise<boolean> {
-    const { network, address } = this.#asset;
-    const { rows } = await statement<{ taken: boolean }>`
-      select exists (
-        select from x402_payment
-        where network = ${network} and asset = ${address.toLowerCase()} and payer = ${payer} and nonce = ${nonce}
-      ) as taken`.execute(this.#db);
-    return rows[0]?.taken === true;
   }
 
   /** What the payer has under way before this payment of his (R21b). */

@@ -139,7 +139,10 @@ test('a hold that was lost is not delivered', async (t) => {
     assert.equal(status, 503);
     assert.equal(json.error.code, 'TTS_UNAVAILABLE');
     assert.match(json.error.message, /Nothing was charged/);
-    assert.deepEqual(json.error.details, { transient: true });
+    assert.deepEqual(json.error.details, {
+      transient: true,
+      payment: { state: 'not_charged', amountMicroUsd: 0 },
+    });
   });
 
   await t.test('audio that flows is broken off', async () => {

@@ -43,6 +43,7 @@ test('R32: too little balance or too low a maximum is 402, with the way out, and
     priceMicroUsd: 504,
     balanceMicroUsd: 500,
     depositEndpoint: 'http://speechgate.test/x402/deposit',
+    payment: { state: 'not_charged', amountMicroUsd: 0 },
   });
   for (const reply of [tooLow, tooDear]) {
     assert.equal(reply.json.error.code, 'PAYMENT_REQUIRED');

@@ -7,22 +7,7 @@ import { join } from 'node:path';
 import { sql } from 'kysely';
 import { test } from 'tap';
 import type { Config } from '../../src/settings/config.ts';
-import {
-  assertOffered,
-  BARE,
-  CHARGED,
-  concluded,
-  detailsOf,
-  endedLongerAgo,
-  FUNDS,
-  follow,
-  GET,
-  loseAnswer,
-  PRICE,
-  SECRET,
-  sendUnread,
-  startWithFunds,
-} from '../support/lost-answer.ts';
+import { assertOffered, BARE, CHARGED, concluded, detailsOf, endedLongerAgo, FUNDS, follow, GET, loseAnswer, PRICE, SECRET, sendUnread, startWithFunds, PENDING, RESTORED } from '../support/lost-answer.ts';
 import {
   depositor,
   HELLO,
@@ -66,16 +51,16 @@ test('R60: the state of a request whose synthesis fails goes from pending to res
   const first = gateway.call(TTS, call);
   await drip.opened;
   const pending = await gateway.call(TTS, call);
-  assert.deepEqual(detailsOf(pending), { ...BARE, state: 'pending' });
+  assert.deepEqual(detailsOf(pending), PENDING);
   assert.deepEqual(moneyOf(pending), ['0', String(FUNDS - BigInt(PRICE))]);
   drip.end();
   assert.equal((await first).status, 502);
-  assert.deepEqual(detailsOf(await concluded(gateway, call)), { ...BARE, state: 'restored', chargedMicroUsd: 0 });
+  assert.deepEqual(detailsOf(await concluded(gateway, call)), RESTORED);
   gateway.upstream.mode = openAiError(500);
   const failed = await sign(TTS, HELLO);
   assert.equal((await gateway.call(TTS, failed)).status, 502);
   const restored = await gateway.call(TTS, failed);
-  assert.deepEqual(detailsOf(restored), { ...BARE, state: 'restored', chargedMicroUsd: 0 });
+  assert.deepEqual(detailsOf(restored), RESTORED);
   assert.match(restored.json.error.message, /new nonce/);
 });
 
@@ -153,7 +138,7 @@ test('R60: a wallet that may have no more at once is told what became of the req
   await drip.opened;
   assert.equal((await gateway.call(TTS, await sign(TTS, HELLO))).status, 429);
   const again = await gateway.call(TTS, call);
-  assert.deepEqual([again.status, detailsOf(again)], [409, { ...BARE, state: 'pending' }]);
+  assert.deepEqual([again.status, detailsOf(again)], [409, PENDING]);
   drip.end();
   assert.equal((await first).status, 502);
 });
@@ -173,13 +158,13 @@ test('R60: another process does not tell that an answer has arrived as long as i
       where not transfer.id = any(unfinished)`.execute(gateway.db);
     return rows.length === 1;
   });
-  assert.deepEqual(detailsOf(await beside.call(TTS, call)), { ...BARE, state: 'pending' }, 'it is followed');
+  assert.deepEqual(detailsOf(await beside.call(TTS, call)), PENDING, 'it is followed');
   const storing = recordStatements(t).holdBack(/update lost_answer set stored_at/);
   silent.resetAndDestroy();
   await storing.held;
   await endedLongerAgo(gateway, 41);
   const other = await startPrepaidGateway(t, env, { databaseUrl: gateway.databaseUrl });
-  assert.deepEqual(detailsOf(await other.call(TTS, call)), { ...BARE, state: 'pending' }, 'it is being stored');
+  assert.deepEqual(detailsOf(await other.call(TTS, call)), PENDING, 'it is being stored');
   storing.letGo();
   await assertOffered(beside, call, silentMp3(1000));
   const arrived = await sign(TTS, HELLO);

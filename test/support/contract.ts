@@ -20,7 +20,7 @@ export const EDGE_HEADERS: Readonly<Record<string, string>> = {
   'cross-origin-resource-policy': 'cross-origin',
   'access-control-allow-origin': '*',
   'access-control-expose-headers':
-    'x-trace-id, x-credit-account, x-credit-balance, payment-required, payment-response, www-authenticate, ' +
+    'x-trace-id, x-credit-account, x-credit-balance, x-credit-charged, payment-required, payment-response, www-authenticate, ' +
     'x-payment-identifier, x-idempotent-replay, x-x402-balance, x-x402-charged, retry-after, x-ratelimit-limit, ' +
     'x-ratelimit-policy, x-ratelimit-remaining, x-ratelimit-reset, x-ratelimit-scope, content-disposition, ' +
     'content-range, accept-ranges, cache-control, location, allow',

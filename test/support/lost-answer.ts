@@ -34,8 +34,19 @@ export const PRICE = 198;
 export const FUNDS = 100_000n;
 export const SECRET = 'a secret of links of 32 bytes or more';
 export const GET = `${TTS}?text=Hello`;
-export const BARE = { field: 'x-x402-nonce', rule: 'unique' };
-export const CHARGED = { ...BARE, state: 'charged', chargedMicroUsd: PRICE };
+const SPENT = { field: 'x-x402-nonce', rule: 'unique' };
+const NOTHING = { state: 'not_charged', amountMicroUsd: 0 };
+/** The details that another request with a spent nonce gets. */
+export const BARE = { ...SPENT, payment: NOTHING };
+/** Those of the identical request, by what became of the first. */
+export const PENDING = { ...SPENT, state: 'pending', payment: { state: 'unknown', amountMicroUsd: PRICE } };
+export const CHARGED = {
+  ...SPENT,
+  state: 'charged',
+  chargedMicroUsd: PRICE,
+  payment: { state: 'charged', amountMicroUsd: PRICE },
+};
+export const RESTORED = { ...SPENT, state: 'restored', chargedMicroUsd: 0, payment: NOTHING };
 
 /** A gateway and a wallet with FUNDS deposited. */
 export async function startWithFunds(t: Test, env: Record<string, string> = {}, options: GatewayOptions = {}) {
@@ -69,7 +80,9 @@ export async function concluded(gateway: Gateway, call: Call, path = TTS): Promi
 export async function assertOffered(gateway: PrepaidGateway, call: Call, audio: Buffer, path = TTS): Promise<string> {
   const again = await concluded(gateway, call, path);
   const { audio: link, ...details } = detailsOf(again);
-  assert.deepEqual({ ...details, chargedMicroUsd: 0 }, { ...CHARGED, chargedMicroUsd: 0 });
+  const { chargedMicroUsd } = details;
+  const payment = { state: 'charged', amountMicroUsd: chargedMicroUsd };
+  assert.deepEqual(details, { ...CHARGED, chargedMicroUsd, payment });
   const [transfer] = await gateway.db
     .selectFrom('transfer')
     .select(['amount_micro_usd', 'state'])

@@ -15,6 +15,8 @@ interface StatementRecorder {
   holdBack(text: RegExp): HeldBack;
   /** Has the database answer the next statement with such a text and parameters, and keeps its answer until that is let go. */
   holdBackAnswer(text: RegExp): HeldBack;
+  /** Has the database carry out the next statement with such a text, and breaks its connection instead of answering. */
+  loseAnswer(text: RegExp): void;
 }
 
 interface HeldBack {
@@ -40,11 +42,16 @@ export function recordStatements(t: Test): StatementRecorder {
   const { query } = pg.Client.prototype;
   const recorded: RecordedStatement[] = [];
   let obstacle: Obstacle | undefined;
+  let lossy: RegExp | undefined;
   pg.Client.prototype.query = function (this: pg.Client, ...parameters: unknown[]) {
     const [first, second] = parameters as [string | RecordedStatement, unknown[] | undefined];
     const { text, values } = typeof first === 'string' ? { text: first, values: second ?? [] } : first;
     if (!UPKEEP.test(text)) recorded.push({ text, values: values ?? [] });
     const ask = () => Reflect.apply(query, this, parameters);
+    if (lossy?.test(text)) {
+      lossy = undefined;
+      return loseAnswerOf(this, first, ask);
+    }
     if (!obstacle?.text.test(text)) return ask();
     const { come, isGone, isOfAnswer } = obstacle;
     obstacle = undefined;
@@ -78,5 +85,26 @@ export function recordStatements(t: Test): StatementRecorder {
     take: () => recorded.splice(0),
     holdBack: (text) => holdBack(text, false),
     holdBackAnswer: (text) => holdBack(text, true),
+    loseAnswer: (text) => {
+      lossy = text;
+    },
   };
+}
+
+/** A statement is a text, whose answer is a promise, or has a callback. */
+function loseAnswerOf(client: pg.Client, statement: string | object, ask: () => unknown): unknown {
+  const lost = Object.assign(new Error('Connection terminated unexpectedly'), { code: 'ECONNRESET' });
+  if (typeof statement === 'string') {
+    return Promise.resolve(ask()).then(() => {
+      void client.end();
+      throw lost;
+    });
+  }
+  const asked = statement as { callback: (error: Error) => void };
+  const { callback } = asked;
+  asked.callback = () => {
+    void client.end();
+    callback(lost);
+  };
+  return ask();
 }

@@ -1,0 +1,206 @@
+import assert from 'node:assert/strict';
+import { createHash, randomUUID } from 'node:crypto';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { sql } from 'kysely';
+import { type Test, test } from 'tap';
+import { audit } from '../../src/ledger/audit.ts';
+import { catalogFile } from '../support/catalog-file.ts';
+import { testChain, wallet } from '../support/chain.ts';
+import { DEPOSIT, DEPOSIT_PATH, mineSteadily, payDeposit } from '../support/deposit.ts';
+import { type Call, type Gateway, type Reply, startGateway } from '../support/gateway.ts';
+import { bookDeposit, domainOf, withCredential } from '../support/prepaid.ts';
+import { challengeOf, HELLO, payFor, sign, startX402Gateway, timesPaid, type X402Gateway } from '../support/x402.ts';
+
+const { chain, skip } = await testChain();
+const TTS = '/x402/tts';
+const JOBS = '/tts?async=true';
+const TEXT = 'Hello world';
+const VOICE = 'provider-a_alloy';
+const ORDER = { text: TEXT, voice: VOICE };
+
+/** A request that was paid once, and what its identical repetition has to be answered. */
+interface Paid {
+  readonly path: string;
+  readonly call: Call;
+  assertAnswered(reply: Reply): void;
+}
+
+const builtIn = async () =>
+  JSON.parse(await readFile(new URL('../../src/speech/catalog-default.json', import.meta.url), 'utf8'));
+
+/** The built-in catalog, changed. */
+// biome-ignore lint/suspicious/noExplicitAny: a catalog as its file has it.
+async function changed(t: Test, change: (model: any) => object): Promise<Record<string, string>> {
+  const catalog = await builtIn();
+  return { CATALOG_FILE: await catalogFile(t, { ...catalog, models: catalog.models.map(change) }) };
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: a voice as its file has it.
+const withoutVoice = (model: any) => ({
+  ...model,
+  defaultVoice: 'nova',
+  voices: model.voices.filter(({ voice }: { voice: string }) => voice !== 'alloy'),
+});
+
+/** What an operator may change between a request and its repetition; the names of settings that are then unset. */
+const CHANGES: Readonly<Record<string, (t: Test) => Promise<Record<string, string>>>> = {
+  'a new quote secret': async () => ({ QUOTE_SECRET: 'another-quote-secret-of-32-bytes-or-more' }),
+  'no quote secret': async () => ({ QUOTE_SECRET: '' }),
+  'the voice removed': (t) => changed(t, withoutVoice),
+  'the price raised': (t) => changed(t, (model) => ({ ...model, baseRatePicoUsdPerCharacter: 1_500_000_000 })),
+  'the text cap lowered': (t) => changed(t, (model) => ({ ...model, maxInputCharacters: 5 })),
+  'another payee': async () => ({ X402_PAY_TO: '0xcA11bde05977b3631167028862bE2a173976CA11' }),
+  'no chain node': async () => ({ X402_RPC_URL: '' }),
+  'payment under x402 off': async () => ({ X402_PAY_TO: '', X402_FACILITATOR_URL: '', X402_RPC_URL: '' }),
+  'payment by card off': async () => ({ STRIPE_SECRET_KEY: '', STRIPE_API_BASE: '' }),
+  'no speech provider': async () => ({ SPEECH_BASE_URL: '' }),
+  'another network': async () => ({ X402_NETWORK: 'eip155:84532' }),
+};
+
+async function payQuoted(gateway: Gateway): Promise<object> {
+  const textSha256 = createHash('sha256').update(TEXT).digest('hex');
+  const json = { textLength: TEXT.length, textSha256, voice: VOICE };
+  const quote = await gateway.call(`${TTS}/quote`, { method: 'POST', json });
+  return { quoteToken: quote.json.quoteToken, text: TEXT };
+}
+
+const directPaid = (reply: Reply, path: string, call: Call): Paid => {
+  assert.equal(reply.status, 200, reply.text);
+  return {
+    path,
+    call,
+    assertAnswered: (again) => {
+      assert.equal(again.status, 200, again.text);
+      assert.equal(again.headers.get('x-idempotent-replay'), 'true');
+      assert.ok(again.bytes.equals(reply.bytes));
+    },
+  };
+};
+
+async function direct(gateway: X402Gateway, json: object): Promise<Paid> {
+  const payer = await wallet(chain.client, 1_000_000n);
+  const { reply, paid } = await payFor(gateway, payer, { method: 'POST', json });
+  return directPaid(reply, TTS, paid);
+}
+
+async function prepaid(gateway: X402Gateway, json: object): Promise<Paid> {
+  const payer = await wallet(chain.client);
+  await bookDeposit(gateway.db, payer.address.toLowerCase(), 10_000n);
+  const call = await withCredential(payer, domainOf(gateway.payTo), TTS, { method: 'POST', json });
+  assert.equal((await gateway.call(TTS, call)).status, 200);
+  return {
+    path: TTS,
+    call,
+    assertAnswered: ({ status, json }) => {
+      assert.deepEqual([status, json.error.code], [409, 'PREPAID_NONCE_REPLAYED']);
+      assert.notEqual(json.error.details.payment.state, 'not_charged');
+    },
+  };
+}
+
+const PAID: Readonly<Record<string, (t: Test, gateway: X402Gateway) => Promise<Paid>>> = {
+  direct: (_t, gateway) => direct(gateway, ORDER),
+  'direct, quoted': async (_t, gateway) => direct(gateway, await payQuoted(gateway)),
+  prepaid: (_t, gateway) => prepaid(gateway, ORDER),
+  'prepaid, quoted': async (_t, gateway) => prepaid(gateway, await payQuoted(gateway)),
+  deposit: async (t, gateway) => {
+    const stop = mineSteadily(t, chain);
+    const payer = await wallet(chain.client, 1_000_000n);
+    const { reply, paid } = await payDeposit(gateway, payer);
+    stop();
+    assert.equal(reply.status, 200, reply.text);
+    return {
+      path: DEPOSIT_PATH,
+      call: paid,
+      assertAnswered: ({ status, json }) =>
+        assert.deepEqual([status, json.alreadyCredited, json.balanceMicroUsd], [200, true, DEPOSIT]),
+    };
+  },
+  job: async (_t, gateway) => {
+    const account = await gateway.fund(500);
+    const headers = { 'x-credit-account': account, 'idempotency-key': randomUUID() };
+    const call = { method: 'POST', json: ORDER, headers };
+    const first = await gateway.call(JOBS, call);
+    assert.equal(first.status, 202, first.text);
+    return {
+      path: JOBS,
+      call,
+      assertAnswered: ({ status, json, headers }) => {
+        assert.deepEqual([status, json.jobId], [202, first.json.jobId]);
+        assert.equal(headers.get('x-credit-charged'), '198');
+      },
+    };
+  },
+};
+
+test('R45: a paid request is answered again whatever setting has changed', { skip }, async (t) => {
+  const audio = await mkdtemp(join(tmpdir(), 'speechgate-look-up-'));
+  t.teardown(() => rm(audio, { recursive: true, force: true }));
+  const env = { AUDIO_STORE: `file:${audio}` };
+  const before = await startX402Gateway(t, chain, env);
+  const paid: [string, Paid][] = [];
+  for (const [name, pay] of Object.entries(PAID)) paid.push([name, await pay(t, before)]);
+  const settings = {
+    X402_PAY_TO: before.payTo,
+    X402_FACILITATOR_URL: before.facilitator.url,
+    X402_RPC_URL: chain.rpcUrl,
+    SPEECH_BASE_URL: before.upstream.url,
+    ...env,
+  };
+  for (const [change, make] of Object.entries(CHANGES)) {
+    const after = await startGateway(t, { ...settings, ...(await make(t)) }, { databaseUrl: before.databaseUrl });
+    for (const [name, { path, call, assertAnswered }] of paid) {
+      await t.test(`${name}: ${change}`, async () => assertAnswered(await after.call(path, call)));
+    }
+    await after.app.close();
+  }
+  assert.deepEqual(await audit(before.db), []);
+});
+
+test('R45: a paid request is answered again while its flow is paused', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const paid: [string, Paid][] = [];
+  for (const [name, pay] of Object.entries(PAID)) paid.push([name, await pay(t, gateway)]);
+  for (const flow of ['direct', 'prepaid', 'deposit', 'jobs']) {
+    await sql`insert into paused_flow (flow, operator, reason) values (${flow}, 'me', 'test')`.execute(gateway.db);
+  }
+  await gateway.app.pauses.read();
+  for (const [name, { path, call, assertAnswered }] of paid) {
+    await t.test(name, async () => assertAnswered(await gateway.call(path, call)));
+  }
+});
+
+test('R22: the canonical query identifies a direct GET request', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, 1_000_000n);
+  const { reply, paid } = await payFor(gateway, payer, {}, `${TTS}?text=Hello%20world&speed=1&voice=${VOICE}`);
+  const { assertAnswered } = directPaid(reply, TTS, paid);
+  for (const same of [
+    `${TTS}?voice=${VOICE}&text=Hello%20world&speed=1`,
+    `${TTS}?text=Hello+world&speed=1&voice=${VOICE}`,
+    `${TTS}?t%65xt=H%65llo%20world&speed=1&voice=${VOICE}`,
+  ]) {
+    assertAnswered(await gateway.call(same, paid));
+  }
+  assert.equal(await timesPaid(chain, payer), 1);
+});
+
+test('R22: another request with a settled payment is pointed to the paid one', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, 1_000_000n);
+  const { paid, payload } = await payFor(gateway, payer);
+  const other = await gateway.call(TTS, { ...paid, json: { text: 'Other words' } });
+  const renamed = await sign(payer, await challengeOf(gateway, TTS, HELLO));
+  renamed.payload = payload.payload;
+  const header = Buffer.from(JSON.stringify(renamed)).toString('base64');
+  const again = await gateway.call(TTS, { ...paid, headers: { ...paid.headers, 'payment-signature': header } });
+  for (const { status, json } of [other, again]) {
+    assert.deepEqual([status, json.error.code], [409, 'PAYMENT_IDENTIFIER_CONFLICT']);
+    assert.match(json.error.message, /Repeat that request to get its answer/);
+    const { state, amountMicroUsd, transaction } = json.error.details.payment;
+    assert.deepEqual([state, amountMicroUsd], ['charged', 198]);
+    assert.match(transaction, /^0x[0-9a-f]{64}$/);
+  }
+});
