@@ -65,9 +65,11 @@ export function guide({ serviceName, baseUrl, version }: GuideOptions) {
         'request is paid, and is not kept after that; the text of a job is kept until the job ends.',
       cardCredits: [
         'GET /tts/models and pick a model and one of its voices.',
-        'POST /tts with {"text": …} and x-credit-account. Without credit the answer is 402 with topUpUrl.',
+        'POST /tts with {"text": …} and x-credit-account; x-credit-max-amount caps the price, in micro-USD. Without credit ' +
+          'the answer is 402 with topUpUrl.',
         'Let the account holder open topUpUrl and pay; the page shown after payment holds the account id.',
-        'Repeat the request with x-credit-account; the answer is the audio, and x-credit-balance what remains.',
+        'Repeat the request with x-credit-account. The answer is the audio; x-credit-charged and x-credit-balance say what ' +
+          'was debited and what remains.',
       ],
       asynchronousJobs: [
         'POST /tts?async=true with x-credit-account and an idempotency-key of your own; the answer is 202 with a job.',
