@@ -14,10 +14,11 @@ interface GuideOptions {
   readonly baseUrl: string;
   /** Of the contract. */
   readonly version: string;
+  readonly speechTimeoutMs: number;
 }
 
 /** The machine-readable guide of GET /docs (R41). `/openapi.json` is the canonical contract. */
-export function guide({ serviceName, baseUrl, version }: GuideOptions) {
+export function guide({ serviceName, baseUrl, version, speechTimeoutMs }: GuideOptions) {
   return {
     service: serviceName,
     version,
@@ -29,6 +30,7 @@ export function guide({ serviceName, baseUrl, version }: GuideOptions) {
       getTtsMaxTextLength: MAX_QUERY_TEXT_LENGTH,
       characters: 'UTF-16 code units of the trimmed text',
       speed: SPEED,
+      speechTimeoutSeconds: Math.ceil(speechTimeoutMs / 1000),
       asynchronousTextLength: ASYNC_TEXT_LENGTH,
       idempotencyKeyMaxLength: 512,
       minTopUpCents: MIN_TOP_UP_CENTS,

@@ -9,11 +9,10 @@ export interface OpenAiCompatibleOptions {
   baseUrl: string;
   /** Sent as a bearer token when set. */
   apiKey?: string;
-  /** Longest wait for the first bytes of audio, the wait for a connection included. Default 30,000 ms. */
-  firstByteTimeoutMs?: number;
+  /** Longest wait for the first audio, the wait for a connection included. */
+  firstByteTimeoutMs: number;
 }
 
-const FIRST_BYTE_TIMEOUT_MS = 30_000;
 const CONNECT_TIMEOUT_MS = 5_000;
 /** Beyond it requests queue, which counts towards their first-byte timeout. */
 const MAX_CONNECTIONS = 1024;
@@ -32,7 +31,7 @@ export function openAiCompatible(options: OpenAiCompatibleOptions): SpeechProvid
   const identity = ['user-agent', 'speechgate'];
   if (options.apiKey) identity.push('authorization', `Bearer ${options.apiKey}`);
   const headers = ['content-type', 'application/json', ...identity];
-  const firstByteTimeoutMs = options.firstByteTimeoutMs ?? FIRST_BYTE_TIMEOUT_MS;
+  const { firstByteTimeoutMs } = options;
   const pool = new Pool(base.origin, {
     connections: MAX_CONNECTIONS,
     connectTimeout: CONNECT_TIMEOUT_MS,

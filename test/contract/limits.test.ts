@@ -16,7 +16,12 @@ import { PREPAID } from '../../src/x402/prepaid-terms.ts';
 
 const { components, paths } = parse(await readFile(new URL('../../openapi.yaml', import.meta.url), 'utf8'));
 const { schemas, parameters, headers } = components;
-const { limits, agentGuide } = guide({ serviceName: 'speechgate', baseUrl: 'https://speech.example', version: '2' });
+const { limits, agentGuide } = guide({
+  serviceName: 'speechgate',
+  baseUrl: 'https://speech.example',
+  version: '2',
+  speechTimeoutMs: 45_000,
+});
 
 /** How a challenge says that its resource is called. */
 const calledBy = ({ extensions }: ReturnType<typeof speechResource>) =>
@@ -79,6 +84,7 @@ test('the other limits of the guide', async () => {
   const { minDepositMicroUsd, maxDepositMicroUsd, maxTextLength, getTtsMaxTextLength, speed, characters, ...others } =
     limits;
   assert.deepEqual(others, {
+    speechTimeoutSeconds: 45,
     asynchronousTextLength: ASYNC_TEXT_LENGTH,
     idempotencyKeyMaxLength: parameters.IdempotencyKey.schema.maxLength,
     minTopUpCents: MIN_TOP_UP_CENTS,
