@@ -1,4 +1,5 @@
 import { errors } from 'undici';
+import type { AudioFault } from './audio-reader.ts';
 import { SpeechError } from './provider.ts';
 
 const RETRY_AFTER_MIN_SECONDS = 1;
@@ -59,6 +60,17 @@ export const brokenOff = () =>
 
 export const notAudio = () =>
   new SpeechError('TTS_UPSTREAM_ERROR', 'The speech provider did not answer with audio.', false);
+
+/** The error of a body that can't be sold (R68). */
+export function audioError(fault: AudioFault): SpeechError {
+  if (fault === 'truncated') return brokenOff();
+  return fault === 'no audio' ? notAudio() : new SpeechError('TTS_UPSTREAM_ERROR', UNUSABLE[fault], false);
+}
+
+const UNUSABLE = {
+  damaged: 'The speech provider answered with damaged audio.',
+  'several files': 'The speech provider answered with several audio files that cannot be joined.',
+} as const;
 
 export const tooLarge = () =>
   new SpeechError('TTS_UPSTREAM_ERROR', 'The speech provider answered with more audio than is accepted.', false);
