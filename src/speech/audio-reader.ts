@@ -4,7 +4,7 @@
  */
 export type AudioFault = 'truncated' | 'no audio' | 'damaged' | 'several files';
 
-/** Takes what can be played out of one body while it streams by, and finds out whether that is whole. */
+/** Takes what can be played out of one body while it streams by, and finds out whether that is whole (R68). */
 export interface AudioReader {
   /** Whether audio was passed on, and not only what stands before it. */
   readonly hasAudio: boolean;

@@ -205,7 +205,7 @@ export class MpegAudioReader implements AudioReader {
     if (kind === 'description') {
       this.#fileBytes = fileBytes;
       const { bodyBytes } = this.#options;
-      const isWholeBody = bodyBytes !== undefined && this.#position + fileBytes >= bodyBytes;
+      const isWholeBody = bodyBytes !== undefined && this.#position + fileBytes + ID3V1_BYTES >= bodyBytes;
       this.#isPassed = this.#frames === 0 && isWholeBody;
     }
     return undefined;

@@ -202,6 +202,12 @@ test('R68 tags, padding and descriptions around one MP3 file', async (t) => {
     ['described, in a body of unknown length', concat(description(FRAMES.length + 384), FRAMES), FRAMES],
   ];
   for (const [name, body, expected] of cases) t.test(name, async () => sells('audio/mpeg', body, expected));
+
+  t.test('described, and before an ID3v1 tag', async () => {
+    const lame = concat(description(FRAMES.length + 384), FRAMES);
+    const body = concat(lame, ID3V1);
+    sells('audio/mpeg', body, lame, body.length);
+  });
 });
 
 test('R68 an MP3 that is cut off is not sold', async (t) => {
