@@ -1,4 +1,5 @@
 import { Pool } from 'undici';
+import { SPEED } from './limits.ts';
 import type { SpeechProvider } from './provider.ts';
 import { StaleSocketRetryClient } from './stale-socket-retry.ts';
 import { exchange } from './upstream-exchange.ts';
@@ -44,7 +45,8 @@ export function openAiCompatible(options: OpenAiCompatibleOptions): SpeechProvid
 
   return {
     synthesize({ text, model, voice, speed }, signal, firstByteMs = firstByteTimeoutMs) {
-      const body = JSON.stringify({ model, input: text, voice, speed, response_format: 'mp3' });
+      const pace = speed === SPEED.default ? {} : { speed };
+      const body = JSON.stringify({ model, input: text, voice, ...pace, response_format: 'mp3' });
       const limits = { signal, firstByteTimeoutMs: Math.min(firstByteMs, firstByteTimeoutMs) };
       return exchange(pool, { method: 'POST', path, headers, body }, limits);
     },

@@ -11,14 +11,14 @@ const NOT_HTTP = [errors.HTTPParserError, errors.HeadersOverflowError, errors.Re
 const BAD_INTERIM_RESPONSE = /^bad (response|upgrade)$/;
 
 /**
- * Seconds to wait by a Retry-After header: a number of seconds or an HTTP date (RFC 9110, 10.2.3), clamped to between
- * a second and an hour. Undefined when absent or neither.
+ * Seconds to wait by a Retry-After header: a number of seconds, with decimals where a server adds them, or an HTTP date
+ * (RFC 9110, 10.2.3), rounded up and clamped to between a second and an hour. Undefined when absent or neither.
  */
 function retryAfterSeconds(value: string | undefined, now: number): number | undefined {
   if (value === undefined) return undefined;
   const isDate = /^[A-Z][a-z]+,? .* GMT$/.test(value);
-  const seconds = /^\d+$/.test(value)
-    ? Number(value)
+  const seconds = /^\d+(\.\d+)?$/.test(value)
+    ? Math.ceil(Number(value))
     : isDate
       ? Math.ceil((Date.parse(value) - now) / 1000)
       : Number.NaN;

@@ -107,6 +107,11 @@ test('R9 the upstream can not be reached, is too slow or sheds load: TTS_UNAVAIL
   const retryAfter: [string, string | undefined, number | undefined][] = [
     ['seconds', '7', 7],
     ['zero', '0', 1],
+    ['a fraction of a second', '0.2', 1],
+    ['seconds with decimals', '7.01', 8],
+    ['whole seconds with decimals', '7.0', 7],
+    ['seconds without a digit before the point', '.5', undefined],
+    ['an exponent', '1e3', undefined],
     ['far too many seconds', '99999999999', 3600],
     ['a date in the past', 'Sun, 06 Nov 1994 08:49:37 GMT', 1],
     ['a date beyond an hour', 'Fri, 06 Nov 2895 08:49:37 GMT', 3600],

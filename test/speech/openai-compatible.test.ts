@@ -27,6 +27,12 @@ test('request', async (t) => {
     });
   });
 
+  t.test('leaves speed out at 1, since not every server knows it', async (t) => {
+    const { upstream, provider } = await start(t);
+    await read(await provider.synthesize({ ...UTTERANCE, speed: 1 }, NEVER));
+    assert.deepEqual(Object.keys(upstream.requests[0]?.body ?? {}), ['model', 'input', 'voice', 'response_format']);
+  });
+
   t.test('keeps the path of the base URL and sends no authorization without a key', async (t) => {
     const { upstream } = await start(t);
     const provider = openAiCompatible({
