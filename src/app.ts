@@ -27,6 +27,7 @@ import { serviceOperations } from './operations/service-operations.ts';
 import { KnownPauses } from './operators/known-pauses.ts';
 import { ReconcilerRunner } from './reconcile/runner.ts';
 import type { Config } from './settings/config.ts';
+import { DEFAULT_SPEECH_TIMEOUT_MS } from './settings/speech-settings.ts';
 
 export interface App {
   readonly server: FastifyInstance;
@@ -77,7 +78,11 @@ export async function createApp(config: Config, log: Logger): Promise<App> {
   const overload = new Overload({ ...config, routes, inProgress, metrics, logger: log });
   const server = await createServer(
     (contract) => ({
-      service: serviceOperations({ ...config, contract: servedContract(contract, config) }),
+      service: serviceOperations({
+        ...config,
+        speechTimeoutMs: config.speech?.timeoutMs ?? DEFAULT_SPEECH_TIMEOUT_MS,
+        contract: servedContract(contract, config),
+      }),
       catalog: catalogOperations(config.catalog),
       ...{ ...card.operations, ...jobs.operations, ...x402.operations, ...feedback.operations },
     }),

@@ -250,7 +250,34 @@ export const getGuide200 = (() => {
       }
 return json + JSON_STR_END_OBJECT
       }
-    function anonymous2 (obj) {
+      // "#/properties/limits"
+      function anonymous2 (input) {
+        const obj = (input && typeof input.toJSON === 'function')
+    ? input.toJSON()
+    : input
+        if (obj === null) return JSON_STR_EMPTY_OBJECT
+        let json = ''
+      const value_speechTimeoutSeconds_12 = obj["speechTimeoutSeconds"]
+      if (value_speechTimeoutSeconds_12 !== undefined) {
+        json += "{\"speechTimeoutSeconds\":"
+        json += asNumber(value_speechTimeoutSeconds_12)
+      } else {
+        throw new Error('"speechTimeoutSeconds" is required!')
+      }
+    for (const key of Object.keys(obj)) {
+      if (
+        key === "speechTimeoutSeconds" ||
+        obj[key] === undefined ||
+        typeof obj[key] === 'function' ||
+        typeof obj[key] === 'symbol'
+      ) continue
+      const value = obj[key]
+        json += JSON_STR_COMMA
+        json += asString(key) + JSON_STR_COLONS + JSON.stringify(value)
+    }
+return json + JSON_STR_END_OBJECT
+      }
+    function anonymous3 (obj) {
       // "#/properties/errorCodes"
       let json = ''
     if (obj === null) return JSON_STR_EMPTY_ARRAY
@@ -318,35 +345,35 @@ return json + JSON_STR_END_OBJECT
       const value_limits_10 = obj["limits"]
       if (value_limits_10 !== undefined) {
         json += ",\"limits\":"
-        json += JSON.stringify(value_limits_10)
+        json += anonymous2(value_limits_10)
       } else {
         throw new Error('"limits" is required!')
       }
-      const value_payment_11 = obj["payment"]
-      if (value_payment_11 !== undefined) {
+      const value_payment_13 = obj["payment"]
+      if (value_payment_13 !== undefined) {
         json += ",\"payment\":"
-        json += JSON.stringify(value_payment_11)
+        json += JSON.stringify(value_payment_13)
       } else {
         throw new Error('"payment" is required!')
       }
-      const value_endpoints_12 = obj["endpoints"]
-      if (value_endpoints_12 !== undefined) {
+      const value_endpoints_14 = obj["endpoints"]
+      if (value_endpoints_14 !== undefined) {
         json += ",\"endpoints\":"
-        json += JSON.stringify(value_endpoints_12)
+        json += JSON.stringify(value_endpoints_14)
       } else {
         throw new Error('"endpoints" is required!')
       }
-      const value_errorCodes_13 = obj["errorCodes"]
-      if (value_errorCodes_13 !== undefined) {
+      const value_errorCodes_15 = obj["errorCodes"]
+      if (value_errorCodes_15 !== undefined) {
         json += ",\"errorCodes\":"
-        json += anonymous2(value_errorCodes_13)
+        json += anonymous3(value_errorCodes_15)
       } else {
         throw new Error('"errorCodes" is required!')
       }
-      const value_agentGuide_14 = obj["agentGuide"]
-      if (value_agentGuide_14 !== undefined) {
+      const value_agentGuide_16 = obj["agentGuide"]
+      if (value_agentGuide_16 !== undefined) {
         json += ",\"agentGuide\":"
-        json += JSON.stringify(value_agentGuide_14)
+        json += JSON.stringify(value_agentGuide_16)
       } else {
         throw new Error('"agentGuide" is required!')
       }

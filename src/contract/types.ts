@@ -210,7 +210,12 @@ export interface components {
                 /** @enum {string} */
                 status: "canonical";
             };
-            limits: JsonObject;
+            limits: {
+                /** @description Longest wait for the provider's first audio; of speech that is collected first, for all of it. Wait longer. */
+                speechTimeoutSeconds: number;
+            } & {
+                [key: string]: unknown;
+            };
             payment: JsonObject;
             endpoints: JsonObject[];
             errorCodes: string[];

@@ -64,8 +64,31 @@ export function decodeBody(type: string, bytes: Buffer): Decoded | Unreadable {
       return unreadable(failure('INVALID_JSON', 'The body is not valid JSON.', { field: 'body', rule: 'json' }));
     }
   }
-  return type === 'application/x-www-form-urlencoded' ? decodeForm(text) : { outcome: 'decoded', value: text };
+  if (type === 'application/x-www-form-urlencoded') return decodeForm(text);
+  return isSpeechRequest(text) ? unreadable(contentTypeForgotten()) : { outcome: 'decoded', value: text };
 }
+
+/** Members by which requests for speech give the text: ours and those of OpenAI's API. */
+const TEXT_MEMBERS = ['text', 'input'];
+
+/** Whether a text is a request in JSON whose content type was forgotten, as by `fetch` with a string (R70). */
+function isSpeechRequest(text: string): boolean {
+  const trimmed = text.trim();
+  if (!trimmed.startsWith('{')) return false;
+  try {
+    const value = JSON.parse(trimmed);
+    return TEXT_MEMBERS.some((name) => typeof value[name] === 'string');
+  } catch {
+    return false;
+  }
+}
+
+const contentTypeForgotten = () =>
+  failure(
+    'INVALID_REQUEST',
+    'content-type is text/plain, but the body is a request in JSON. Send it with content-type: application/json. You were not charged.',
+    { field: 'content-type', rule: 'enum', allowed: ['application/json'] },
+  );
 
 function decodeForm(text: string): Decoded | Unreadable {
   if (!isPercentEncoded(text)) {

@@ -2,7 +2,8 @@ import type { CatalogOperations } from '../contract/operations.ts';
 import type { OperationContext } from '../http/operation-context.ts';
 import { failure } from '../http/structured-error.ts';
 import type { Catalog, Model } from '../speech/catalog.ts';
-import { findModel, SPEED, unknownModel } from '../speech/order.ts';
+import { SPEED } from '../speech/limits.ts';
+import { findModel, unknownModel } from '../speech/order.ts';
 
 /** Models, voices and prices. The catalog is fixed for the life of the process. */
 export function catalogOperations(catalog: Catalog): CatalogOperations<OperationContext> {
@@ -17,7 +18,7 @@ export function catalogOperations(catalog: Catalog): CatalogOperations<Operation
       description: model.description,
       maxInputCharacters: model.maxInputCharacters,
       defaultVoice: model.defaultVoice.id,
-      speed: SPEED,
+      speed: { ...model.speed, default: SPEED.default },
       pricing: pricing(model),
       voices: voices(model),
       available: model.available,

@@ -2,8 +2,7 @@ import { routeOf, routes } from '../contract/routes.ts';
 import { MAX_PER_DAY } from '../feedback/record.ts';
 import { statusOf } from '../http/structured-error.ts';
 import { ASYNC_TEXT_LENGTH } from '../jobs/asynchronous.ts';
-import { MAX_QUERY_TEXT_LENGTH, MAX_TEXT_LENGTH } from '../speech/limits.ts';
-import { SPEED } from '../speech/order.ts';
+import { MAX_QUERY_TEXT_LENGTH, MAX_TEXT_LENGTH, SPEED } from '../speech/limits.ts';
 import { MIN_TOP_UP_CENTS } from '../top-up/amount.ts';
 import { IDENTIFIER_RULE } from '../x402/envelope.ts';
 import { REPLAY_WINDOW_SECONDS } from '../x402/payment.ts';
@@ -14,10 +13,11 @@ interface GuideOptions {
   readonly baseUrl: string;
   /** Of the contract. */
   readonly version: string;
+  readonly speechTimeoutMs: number;
 }
 
 /** The machine-readable guide of GET /docs (R41). `/openapi.json` is the canonical contract. */
-export function guide({ serviceName, baseUrl, version }: GuideOptions) {
+export function guide({ serviceName, baseUrl, version, speechTimeoutMs }: GuideOptions) {
   return {
     service: serviceName,
     version,
@@ -29,6 +29,7 @@ export function guide({ serviceName, baseUrl, version }: GuideOptions) {
       getTtsMaxTextLength: MAX_QUERY_TEXT_LENGTH,
       characters: 'UTF-16 code units of the trimmed text',
       speed: SPEED,
+      speechTimeoutSeconds: Math.ceil(speechTimeoutMs / 1000),
       asynchronousTextLength: ASYNC_TEXT_LENGTH,
       idempotencyKeyMaxLength: 512,
       minTopUpCents: MIN_TOP_UP_CENTS,

@@ -8,6 +8,7 @@ import { guide } from './guide.ts';
 export interface ServiceOptions {
   readonly serviceName: string;
   readonly baseUrl: string;
+  readonly speechTimeoutMs: number;
   /** As it is served. */
   readonly contract: OpenApiDocument;
 }

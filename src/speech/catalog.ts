@@ -8,6 +8,7 @@ import {
   upstreamServersSchema,
   upstreamsOf,
 } from './catalog-upstreams.ts';
+import { SPEED } from './limits.ts';
 
 export interface Voice {
   /** `<provider>_<slug>` */
@@ -30,6 +31,7 @@ export interface Model {
   readonly defaultVoice: Voice;
   readonly voices: readonly Voice[];
   readonly available: boolean;
+  readonly speed: { readonly min: number; readonly max: number };
   /** Who speaks it, in the order in which they are asked. */
   readonly upstreams: readonly ModelUpstream[];
 }
@@ -63,6 +65,7 @@ interface CatalogFile {
     maxInputCharacters: number;
     defaultVoice: string;
     available: boolean;
+    speed?: { min?: number; max?: number };
     voices: { voice: string; name: string; upstreamVoice: string }[];
     upstreams?: {
       name: string;
@@ -106,6 +109,14 @@ const validate = new Ajv({ allErrors: true }).compile<CatalogFile>({
           maxInputCharacters: { type: 'integer', minimum: 1, maximum: 60_000 },
           defaultVoice: slug,
           available: { type: 'boolean' },
+          speed: {
+            type: 'object',
+            additionalProperties: false,
+            properties: {
+              min: { type: 'number', minimum: SPEED.min, maximum: SPEED.default },
+              max: { type: 'number', minimum: SPEED.default, maximum: SPEED.max },
+            },
+          },
           upstreams: modelUpstreamsSchema,
           voices: {
             type: 'array',
@@ -193,6 +204,7 @@ function build(file: CatalogFile): Catalog {
       defaultVoice: voices.find((voice) => voice.slug === model.defaultVoice) as Voice,
       voices,
       available: model.available,
+      speed: { min: SPEED.min, max: SPEED.max, ...model.speed },
       upstreams: upstreamsOf(model),
     };
   });

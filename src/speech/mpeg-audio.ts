@@ -1,4 +1,4 @@
-import type { AudioCheck, AudioFault } from './audio-check.ts';
+import { type AudioFault, type AudioReader, asBuffer, matches, type ReaderOptions } from './audio-reader.ts';
 
 /** Bytes of an MPEG audio frame header (ISO/IEC 11172-3, 2.4.1.3). */
 export const FRAME_HEADER_BYTES = 4;
@@ -52,61 +52,172 @@ export function id3Length(bytes: Uint8Array): number | undefined {
   return ID3_HEADER_BYTES + (s3 << 21) + (s2 << 14) + (s1 << 7) + s0 + footer;
 }
 
-/**
- * Walks from frame header to frame header while an MP3 streams by, without keeping its bytes. ID3v2 tags and zero
- * padding between frames are skipped. Anything else (ID3v1, APE, garbage) ends the walk: from there on the length of
- * the audio is unknown, and no fault is reported.
- */
-export class MpegAudioCheck implements AudioCheck {
-  #skip = 0;
-  #frames = 0;
-  #isLost = false;
-  /** First bytes of the header at the current boundary, when a chunk ended inside it. */
-  readonly #header = new Uint8Array(ID3_HEADER_BYTES);
-  #headerLength = 0;
-  /** Second byte of the last frame header: version, layer and protection, which all frames of a stream share. */
-  #frameKind = 0;
+/** What stands at a boundary between frames; its length includes what has not come yet. */
+interface Unit {
+  readonly kind: 'frame' | 'description' | 'leading tag' | 'trailing tag' | 'padding';
+  readonly length: number;
+  /** What a description tells of its file's length; 0 where it does not. */
+  readonly fileBytes?: number;
+}
 
-  push(chunk: Uint8Array): void {
-    let position = 0;
-    while (!this.#isLost && position < chunk.length) {
-      if (this.#skip > 0) {
-        const step = Math.min(this.#skip, chunk.length - position);
-        this.#skip -= step;
-        position += step;
-        continue;
-      }
-      const byte = chunk[position++] as number;
-      if (this.#headerLength === 0 && byte === 0) continue;
-      this.#header[this.#headerLength++] = byte;
-      const needed = this.#header[0] === 0x49 ? ID3_HEADER_BYTES : FRAME_HEADER_BYTES;
-      if (this.#headerLength === needed) this.#enter(needed);
-    }
+const EMPTY = Buffer.alloc(0);
+const ID3V1_BYTES = 128;
+const ID3V1_EXTENDED_BYTES = 227;
+const APE_HEADER_BYTES = 32;
+const APE_IS_HEADER = 0x2000_0000;
+const VBRI_OFFSET = 36;
+/** As much of a frame as tells whether it describes a file. */
+const DESCRIPTION_BYTES = 52;
+
+/** The tags, by their first bytes, with the bytes that tell their length. */
+const TAGS: readonly { magic: string; needed: number; read(bytes: Buffer): Unit | undefined }[] = [
+  {
+    magic: 'ID3',
+    needed: ID3_HEADER_BYTES,
+    read(bytes) {
+      const length = id3Length(bytes);
+      const hasFooter = ((bytes[5] as number) & 0x10) !== 0;
+      return length === undefined ? undefined : { kind: hasFooter ? 'trailing tag' : 'leading tag', length };
+    },
+  },
+  {
+    magic: 'TAG',
+    needed: 4,
+    read: (bytes) => ({ kind: 'trailing tag', length: bytes[3] === 0x2b ? ID3V1_EXTENDED_BYTES : ID3V1_BYTES }),
+  },
+  {
+    magic: 'APETAGEX',
+    needed: APE_HEADER_BYTES,
+    read(bytes) {
+      const isHeader = (bytes.readUInt32LE(20) & APE_IS_HEADER) !== 0;
+      return { kind: 'trailing tag', length: APE_HEADER_BYTES + (isHeader ? bytes.readUInt32LE(12) : 0) };
+    },
+  },
+];
+
+/** What the bytes start with; `more` while they are too few to tell, undefined for what belongs in no MP3. */
+function readUnit(bytes: Buffer): Unit | 'more' | undefined {
+  if (bytes[0] === 0) {
+    const length = bytes.findIndex((byte) => byte !== 0);
+    return { kind: 'padding', length: length < 0 ? bytes.length : length };
+  }
+  const tag = TAGS.find(({ magic }) => matches(bytes, 0, magic));
+  if (tag) return bytes.length < tag.needed ? 'more' : tag.read(bytes);
+  if (bytes[0] !== 0xff) return undefined;
+  if (bytes.length < FRAME_HEADER_BYTES) return 'more';
+  const length = frameLength(bytes);
+  if (length === undefined) return undefined;
+  const needed = Math.min(length, DESCRIPTION_BYTES);
+  if (bytes.length < needed) return 'more';
+  const fileBytes = describedBytes(bytes.subarray(0, needed));
+  return fileBytes === undefined ? { kind: 'frame', length } : { kind: 'description', length, fileBytes };
+}
+
+/**
+ * What the frame says of its file, where it is not audio but the frame by which encoders describe one (Xing, Info or
+ * VBRI): the bytes of the file, or 0 where it does not tell them.
+ */
+function describedBytes(frame: Buffer): number | undefined {
+  const isMpeg1 = (((frame[1] as number) >> 3) & 3) === 3;
+  const isMono = (frame[3] as number) >> 6 === 3;
+  const start = FRAME_HEADER_BYTES + (isMpeg1 ? (isMono ? 17 : 32) : isMono ? 9 : 17);
+  const readBytes = (at: number) => (at + 4 <= frame.length ? frame.readUInt32BE(at) : 0);
+  const name = frame.toString('latin1', start, start + 4);
+  if (name === 'Xing' || name === 'Info') {
+    const flags = readBytes(start + 4);
+    return flags & 2 ? readBytes(start + 8 + (flags & 1 ? 4 : 0)) : 0;
+  }
+  return frame.toString('latin1', VBRI_OFFSET, VBRI_OFFSET + 4) === 'VBRI' ? readBytes(VBRI_OFFSET + 10) : undefined;
+}
+
+/**
+ * Walks from frame to frame. What stands before the first one is passed on with it; tags and padding further on are not,
+ * so that several files one after the other are one. A frame that describes its file is passed on only where that is
+ * the whole body: a player would take the others for less, or not play them.
+ */
+export class MpegAudioReader implements AudioReader {
+  readonly #options: ReaderOptions;
+  /** The beginning of a unit whose kind the bytes so far don't tell. */
+  #rest: Buffer = EMPTY;
+  /** Of the unit that is being read: what has not come yet, and whether it is passed on. */
+  #missing = 0;
+  #isPassed = false;
+  #position = 0;
+  #frames = 0;
+  /** A file has begun, with a tag or its description, of which no frame has come yet. */
+  #isBegun = false;
+  #fileStart = 0;
+  #fileBytes = 0;
+
+  constructor(options: ReaderOptions) {
+    this.#options = options;
   }
 
-  #enter(headerBytes: number): void {
-    const isTag = headerBytes === ID3_HEADER_BYTES;
-    const length = isTag ? id3Length(this.#header) : frameLength(this.#header);
-    if (length === undefined) {
-      this.#isLost = true;
-      return;
+  get hasAudio(): boolean {
+    return this.#frames > 1 || (this.#frames === 1 && this.#missing === 0);
+  }
+
+  push(chunk: Uint8Array): AudioFault | undefined {
+    const bytes = this.#rest.length > 0 ? Buffer.concat([this.#rest, chunk]) : asBuffer(chunk);
+    this.#rest = EMPTY;
+    let passFrom = 0;
+    let at = 0;
+    const skipTo = (next: number) => {
+      if (at > passFrom) this.#options.pass(bytes.subarray(passFrom, at));
+      passFrom = next;
+    };
+    while (at < bytes.length) {
+      if (this.#missing === 0) {
+        const unit = readUnit(bytes.subarray(at));
+        if (unit === undefined) return 'damaged';
+        if (unit === 'more') {
+          this.#rest = bytes.subarray(at);
+          skipTo(bytes.length);
+          return undefined;
+        }
+        const fault = this.#enter(unit);
+        if (fault) return fault;
+      }
+      const step = Math.min(this.#missing, bytes.length - at);
+      if (!this.#isPassed) skipTo(at + step);
+      this.#missing -= step;
+      this.#position += step;
+      at += step;
     }
-    this.#skip = length - headerBytes;
-    this.#headerLength = 0;
-    if (isTag) return;
-    this.#frames++;
-    this.#frameKind = this.#header[1] as number;
+    skipTo(at);
+    return undefined;
+  }
+
+  #enter({ kind, length, fileBytes = 0 }: Unit): AudioFault | undefined {
+    this.#missing = length;
+    this.#isPassed = kind === 'frame' || (kind.endsWith('tag') && this.#frames === 0);
+    if (kind === 'frame') {
+      this.#frames++;
+      this.#isBegun = false;
+    }
+    if (kind !== 'leading tag' && kind !== 'description') return undefined;
+    if (!this.#isBegun) {
+      if (this.#isFileCut()) return 'truncated';
+      this.#isBegun = true;
+      this.#fileStart = this.#position;
+      this.#fileBytes = 0;
+    }
+    if (kind === 'description') {
+      this.#fileBytes = fileBytes;
+      const { bodyBytes } = this.#options;
+      const isWholeBody = bodyBytes !== undefined && this.#position + fileBytes + ID3V1_BYTES >= bodyBytes;
+      this.#isPassed = this.#frames === 0 && isWholeBody;
+    }
+    return undefined;
   }
 
   end(): AudioFault | undefined {
-    if (this.#isLost) return undefined;
-    if (this.#skip > 0) return 'truncated';
+    if (this.#missing > 0 || this.#rest.length > 0) return 'truncated';
     if (this.#frames === 0) return 'no audio';
-    return this.#isCutFrameHeader() ? 'truncated' : undefined;
+    return this.#isBegun || this.#isFileCut() ? 'truncated' : undefined;
   }
 
-  #isCutFrameHeader(): boolean {
-    if (this.#headerLength === 0 || this.#header[0] !== 0xff) return false;
-    return this.#headerLength === 1 || this.#header[1] === this.#frameKind;
+  #isFileCut(): boolean {
+    return this.#position - this.#fileStart < this.#fileBytes;
   }
 }

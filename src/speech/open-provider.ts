@@ -79,5 +79,5 @@ export async function openServer(
     return embeddedVoice({ maxWaitMs: timeoutMs * WAITING_SHARE });
   }
   const { openAiCompatible } = await import('./openai-compatible.ts');
-  return openAiCompatible({ baseUrl, ...(apiKey !== undefined && { apiKey }) });
+  return openAiCompatible({ baseUrl, firstByteTimeoutMs: timeoutMs, ...(apiKey !== undefined && { apiKey }) });
 }

@@ -1,4 +1,5 @@
 import { Pool } from 'undici';
+import { SPEED } from './limits.ts';
 import type { SpeechProvider } from './provider.ts';
 import { StaleSocketRetryClient } from './stale-socket-retry.ts';
 import { exchange } from './upstream-exchange.ts';
@@ -9,11 +10,10 @@ export interface OpenAiCompatibleOptions {
   baseUrl: string;
   /** Sent as a bearer token when set. */
   apiKey?: string;
-  /** Longest wait for the first bytes of audio, the wait for a connection included. Default 30,000 ms. */
-  firstByteTimeoutMs?: number;
+  /** Longest wait for the first audio, the wait for a connection included. */
+  firstByteTimeoutMs: number;
 }
 
-const FIRST_BYTE_TIMEOUT_MS = 30_000;
 const CONNECT_TIMEOUT_MS = 5_000;
 /** Beyond it requests queue, which counts towards their first-byte timeout. */
 const MAX_CONNECTIONS = 1024;
@@ -32,7 +32,7 @@ export function openAiCompatible(options: OpenAiCompatibleOptions): SpeechProvid
   const identity = ['user-agent', 'speechgate'];
   if (options.apiKey) identity.push('authorization', `Bearer ${options.apiKey}`);
   const headers = ['content-type', 'application/json', ...identity];
-  const firstByteTimeoutMs = options.firstByteTimeoutMs ?? FIRST_BYTE_TIMEOUT_MS;
+  const { firstByteTimeoutMs } = options;
   const pool = new Pool(base.origin, {
     connections: MAX_CONNECTIONS,
     connectTimeout: CONNECT_TIMEOUT_MS,
@@ -45,7 +45,8 @@ export function openAiCompatible(options: OpenAiCompatibleOptions): SpeechProvid
 
   return {
     synthesize({ text, model, voice, speed }, signal, firstByteMs = firstByteTimeoutMs) {
-      const body = JSON.stringify({ model, input: text, voice, speed, response_format: 'mp3' });
+      const pace = speed === SPEED.default ? {} : { speed };
+      const body = JSON.stringify({ model, input: text, voice, ...pace, response_format: 'mp3' });
       const limits = { signal, firstByteTimeoutMs: Math.min(firstByteMs, firstByteTimeoutMs) };
       return exchange(pool, { method: 'POST', path, headers, body }, limits);
     },

@@ -1,8 +1,7 @@
 import type { Catalog, Model, Voice } from './catalog.ts';
+import { SPEED } from './limits.ts';
 import { priceMicroUsd } from './price.ts';
 import type { Utterance } from './provider.ts';
-
-export const SPEED = { min: 0.5, max: 2, default: 1 } as const;
 
 /** A text that is to be spoken: validated and priced, with nothing touched yet. */
 export interface Order extends Selection {
@@ -71,13 +70,14 @@ export function select(
     };
   }
 
-  const speed = readSpeed(request.speed);
+  const { min, max } = model.speed;
+  const speed = readSpeed(request.speed, model.speed);
   if (speed === undefined) {
     return {
       outcome: 'refused',
       code: 'INVALID_SPEED',
-      message: `speed must be a plain decimal from ${SPEED.min} to ${SPEED.max}.`,
-      details: { field: 'speed', rule: 'range', minimum: SPEED.min, maximum: SPEED.max },
+      message: `speed must be a plain decimal from ${min} to ${max} for ${model.id}.`,
+      details: { field: 'speed', rule: 'range', minimum: min, maximum: max },
     };
   }
   return { outcome: 'selected', selection: { model, voice, speed } };
@@ -124,8 +124,8 @@ export const utteranceOf = ({ model, voice, speed }: Selection, text: string): U
   modelId: model.id,
 });
 
-function readSpeed(value: number | string | undefined): number | undefined {
+function readSpeed(value: number | string | undefined, { min, max }: Model['speed']): number | undefined {
   if (value === undefined) return SPEED.default;
   const speed = typeof value === 'number' || /^\d+(\.\d+)?$/.test(value) ? Number(value) : Number.NaN;
-  return speed >= SPEED.min && speed <= SPEED.max ? speed : undefined;
+  return speed >= min && speed <= max ? speed : undefined;
 }

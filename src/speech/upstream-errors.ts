@@ -1,4 +1,5 @@
 import { errors } from 'undici';
+import type { AudioFault } from './audio-reader.ts';
 import { SpeechError } from './provider.ts';
 
 const RETRY_AFTER_MIN_SECONDS = 1;
@@ -10,14 +11,14 @@ const NOT_HTTP = [errors.HTTPParserError, errors.HeadersOverflowError, errors.Re
 const BAD_INTERIM_RESPONSE = /^bad (response|upgrade)$/;
 
 /**
- * Seconds to wait by a Retry-After header: a number of seconds or an HTTP date (RFC 9110, 10.2.3), clamped to between
- * a second and an hour. Undefined when absent or neither.
+ * Seconds to wait by a Retry-After header: a number of seconds, with decimals where a server adds them, or an HTTP date
+ * (RFC 9110, 10.2.3), rounded up and clamped to between a second and an hour. Undefined when absent or neither.
  */
 function retryAfterSeconds(value: string | undefined, now: number): number | undefined {
   if (value === undefined) return undefined;
   const isDate = /^[A-Z][a-z]+,? .* GMT$/.test(value);
-  const seconds = /^\d+$/.test(value)
-    ? Number(value)
+  const seconds = /^\d+(\.\d+)?$/.test(value)
+    ? Math.ceil(Number(value))
     : isDate
       ? Math.ceil((Date.parse(value) - now) / 1000)
       : Number.NaN;
@@ -59,6 +60,17 @@ export const brokenOff = () =>
 
 export const notAudio = () =>
   new SpeechError('TTS_UPSTREAM_ERROR', 'The speech provider did not answer with audio.', false);
+
+/** The error of a body that can't be sold (R68). */
+export function audioError(fault: AudioFault): SpeechError {
+  if (fault === 'truncated') return brokenOff();
+  return fault === 'no audio' ? notAudio() : new SpeechError('TTS_UPSTREAM_ERROR', UNUSABLE[fault], false);
+}
+
+const UNUSABLE = {
+  damaged: 'The speech provider answered with damaged audio.',
+  'several files': 'The speech provider answered with several audio files that cannot be joined.',
+} as const;
 
 export const tooLarge = () =>
   new SpeechError('TTS_UPSTREAM_ERROR', 'The speech provider answered with more audio than is accepted.', false);

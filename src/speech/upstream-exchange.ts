@@ -1,10 +1,11 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Dispatcher } from 'undici';
-import type { AudioCheck } from './audio-check.ts';
-import { audioCheck, detectAudioType, MAGIC_BYTES } from './audio-format.ts';
+import { audioReader, detectAudioType, MAGIC_BYTES } from './audio-format.ts';
+import type { AudioFault, AudioReader } from './audio-reader.ts';
 import { ChunkQueue, type ChunkSource } from './chunk-queue.ts';
 import { type AudioType, MAX_AUDIO_BYTES, type Speech, type SpeechError } from './provider.ts';
 import {
+  audioError,
   brokenOff,
   connectionError,
   deadlineExceeded,
@@ -17,17 +18,8 @@ import {
 /** An unwanted body up to this size is read, so that its connection can be used again; beyond it the connection is cut. */
 const MAX_DISCARDED_BYTES = 4096;
 
-/** Services label audio loosely, so the label only has to be plausible; the magic bytes decide. */
-const AUDIO_CONTENT_TYPES = new Set([
-  'audio/mpeg',
-  'audio/mp3',
-  'audio/x-mpeg',
-  'audio/wav',
-  'audio/x-wav',
-  'audio/wave',
-  'audio/vnd.wave',
-  'application/octet-stream',
-]);
+/** What a label of text stands for is never audio. Every other one is a guess, and so is none: the bytes decide. */
+const TEXT_CONTENT_TYPE = /^(text|multipart)\/|\b(json|xml|html)\b/;
 
 export interface ExchangeLimits {
   /** Deadline of the whole exchange. */
@@ -37,8 +29,7 @@ export interface ExchangeLimits {
 }
 
 /**
- * Sends one request for speech. Resolves once status, content type and magic bytes say audio, rejects with SpeechError
- * (R9). Redirects are not followed.
+ * Sends one request for speech. Resolves once its first audio is there, rejects with SpeechError (R9). Redirects are not followed.
  */
 export function exchange(
   dispatcher: Dispatcher,
@@ -54,9 +45,9 @@ export function exchange(
 /**
  * The life of one request:
  *
- *     waiting ──2xx, audio type──> sniffing ──magic bytes──> streaming ──end──> over
- *        │                             │                         │
- *        └──────────refused────────────┴─> discarding ──end──> over (the promise has been rejected)
+ *     waiting ──2xx──> sniffing ──first audio──> streaming ──end──> over
+ *        │                 │                         │
+ *        └─────refused─────┴─> discarding ──end──> over (the promise has been rejected)
  *
  * `#stop` leads from every state to `over` and cuts the connection.
  */
@@ -65,7 +56,10 @@ class Exchange implements Dispatcher.DispatchHandler, ChunkSource {
   #controller: Dispatcher.DispatchController | undefined;
   #received = 0;
   #head: Uint8Array[] = [];
-  #check: AudioCheck | undefined;
+  #bodyBytes: number | undefined;
+  #type: AudioType = 'audio/mpeg';
+  #reader: AudioReader | undefined;
+  #hasRoom = true;
   readonly #queue = new ChunkQueue(this);
   readonly #resolve: (speech: Speech) => void;
   readonly #reject: (error: SpeechError) => void;
@@ -88,31 +82,31 @@ class Exchange implements Dispatcher.DispatchHandler, ChunkSource {
 
   onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
     if (status < 200) return;
-    const contentType = String(headers['content-type']).split(';', 1)[0]?.trim().toLowerCase() ?? '';
+    const length = headers['content-length'];
+    this.#bodyBytes = length === undefined ? undefined : Number(length);
     if (status > 299) this.#refuse(statusError(status, headers['retry-after']));
-    else if (!AUDIO_CONTENT_TYPES.has(contentType)) this.#refuse(notAudio());
-    else if (Number(headers['content-length'] ?? 0) > MAX_AUDIO_BYTES) this.#stop(tooLarge());
+    else if (TEXT_CONTENT_TYPE.test(String(headers['content-type']).toLowerCase())) this.#refuse(notAudio());
+    else if (this.#bodyBytes !== undefined && this.#bodyBytes > MAX_AUDIO_BYTES) this.#stop(tooLarge());
     else this.#state = 'sniffing';
   }
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Uint8Array): void {
     this.#received += chunk.length;
-    if (this.#state === 'sniffing') {
-      this.#sniff(chunk);
-    } else if (this.#state === 'discarding') {
+    if (this.#state === 'discarding') {
       if (this.#received > MAX_DISCARDED_BYTES) this.#stop(notAudio());
     } else if (this.#received > MAX_AUDIO_BYTES) {
       this.#stop(tooLarge());
     } else {
-      this.#check?.push(chunk);
-      if (!this.#queue.push(chunk)) controller.pause();
+      this.#hasRoom = true;
+      this.#take(chunk);
+      if (this.#state === 'streaming' && !this.#hasRoom) controller.pause();
     }
   }
 
   onResponseEnd(): void {
-    const fault = this.#check?.end();
-    if (this.#state === 'sniffing') this.#reject(notAudio());
-    this.#queue.close(fault && (fault === 'truncated' ? brokenOff() : notAudio()));
+    const fault = this.#reader?.end();
+    if (this.#state === 'sniffing') this.#reject(audioError(fault ?? 'no audio'));
+    this.#queue.close(fault && audioError(fault));
     this.#finish();
   }
 
@@ -132,24 +126,42 @@ class Exchange implements Dispatcher.DispatchHandler, ChunkSource {
     this.#stop(deadlineExceeded());
   }
 
-  #sniff(chunk: Uint8Array): void {
+  #take(chunk: Uint8Array): void {
+    if (this.#reader) {
+      this.#read(this.#reader, chunk);
+      return;
+    }
     this.#head.push(chunk);
-    const magic = this.#head.length === 1 ? chunk : Buffer.concat(this.#head, Math.min(this.#received, MAGIC_BYTES));
-    const type = detectAudioType(magic);
+    const type = detectAudioType(Buffer.concat(this.#head, Math.min(this.#received, MAGIC_BYTES)));
     if (type === 'not-audio') this.#refuse(notAudio());
-    else if (type) this.#stream(type);
+    else if (type) this.#open(type);
   }
 
-  #stream(type: AudioType): void {
-    clearTimeout(this.#firstByteTimer);
-    this.#state = 'streaming';
-    this.#check = audioCheck(type);
-    for (const part of this.#head) {
-      this.#check.push(part);
-      this.#queue.push(part);
-    }
+  #open(type: AudioType): void {
+    this.#type = type;
+    const pass = (bytes: Uint8Array) => {
+      this.#hasRoom = this.#queue.push(bytes);
+    };
+    const reader = audioReader(type, { pass, bodyBytes: this.#bodyBytes });
+    this.#reader = reader;
+    const head = this.#head;
     this.#head = [];
-    this.#resolve({ mimeType: type, audio: this.#queue });
+    this.#read(reader, head.length === 1 ? (head[0] as Uint8Array) : Buffer.concat(head));
+  }
+
+  #read(reader: AudioReader, bytes: Uint8Array): void {
+    const fault = reader.push(bytes);
+    if (fault) this.#fail(fault);
+    else if (this.#state === 'sniffing' && reader.hasAudio) {
+      clearTimeout(this.#firstByteTimer);
+      this.#state = 'streaming';
+      this.#resolve({ mimeType: this.#type, audio: this.#queue });
+    }
+  }
+
+  #fail(fault: AudioFault): void {
+    if (this.#state === 'sniffing') this.#refuse(audioError(fault));
+    else this.#stop(audioError(fault));
   }
 
   /** Rejects at once, and reads what is left of a short body. The timer and the signal still bound that. */

@@ -1,4 +1,4 @@
-import type { AudioCheck, AudioFault } from './audio-check.ts';
+import { type AudioFault, type AudioReader, asBuffer, matches, type ReaderOptions } from './audio-reader.ts';
 
 /** Bytes of the RIFF header: `RIFF`, size, `WAVE`. */
 export const RIFF_HEADER_BYTES = 12;
@@ -6,75 +6,229 @@ export const RIFF_HEADER_BYTES = 12;
 export const WAVE_CHUNK_HEADER_BYTES = 8;
 /** The size field of a RIFF chunk does not count the identifier and itself. */
 const RIFF_SIZE_EXCLUDES = 8;
+/** The least that a format chunk holds, and more than any does. */
+const FORMAT_BYTES = 16;
+const MAX_FORMAT_BYTES = 1024;
 /**
  * Writers that can't seek back put 0 or a number near 2^31 or 2^32 where the size belongs (0xFFFFFFFF, 0x7FFFFFFF
  * less a header, 0x7FFFF000, …). From here on a size means "unknown".
  */
 const STREAMING_SIZE = 0x7000_0000;
+const UNKNOWN_SIZE = 0xffff_ffff;
 
 /** A size as its writer has told it; undefined where that could not be known then. */
 export const writtenSize = (size: number): number | undefined =>
   size === 0 || size >= STREAMING_SIZE ? undefined : size;
 
-/**
- * Walks the chunks of a RIFF/WAVE body while it streams by, without keeping its bytes. Where the `data` chunk tells its
- * size, that decides whether the audio is whole; else the size of the RIFF chunk does, if it is known.
- */
-export class WaveAudioCheck implements AudioCheck {
-  #received = 0;
-  #skip = 0;
-  #riffSize: number | undefined;
-  #dataSize: number | undefined;
-  #dataReceived = 0;
-  #isInData = false;
-  #isDataWhole = false;
-  readonly #header = new DataView(new ArrayBuffer(RIFF_HEADER_BYTES));
-  #headerLength = 0;
-  #headerNeeded = RIFF_HEADER_BYTES;
+const EMPTY = Buffer.alloc(0);
 
-  push(chunk: Uint8Array): void {
-    this.#received += chunk.length;
-    let position = 0;
-    while (!this.#isDataWhole && position < chunk.length) {
-      if (this.#isInData) {
-        this.#dataReceived += chunk.length - position;
-        this.#isDataWhole = this.#dataSize !== undefined && this.#dataReceived >= this.#dataSize;
-        return;
-      }
-      if (this.#skip > 0) {
-        const step = Math.min(this.#skip, chunk.length - position);
-        this.#skip -= step;
-        position += step;
-        continue;
-      }
-      this.#header.setUint8(this.#headerLength++, chunk[position++] as number);
-      if (this.#headerLength === this.#headerNeeded) this.#enter();
-    }
+const isRiff = (bytes: Uint8Array, at = 0): boolean => matches(bytes, at, 'RIFF') && matches(bytes, at + 8, 'WAVE');
+
+/** The part of a body that is being read: `file` and `chunk` are headers, `padding` the zero after a chunk of odd size. */
+type Part = 'file' | 'chunk' | 'padding' | 'format' | 'other' | 'samples';
+
+/** The file that is being read; a body may hold several. */
+interface WaveFile {
+  readonly start: number;
+  readonly riffSize: number | undefined;
+  hasFormat: boolean;
+  /** Undefined before its samples. */
+  data: 'sized' | 'unsized' | undefined;
+  sampleBytes: number;
+}
+
+/**
+ * Walks the chunks of a RIFF/WAVE body. Where the `data` chunk tells its size, that decides whether the audio is whole;
+ * else the size of the RIFF chunk does, if it is known.
+ *
+ * Samples of further files in the same format are passed on as those of the first, unless its header has told a player
+ * where they end. It does not where the sizes are unknown, or where the body is announced to be longer than they say.
+ */
+export class WaveAudioReader implements AudioReader {
+  readonly #options: ReaderOptions;
+  #part: Part = 'file';
+  /** The beginning of a part of which more is needed. */
+  #rest: Buffer = EMPTY;
+  /** Of a chunk's content. */
+  #missing = 0;
+  #hasPadding = false;
+  #position = 0;
+  #file: WaveFile | undefined;
+  /** What stands before the first sample; passed on together. */
+  #head: Buffer[] = [];
+  #format = EMPTY;
+  #mayBeLonger = false;
+  #isFirst = true;
+  #hasSamples = false;
+
+  constructor(options: ReaderOptions) {
+    this.#options = options;
   }
 
-  #enter(): void {
-    const size = this.#header.getUint32(4, true);
-    if (this.#headerNeeded === RIFF_HEADER_BYTES) {
-      this.#riffSize = writtenSize(size);
-      this.#headerNeeded = WAVE_CHUNK_HEADER_BYTES;
-    } else if (this.#header.getUint32(0) === 0x64617461) {
-      this.#dataSize = writtenSize(size);
-      this.#isInData = true;
-    } else {
-      this.#skip = size + (size % 2);
+  get hasAudio(): boolean {
+    return this.#hasSamples;
+  }
+
+  push(chunk: Uint8Array): AudioFault | undefined {
+    let bytes = this.#rest.length > 0 ? Buffer.concat([this.#rest, chunk]) : asBuffer(chunk);
+    this.#rest = EMPTY;
+    while (bytes.length > 0) {
+      const step = this.#read(bytes);
+      if (typeof step === 'string') return step;
+      if (step === 0) {
+        this.#rest = bytes;
+        return undefined;
+      }
+      this.#position += step;
+      bytes = bytes.subarray(step);
     }
-    this.#headerLength = 0;
+    return undefined;
   }
 
   end(): AudioFault | undefined {
-    if (this.#isDataWhole) return undefined;
-    if (this.#isInData && this.#dataSize !== undefined) return 'truncated';
-    if (this.#isRiffCut()) return 'truncated';
-    return this.#dataReceived === 0 ? 'no audio' : undefined;
+    const file = this.#file;
+    const isUnsized = this.#part === 'samples' && file?.data === 'unsized';
+    if (isUnsized) this.#position += this.#takeSamples(this.#rest);
+    else if (this.#rest.length > 0 || this.#missing > 0) return 'truncated';
+    if (file?.data !== 'sized' && this.#isCut()) return 'truncated';
+    if (!this.#hasSamples) return 'no audio';
+    // A further file of which only the header came.
+    if (!file?.data || (file.sampleBytes === 0 && file.riffSize === undefined)) return 'truncated';
+    return isUnsized && !this.#isAligned() ? 'truncated' : undefined;
   }
 
+  /** Takes the beginning of these bytes and returns how much that was: nothing while more is needed. */
+  #read(bytes: Buffer): number | AudioFault {
+    switch (this.#part) {
+      case 'file':
+        return bytes.length < RIFF_HEADER_BYTES ? 0 : this.#beginFile(bytes.subarray(0, RIFF_HEADER_BYTES));
+      case 'chunk':
+        return bytes.length < WAVE_CHUNK_HEADER_BYTES ? 0 : this.#beginChunk(bytes);
+      case 'format':
+        return bytes.length < this.#missing ? 0 : this.#takeFormat(bytes.subarray(0, this.#missing));
+      case 'other':
+        return this.#takeContent(bytes.subarray(0, this.#missing));
+      case 'samples':
+        return this.#file?.data === 'sized'
+          ? this.#takeSamples(bytes.subarray(0, this.#missing))
+          : this.#takeUntilNextFile(bytes);
+      case 'padding':
+        return this.#takePadding(bytes);
+    }
+  }
+
+  #beginFile(header: Buffer): number | AudioFault {
+    if (!isRiff(header)) return 'damaged';
+    if (this.#file && !this.#mayBeLonger) return 'several files';
+    this.#isFirst = this.#file === undefined;
+    const riffSize = writtenSize(header.readUInt32LE(4));
+    this.#file = { start: this.#position, riffSize, hasFormat: false, data: undefined, sampleBytes: 0 };
+    this.#part = 'chunk';
+    return this.#takeOther(header);
+  }
+
+  #beginChunk(bytes: Buffer): number | AudioFault {
+    const header = bytes.subarray(0, WAVE_CHUNK_HEADER_BYTES);
+    const name = header.toString('latin1', 0, 4);
+    const size = header.readUInt32LE(4);
+    if (name === 'RIFF') {
+      this.#part = 'file';
+      return this.#read(bytes);
+    }
+    if (name === 'data') return this.#beginSamples(header, writtenSize(size));
+    if (!/^[\x20-\x7e]{4}$/.test(name)) return 'damaged';
+    if (name === 'fmt ' && (size < FORMAT_BYTES || size > MAX_FORMAT_BYTES)) return 'damaged';
+    this.#expect(name === 'fmt ' ? 'format' : 'other', size);
+    return this.#takeOther(header);
+  }
+
+  #takeFormat(format: Buffer): number | AudioFault {
+    const [channels, rate, blockBytes] = [format.readUInt16LE(2), format.readUInt32LE(4), format.readUInt16LE(12)];
+    if (channels === 0 || rate === 0 || blockBytes === 0) return 'damaged';
+    if (this.#isFirst) this.#format = Buffer.from(format);
+    const common = Math.min(format.length, this.#format.length);
+    if (!format.subarray(0, common).equals(this.#format.subarray(0, common))) return 'several files';
+    if (this.#file) this.#file.hasFormat = true;
+    return this.#takeContent(format);
+  }
+
+  #beginSamples(header: Buffer, size: number | undefined): number | AudioFault {
+    const file = this.#file;
+    if (!file?.hasFormat || file.data) return 'damaged';
+    this.#expect('samples', size ?? Number.POSITIVE_INFINITY);
+    this.#takeOther(header);
+    file.data = size === undefined ? 'unsized' : 'sized';
+    if (this.#isFirst) this.#passHead(size);
+    return header.length;
+  }
+
+  #passHead(size: number | undefined): void {
+    const { bodyBytes, pass } = this.#options;
+    const head = Buffer.concat(this.#head);
+    const riffSize = this.#file?.riffSize;
+    const ends = [size && head.length + size, riffSize && riffSize + RIFF_SIZE_EXCLUDES].filter(
+      (end) => end !== undefined,
+    );
+    const isLonger = ends.length > 0 && bodyBytes !== undefined && Math.max(...ends) + 1 < bodyBytes;
+    this.#mayBeLonger = isLonger || size === undefined;
+    if (isLonger) for (const at of [4, head.length - 4]) head.writeUInt32LE(UNKNOWN_SIZE, at);
+    pass(head);
+  }
+
+  #takeSamples(bytes: Buffer): number {
+    if (bytes.length > 0) this.#options.pass(bytes);
+    if (this.#file) this.#file.sampleBytes += bytes.length;
+    this.#hasSamples ||= (this.#file?.sampleBytes ?? 0) >= this.#blockBytes();
+    this.#proceed(bytes.length);
+    return bytes.length;
+  }
+
+  #takeUntilNextFile(bytes: Buffer): number | AudioFault {
+    let next = bytes.indexOf('R');
+    while (next >= 0 && !isRiff(bytes, next)) next = bytes.indexOf('R', next + 1);
+    if (next !== 0) return this.#takeSamples(next < 0 ? bytes : bytes.subarray(0, next));
+    if (bytes.length < RIFF_HEADER_BYTES) return 0;
+    if (!this.#isAligned()) return 'truncated';
+    this.#missing = 0;
+    return this.#beginFile(bytes.subarray(0, RIFF_HEADER_BYTES));
+  }
+
+  #takePadding(bytes: Buffer): number | AudioFault {
+    this.#part = 'chunk';
+    return bytes[0] === 0 ? this.#takeOther(bytes.subarray(0, 1)) : this.#read(bytes);
+  }
+
+  #takeContent(bytes: Buffer): number {
+    this.#takeOther(bytes);
+    this.#proceed(bytes.length);
+    return bytes.length;
+  }
+
+  /** Takes what is no sample. Further files have nothing else to give, nor has what follows samples without an end. */
+  #takeOther(bytes: Buffer): number {
+    if (this.#isFirst && !this.#file?.data) this.#head.push(bytes);
+    else if (!this.#mayBeLonger) this.#options.pass(bytes);
+    return bytes.length;
+  }
+
+  #expect(part: Part, size: number): void {
+    this.#part = size > 0 ? part : 'chunk';
+    this.#missing = size;
+    this.#hasPadding = size % 2 === 1;
+  }
+
+  #proceed(taken: number): void {
+    this.#missing -= taken;
+    if (this.#missing === 0) this.#part = this.#hasPadding ? 'padding' : 'chunk';
+  }
+
+  #blockBytes = (): number => this.#format.readUInt16LE(12);
+
+  #isAligned = (): boolean => (this.#file?.sampleBytes ?? 0) % this.#blockBytes() === 0;
+
   /** Writers often forget to add the last chunk's padding byte, or count it without writing it: one byte may be missing. */
-  #isRiffCut(): boolean {
-    return this.#riffSize !== undefined && this.#riffSize > this.#received - RIFF_SIZE_EXCLUDES + 1;
+  #isCut(): boolean {
+    const { riffSize, start } = this.#file ?? { riffSize: undefined, start: 0 };
+    return riffSize !== undefined && riffSize > this.#position - start - RIFF_SIZE_EXCLUDES + 1;
   }
 }

@@ -1,5 +1,4 @@
-import { MAX_NAME_LENGTH, MAX_QUERY_TEXT_LENGTH, MAX_TEXT_LENGTH } from '../speech/limits.ts';
-import { SPEED } from '../speech/order.ts';
+import { MAX_NAME_LENGTH, MAX_QUERY_TEXT_LENGTH, MAX_TEXT_LENGTH, SPEED } from '../speech/limits.ts';
 import { PREPAID } from './prepaid-terms.ts';
 
 /** The extension of a challenge by which directories learn how the resource is called (x402 "bazaar" discovery). */

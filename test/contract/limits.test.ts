@@ -7,8 +7,7 @@ import { MAX_TOKEN_LENGTH } from '../../src/audio/link-token.ts';
 import { MAX_PER_DAY } from '../../src/feedback/record.ts';
 import { ASYNC_TEXT_LENGTH } from '../../src/jobs/asynchronous.ts';
 import { guide } from '../../src/operations/guide.ts';
-import { MAX_NAME_LENGTH, MAX_QUERY_TEXT_LENGTH, MAX_TEXT_LENGTH } from '../../src/speech/limits.ts';
-import { SPEED } from '../../src/speech/order.ts';
+import { MAX_NAME_LENGTH, MAX_QUERY_TEXT_LENGTH, MAX_TEXT_LENGTH, SPEED } from '../../src/speech/limits.ts';
 import { MIN_TOP_UP_CENTS } from '../../src/top-up/amount.ts';
 import { depositResource, identifierExtension, speechResource } from '../../src/x402/challenge.ts';
 import { REPLAY_WINDOW_SECONDS } from '../../src/x402/payment.ts';
@@ -16,7 +15,12 @@ import { PREPAID } from '../../src/x402/prepaid-terms.ts';
 
 const { components, paths } = parse(await readFile(new URL('../../openapi.yaml', import.meta.url), 'utf8'));
 const { schemas, parameters, headers } = components;
-const { limits, agentGuide } = guide({ serviceName: 'speechgate', baseUrl: 'https://speech.example', version: '2' });
+const { limits, agentGuide } = guide({
+  serviceName: 'speechgate',
+  baseUrl: 'https://speech.example',
+  version: '2',
+  speechTimeoutMs: 45_000,
+});
 
 /** How a challenge says that its resource is called. */
 const calledBy = ({ extensions }: ReturnType<typeof speechResource>) =>
@@ -79,6 +83,7 @@ test('the other limits of the guide', async () => {
   const { minDepositMicroUsd, maxDepositMicroUsd, maxTextLength, getTtsMaxTextLength, speed, characters, ...others } =
     limits;
   assert.deepEqual(others, {
+    speechTimeoutSeconds: 45,
     asynchronousTextLength: ASYNC_TEXT_LENGTH,
     idempotencyKeyMaxLength: parameters.IdempotencyKey.schema.maxLength,
     minTopUpCents: MIN_TOP_UP_CENTS,

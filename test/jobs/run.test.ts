@@ -51,7 +51,7 @@ test('queued -> processing -> completed: stored, captured, and the text is erase
   assert.deepEqual((await gateway.call(`/tts/jobs/${jobId}/audio`)).bytes, audio);
   assert.deepEqual(
     upstream.requests.map(({ body }) => body),
-    [{ model: 'tts-1', input: CANARY, voice: 'alloy', speed: 1, response_format: 'mp3' }],
+    [{ model: 'tts-1', input: CANARY, voice: 'alloy', response_format: 'mp3' }],
   );
   assert.deepEqual(await audit(gateway.db), []);
 });

@@ -2,7 +2,7 @@ import type { Test } from 'tap';
 import { type Call, type Gateway, startGateway } from '../support/gateway.ts';
 import { type StubUpstream, startStubUpstream } from '../support/stub-upstream.ts';
 
-interface Bench {
+export interface Bench {
   readonly gateway: Gateway;
   readonly upstream: StubUpstream;
 }

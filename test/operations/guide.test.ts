@@ -18,6 +18,18 @@ test('R41: each flow has its member of payment and its steps, and the limits kee
   assert.match(agentGuide.privacy, /neither logged nor stored nor forwarded/);
 });
 
+test('the guide publishes SPEECH_TIMEOUT_MS in whole seconds, rounded up', async (t) => {
+  for (const [env, seconds] of [
+    [{}, 45],
+    [{ SPEECH_TIMEOUT_MS: '90001' }, 91],
+    [{ SPEECH_TIMEOUT_MS: '100', SPEECH_BASE_URL: 'embedded:' }, 1],
+    [{ SPEECH_BASE_URL: '' }, 45],
+  ] as const) {
+    const gateway = await startGateway(t, env);
+    assert.equal((await gateway.call('/docs')).json.limits.speechTimeoutSeconds, seconds, JSON.stringify(env));
+  }
+});
+
 test("the guide's domain name is that of this service, its fields and headers those of the signed metadata", async (t) => {
   const gateway = await startGateway(t, { SERVICE_NAME: 'example' });
   const { authentication } = (await gateway.call('/docs')).json.payment.prepaidX402;

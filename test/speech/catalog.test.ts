@@ -148,6 +148,13 @@ test('a catalog that can not be used is refused with every fault named', async (
   const [model] = acme.models;
   const cases: [string, unknown, RegExp][] = [
     ['no JSON', '{', /can't be read as JSON/],
+    ...[{ min: 0.4 }, { max: 2.1 }, { min: 1.1 }, { max: 0.9 }, { min: '1' }, { slowest: 1 }].map(
+      (speed): [string, unknown, RegExp] => [
+        `the speeds ${JSON.stringify(speed)}`,
+        { ...acme, models: [{ ...model, speed }] },
+        /models\.0\.speed/,
+      ],
+    ),
     ['a missing member', { ...acme, markupPercent: undefined }, /markupPercent/],
     ['an unknown member', { ...acme, extra: 1 }, /\(extra\)/],
     [
@@ -203,4 +210,64 @@ test('a catalog that can not be used is refused with every fault named', async (
       );
     });
   }
+});
+
+test('a model may speak at a narrower range of speeds than the contract', async (t) => {
+  const [fast] = acme.models;
+  const models = [
+    { ...fast, speed: { min: 0.8, max: 1.2 } },
+    { ...fast, id: 'acme-2/steady', speed: { min: 1, max: 1 } },
+    { ...fast, id: 'acme-2/slow', speed: { max: 1.5 } },
+    { ...fast, id: 'acme-2/any' },
+  ];
+  const upstream = await startStubUpstream();
+  t.teardown(() => upstream.close());
+  const file = await catalogFile(t, { ...acme, models });
+  const gateway = await startGateway(t, { CATALOG_FILE: file, SPEECH_BASE_URL: upstream.url });
+  const account = await gateway.fund(500);
+
+  await t.test('GET /tts/models shows it', async () => {
+    const { json } = await gateway.call('/tts/models');
+    assert.deepEqual(
+      json.models.map(({ speed }: { speed: object }) => speed),
+      [
+        { min: 0.8, max: 1.2, default: 1 },
+        { min: 1, max: 1, default: 1 },
+        { min: 0.5, max: 1.5, default: 1 },
+        { min: 0.5, max: 2, default: 1 },
+      ],
+    );
+  });
+
+  await t.test('another speed is INVALID_SPEED with the range, in each flow', async () => {
+    const json = { text: 'a', model: 'acme-2/fast', speed: 1.3 };
+    const query = 'text=a&model=acme-2/fast&speed=1.3';
+    const refused = [
+      await gateway.call('/tts', { method: 'POST', json, headers: { 'x-credit-account': account } }),
+      await gateway.call(`/tts?${query}`, { headers: { 'x-credit-account': account } }),
+      await gateway.call('/tts?async=true', { method: 'POST', json, headers: { 'x-credit-account': account } }),
+      await gateway.call('/x402/tts', { method: 'POST', json }),
+      await gateway.call(`/x402/tts?${query}`),
+      await gateway.call('/x402/tts/quote', {
+        method: 'POST',
+        json: { textLength: 1, textSha256: '0'.repeat(64), model: 'acme-2/fast', speed: 1.3 },
+      }),
+    ];
+    for (const { status, json: body } of refused) {
+      assert.deepEqual([status, body.error.code], [400, 'INVALID_SPEED']);
+      assert.match(body.error.message, /0\.8 to 1\.2/);
+      assert.deepEqual(body.error.details, { field: 'speed', rule: 'range', minimum: 0.8, maximum: 1.2 });
+    }
+    assert.equal(upstream.requests.length, 0);
+  });
+
+  await t.test('a speed within it, and none, are spoken', async () => {
+    for (const model of ['acme-2/fast', 'acme-2/steady']) {
+      for (const speed of [1, undefined, ...(model === 'acme-2/fast' ? [0.8, 1.2] : [])]) {
+        const json = { text: 'a', model, speed };
+        const reply = await gateway.call('/tts', { method: 'POST', json, headers: { 'x-credit-account': account } });
+        assert.equal(reply.status, 200, `${model} at ${speed}`);
+      }
+    }
+  });
 });

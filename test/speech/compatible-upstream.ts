@@ -10,7 +10,7 @@ export const NEVER = new AbortController().signal;
 
 export async function start(t: Test, mode?: Mode, options: { firstByteTimeoutMs?: number; apiKey?: string } = {}) {
   const upstream = await stub.startStubUpstream(mode ? { mode } : {});
-  const provider = openAiCompatible({ baseUrl: upstream.url, ...options });
+  const provider = openAiCompatible({ baseUrl: upstream.url, firstByteTimeoutMs: 30_000, ...options });
   t.teardown(async () => {
     await upstream.close();
     await provider.close();

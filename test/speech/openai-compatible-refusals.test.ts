@@ -18,6 +18,7 @@ import {
   UPSTREAM_ERROR,
   UTTERANCE,
 } from './compatible-upstream.ts';
+import { startFailover } from './failover.ts';
 
 test('R9 the upstream answered with an error or with something that is not audio: TTS_UPSTREAM_ERROR', async (t) => {
   const cases: [string, Mode, Expected][] = [
@@ -106,6 +107,11 @@ test('R9 the upstream can not be reached, is too slow or sheds load: TTS_UNAVAIL
   const retryAfter: [string, string | undefined, number | undefined][] = [
     ['seconds', '7', 7],
     ['zero', '0', 1],
+    ['a fraction of a second', '0.2', 1],
+    ['seconds with decimals', '7.01', 8],
+    ['whole seconds with decimals', '7.0', 7],
+    ['seconds without a digit before the point', '.5', undefined],
+    ['an exponent', '1e3', undefined],
     ['far too many seconds', '99999999999', 3600],
     ['a date in the past', 'Sun, 06 Nov 1994 08:49:37 GMT', 1],
     ['a date beyond an hour', 'Fri, 06 Nov 2895 08:49:37 GMT', 3600],
@@ -134,13 +140,13 @@ test('R9 the upstream can not be reached, is too slow or sheds load: TTS_UNAVAIL
     await new Promise((resolve) => server.once('listening', resolve));
     const { port } = server.address() as { port: number };
     await new Promise((resolve) => server.close(resolve));
-    const provider = openAiCompatible({ baseUrl: `http://127.0.0.1:${port}/v1` });
+    const provider = openAiCompatible({ baseUrl: `http://127.0.0.1:${port}/v1`, firstByteTimeoutMs: 30_000 });
     await fails(provider.synthesize(UTTERANCE, NEVER), UNAVAILABLE);
     await provider.close();
   });
 
   t.test('unknown host', async () => {
-    const provider = openAiCompatible({ baseUrl: 'http://speech.invalid/v1' });
+    const provider = openAiCompatible({ baseUrl: 'http://speech.invalid/v1', firstByteTimeoutMs: 30_000 });
     await fails(provider.synthesize(UTTERANCE, NEVER), UNAVAILABLE);
     await provider.close();
   });
@@ -158,7 +164,7 @@ test('R9 the upstream can not be reached, is too slow or sheds load: TTS_UNAVAIL
 
   t.test('no TLS where TLS was asked for', async (t) => {
     const { upstream } = await start(t);
-    const provider = openAiCompatible({ baseUrl: upstream.url.replace('http:', 'https:') });
+    const provider = openAiCompatible({ baseUrl: upstream.url.replace('http:', 'https:'), firstByteTimeoutMs: 30_000 });
     await fails(provider.synthesize(UTTERANCE, NEVER), UNAVAILABLE);
     await provider.close();
   });
@@ -173,6 +179,28 @@ test('R9 the upstream can not be reached, is too slow or sheds load: TTS_UNAVAIL
     const { speak } = await start(t, stub.hangInBody(silentMp3(24).subarray(0, 3)), { firstByteTimeoutMs: 100 });
     await fails(speak(), UNAVAILABLE);
   });
+
+  for (const timeoutMs of [45_000, 600_000]) {
+    t.test(`SPEECH_TIMEOUT_MS ${timeoutMs} bounds the first byte, and nothing shorter does`, async (t) => {
+      const { speak, upstreams } = await startFailover(t, { count: 1, timeoutMs });
+      const [upstream] = upstreams;
+      assert.ok(upstream);
+      upstream.mode = stub.hangBeforeHeaders();
+      t.teardown(() => mock.reset());
+      mock.timers.enable({ apis: ['setTimeout'] });
+      let isPending = true;
+      const speech = speak().finally(() => {
+        isPending = false;
+      });
+      const failed = fails(speech, UNAVAILABLE);
+      await upstream.waitForRequests(1);
+      mock.timers.tick(timeoutMs - 1);
+      await turn();
+      assert.equal(isPending, true, 'it still waits just before the timeout');
+      mock.timers.tick(1);
+      await failed;
+    });
+  }
 
   t.test('the first-byte timeout does not count once audio flows', async (t) => {
     const drip = new Drip();

@@ -27,9 +27,18 @@ test('request', async (t) => {
     });
   });
 
+  t.test('leaves speed out at 1, since not every server knows it', async (t) => {
+    const { upstream, provider } = await start(t);
+    await read(await provider.synthesize({ ...UTTERANCE, speed: 1 }, NEVER));
+    assert.deepEqual(Object.keys(upstream.requests[0]?.body ?? {}), ['model', 'input', 'voice', 'response_format']);
+  });
+
   t.test('keeps the path of the base URL and sends no authorization without a key', async (t) => {
     const { upstream } = await start(t);
-    const provider = openAiCompatible({ baseUrl: upstream.url.replace('/v1', '/tenant/v1/') });
+    const provider = openAiCompatible({
+      baseUrl: upstream.url.replace('/v1', '/tenant/v1/'),
+      firstByteTimeoutMs: 30_000,
+    });
     t.teardown(() => provider.close());
     await read(await provider.synthesize(UTTERANCE, NEVER));
     assert.equal(upstream.requests[0]?.path, '/tenant/v1/audio/speech');
@@ -165,7 +174,7 @@ test('HTTPS', async (t) => {
   t.test('speaks when the certificate is trusted, and is TTS_UNAVAILABLE when it is not', { skip }, async (t) => {
     assert.ok(certificate);
     const upstream = await stub.startStubUpstream({ tls: certificate });
-    const provider = openAiCompatible({ baseUrl: upstream.url });
+    const provider = openAiCompatible({ baseUrl: upstream.url, firstByteTimeoutMs: 30_000 });
     t.teardown(async () => {
       delete process.env.NODE_TLS_REJECT_UNAUTHORIZED;
       await upstream.close();
