@@ -62,8 +62,10 @@ export interface Clawback {
   amount_cents: number;
   charge_id: string | null;
   created_at: Timestamp;
+  currency: Generated<string>;
   fence: Generated<number>;
   id: string;
+  is_status_known: Generated<boolean>;
   kind: string;
   next_check_at: Timestamp | null;
   state: Generated<string>;

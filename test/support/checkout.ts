@@ -42,4 +42,12 @@ export async function testCheckout(t: Test): Promise<TestCheckout> {
 
 /** Whether the processor has the money of a refund or dispute of this status, as its documentation tells. */
 export const isTakenAt = (status: string | null): boolean =>
-  ['pending', 'succeeded', 'needs_response', 'under_review', 'lost'].includes(status ?? '');
+  [
+    'pending',
+    'succeeded',
+    'needs_response',
+    'under_review',
+    'appeal_needs_response',
+    'appeal_under_review',
+    'lost',
+  ].includes(status ?? '');

@@ -28,6 +28,8 @@ export interface FaultyCheckout extends Operations {
   /** What came in through apiBase. */
   readonly calls: RecordedCall[];
   fault: Fault;
+  /** Changes what the checkout answered, before it is passed on. */
+  rewrite: (path: string, answer: string) => string;
   /** Told each answer of the checkout before it is passed on. */
   beforeAnswer: (call: RecordedCall) => Promise<void> | void;
   /** The SDK on the checkout itself: neither recorded nor faulty. */
@@ -66,7 +68,7 @@ export async function startFaultyCheckout(
       },
       ...(method === 'POST' && { body }),
     });
-    const call = { ...record, answer: await passed.text() };
+    const call = { ...record, answer: checkout.rewrite(path, await passed.text()) };
     checkout.calls.push(call);
     await checkout.beforeAnswer(call);
     response.writeHead(passed.status, { 'content-type': 'application/json' }).end(call.answer);
@@ -87,6 +89,7 @@ export async function startFaultyCheckout(
     secretKey,
     calls: [],
     fault: () => false,
+    rewrite: (_path, answer) => answer,
     beforeAnswer: () => {},
     stripe: new Stripe(secretKey, { host: hostname, port, protocol: 'http', telemetry: false, maxNetworkRetries: 0 }),
     async pay(sessionId) {
