@@ -227,6 +227,7 @@ export interface Transfer {
   fence: Generated<number>;
   id: Generated<bigint>;
   kind: string;
+  lease_seconds: number | null;
   lease_until: Timestamp | null;
   model: string | null;
   process_id: number | null;

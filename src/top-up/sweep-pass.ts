@@ -25,10 +25,13 @@ export interface Pass {
 const isAt = ({ name, begun_at, pass_cursor }: Pass) => sql<boolean>`(name = ${name}
   and pass_started_at = ${begun_at}::timestamptz and pass_cursor is not distinct from ${pass_cursor})`;
 
-/** Begins a pass, or takes up the one under way. */
+/** Begins a pass, or takes up the one under way. Neither lies ahead, also when the database's clock has stepped back. */
 export async function beginPass(db: Database, list: ProcessorList): Promise<Pass> {
   const { rows } = await sql<Pass>`
-    update processor_list set pass_started_at = coalesce(pass_started_at, now()) where name = ${list}
+    update processor_list
+    set pass_started_at = least(coalesce(pass_started_at, now()), now()),
+        read_until = least(read_until, now() - make_interval(secs => ${OVERLAP_SECONDS[list]}))
+    where name = ${list}
     returning name, floor(extract(epoch from read_until))::double precision as created_from,
               pass_started_at::text as begun_at, pass_cursor`.execute(db);
   return rows[0] as Pass;
