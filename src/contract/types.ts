@@ -2434,6 +2434,7 @@ export interface operations {
             402: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
+                    "cache-control": components["headers"]["CacheControl"];
                     [name: string]: unknown;
                 };
                 content: {

@@ -1,5 +1,5 @@
 import type { Database } from '../db/database.ts';
-import { collectDebts } from '../ledger/debts.ts';
+import { collectDebt, solventDebtors } from '../ledger/debts.ts';
 import { testPoint } from '../lib/test-point.ts';
 import { claimDueClawback, unknownOf } from '../top-up/clawback-rows.ts';
 import type { BookedClawback, Clawbacks } from '../top-up/clawbacks.ts';
@@ -83,5 +83,17 @@ function tell({ hasMoved, unclear }: BookedClawback, { done, report }: Turn): vo
 /** Pays debts from what came back to an account, as of a hold that was voided (R61). Counts accounts. */
 export const debts = (db: Database): Reconciler => ({
   name: 'debts',
-  run: async ({ done }) => done(await collectDebts(db)),
+  async run({ done }) {
+    const failures = new Failures();
+    for (const id of await solventDebtors(db)) {
+      testPoint('debtor found');
+      try {
+        await db.transaction().execute((trx) => collectDebt(trx, id));
+        done(1);
+      } catch (error) {
+        failures.note(error);
+      }
+    }
+    failures.check();
+  },
 });

@@ -75,12 +75,13 @@ export async function readAgainSince(db: Database, since: Date): Promise<void> {
   await sql`update clawback set next_check_at = now() where next_check_at > now()`.execute(db);
 }
 
-/** Whether a pass is under way, or something that was due at that moment is still to be asked for. */
-export async function isReading(db: Database, dueAt: string): Promise<boolean> {
-  const { rows } = await sql`
-    select from processor_list where pass_started_at is not null
-    union all select from top_up where state = 'open' and next_check_at < ${dueAt}::timestamptz
-    union all select from clawback where next_check_at < ${dueAt}::timestamptz
-    limit 1`.execute(db);
-  return rows.length > 0;
+/** How many passes are under way, and how much that was due at that moment is still to be asked for. */
+export async function unread(db: Database, dueAt: string): Promise<number> {
+  const { rows } = await sql<{ count: number }>`
+    select count(*)::int as count from (
+      select from processor_list where pass_started_at is not null
+      union all select from top_up where state = 'open' and next_check_at < ${dueAt}::timestamptz
+      union all select from clawback where next_check_at < ${dueAt}::timestamptz
+    ) left_to_read`.execute(db);
+  return rows[0]?.count ?? 0;
 }
