@@ -62,8 +62,10 @@ export interface Clawback {
   amount_cents: number;
   charge_id: string | null;
   created_at: Timestamp;
+  currency: Generated<string>;
   fence: Generated<number>;
   id: string;
+  is_status_known: Generated<boolean>;
   kind: string;
   next_check_at: Timestamp | null;
   state: Generated<string>;
@@ -226,6 +228,7 @@ export interface Transfer {
   fence: Generated<number>;
   id: Generated<bigint>;
   kind: string;
+  lease_seconds: number | null;
   lease_until: Timestamp | null;
   model: string | null;
   process_id: number | null;

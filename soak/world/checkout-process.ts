@@ -11,9 +11,9 @@ const { DATA_DIR = '', PORT, OPERATIONS_PORT, SECRET_KEY = '' } = process.env;
 
 const checkout = await startCheckout({ dataDir: DATA_DIR, port: Number(PORT), secretKey: SECRET_KEY });
 
-const { refund, settleRefund, openDispute, updateDispute } = checkout;
+const { refund, settleRefund, openDispute, updateDispute, endBankPayment } = checkout;
 const operations = new Map<string, (...given: never[]) => Promise<unknown>>(
-  Object.entries({ refund, settleRefund, openDispute, updateDispute } satisfies Operations),
+  Object.entries({ refund, settleRefund, openDispute, updateDispute, endBankPayment } satisfies Operations),
 );
 
 createServer(async (request, response) => {

@@ -23,6 +23,7 @@ export function processorAt(origin: string, operationsUrl: string, secretKey: st
     settleRefund: (id, status) => operate('settleRefund', id, status),
     openDispute: (wanted) => operate('openDispute', wanted),
     updateDispute: (id, status) => operate('updateDispute', id, status),
+    endBankPayment: (session, end) => operate('endBankPayment', session, end),
     pay: async (checkoutUrl) => {
       const buyer = { method: 'POST', body: 'card=accepted', redirect: 'manual' } as const;
       const headers = { 'content-type': 'application/x-www-form-urlencoded' };

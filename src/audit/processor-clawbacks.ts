@@ -2,10 +2,15 @@ import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import { findInstanceId } from '../ledger/instance.ts';
 import { eachOf } from '../lib/each-of.ts';
-import { meaningOf } from '../top-up/clawback-status.ts';
+import { isStatusKnown, meaningOf } from '../top-up/clawback-status.ts';
 import type { Processor } from '../top-up/processor.ts';
 import { ProcessorError } from '../top-up/processor-call.ts';
-import type { ClawbackKind, ProcessorClawback } from '../top-up/processor-clawbacks.ts';
+import {
+  type ClawbackKind,
+  isUsable,
+  type ListedClawback,
+  type ProcessorClawback,
+} from '../top-up/processor-clawbacks.ts';
 import { Findings, type OutsideAudit, type Progress } from './outside.ts';
 
 const IS_BOOKED = 'a refund or dispute of a purchase is booked, or was made since its list was read last';
@@ -48,9 +53,9 @@ export async function auditClawbacks(db: Database, processor: Processor, progres
         const ours = await paymentsOf(db, clawbacks);
         for (const each of clawbacks) {
           const row = rows.get(each.id);
-          if (row) compare(each, row);
-          else if (each.created < readUntil && meaningOf(kind, each.status)?.isTaken !== false) {
-            if (await isOurs(each.paymentIntentId, ours, instanceId)) findings.add(IS_BOOKED, shown(each));
+          if (row && isUsable(each)) compare(each, row);
+          else if (isMissing(each, readUntil) && (await isOurs(each.paymentIntentId, ours, instanceId))) {
+            findings.add(IS_BOOKED, shown(each));
           }
           seen.add(each.id);
         }
@@ -75,8 +80,8 @@ export async function auditClawbacks(db: Database, processor: Processor, progres
   return { findings: findings.list(), compared, unanswered: [] };
 
   function compare(told: ProcessorClawback, row: Row): void {
-    const isTaken = meaningOf(told.kind, told.status)?.isTaken;
-    const follows = isTaken === (row.state === 'taken') || (told.status !== row.status && !row.is_overdue);
+    const follows =
+      meaningOf(told).isTaken === (row.state === 'taken') || (told.status !== row.status && !row.is_overdue);
     if (follows && told.amountCents === row.amount_cents) return;
     findings.add(FOLLOWS, {
       ...shown(told),
@@ -93,10 +98,16 @@ export async function auditClawbacks(db: Database, processor: Processor, progres
   }
 }
 
-const shown = ({ id, amountCents, status, created }: ProcessorClawback) => ({
-  ...{ id, cents: amountCents, status },
-  created: new Date(created * 1000).toISOString(),
-});
+/** It should have a row: it has taken something, or what it has taken is not certain. */
+const isMissing = (listed: ListedClawback, readUntil: number): boolean =>
+  !isUsable(listed) ||
+  (listed.created < readUntil && (meaningOf(listed).isTaken || listed.currency !== 'usd' || !isStatusKnown(listed)));
+
+function shown(listed: ListedClawback) {
+  if (!isUsable(listed)) return { id: listed.id, fault: listed.fault };
+  const { id, amountCents: cents, currency, status, created } = listed;
+  return { id, cents, currency, status, created: new Date(created * 1000).toISOString() };
+}
 
 async function readUntilOf(db: Database, kind: ClawbackKind): Promise<number> {
   const { rows } = await sql<{ at: number }>`
@@ -105,14 +116,14 @@ async function readUntilOf(db: Database, kind: ClawbackKind): Promise<number> {
   return rows[0]?.at ?? 0;
 }
 
-async function rowsOf(db: Database, clawbacks: readonly ProcessorClawback[]): Promise<ReadonlyMap<string, Row>> {
+async function rowsOf(db: Database, clawbacks: readonly ListedClawback[]): Promise<ReadonlyMap<string, Row>> {
   const ids = clawbacks.map(({ id }) => id);
   const { rows } = await sql<Row>`select ${ROW} from clawback where id = any(${ids}::text[])`.execute(db);
   return new Map(rows.map((row) => [row.id, row]));
 }
 
 /** The payments of credited purchases among these. */
-async function paymentsOf(db: Database, clawbacks: readonly ProcessorClawback[]): Promise<ReadonlySet<string>> {
+async function paymentsOf(db: Database, clawbacks: readonly ListedClawback[]): Promise<ReadonlySet<string>> {
   const payments = clawbacks.flatMap(({ paymentIntentId }) => paymentIntentId ?? []);
   const { rows } = await sql<{ id: string }>`
     select payment_intent_id as id from top_up

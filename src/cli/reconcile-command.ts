@@ -48,7 +48,10 @@ try {
 
 /** Prints what a turn has done; tells the exit code. */
 function print(results: readonly TurnResult[]): 0 | 1 {
-  for (const result of results) console.log(`${result.name.padEnd(18)} ${describe(result)}`);
+  for (const result of results) {
+    console.log(`${result.name.padEnd(18)} ${describe(result)}`);
+    for (const problem of result.problems ?? []) console.log(`${' '.repeat(19)}${problem}`);
+  }
   if (!config.card) console.log('Card payment is off: STRIPE_SECRET_KEY is unset.');
   if (!x402) console.log('Direct payment in USDC is off: X402_PAY_TO or X402_RPC_URL is unset.');
   return results.some((result) => result.outcome === 'failed') ? 1 : 0;

@@ -559,7 +559,7 @@ export interface CompleteTopUpRequest {
 export type CompleteTopUpResult =
   | { status: 200; headers: { 'cache-control': string }; body: string }
   | { status: 400; body: string }
-  | { status: 402; body: string }
+  | { status: 402; headers: { 'cache-control': string }; body: string }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
   | { status: 500; body: string }
   | { status: 502; body: string }

@@ -2443,6 +2443,7 @@ export interface operations {
             402: {
                 headers: {
                     "x-trace-id": components["headers"]["TraceId"];
+                    "cache-control": components["headers"]["CacheControl"];
                     [name: string]: unknown;
                 };
                 content: {

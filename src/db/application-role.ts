@@ -14,7 +14,7 @@ export const KEPT: Readonly<Record<string, readonly string[]>> = {
   job: ['id', 'account_id', 'hold_id', 'trace_id'],
   checkout_sweep: ['singleton'],
   processor_list: ['name'],
-  clawback: ['id', 'kind', 'top_up_id', 'account_id', 'charge_id', 'amount_cents', 'created_at'],
+  clawback: ['id', 'kind', 'top_up_id', 'account_id', 'charge_id', 'amount_cents', 'currency', 'created_at'],
   instance: ['singleton', 'id'],
   reversal: ['transfer_id', 'reason', 'created_at'],
   operator_action: ['id', 'at', 'operator', 'action', 'subject', 'reason', 'key', 'transfer_id', 'detail'],

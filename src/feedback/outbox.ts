@@ -32,7 +32,7 @@ export async function requeueLostMail(db: Database): Promise<number> {
       select feedback.id, 'feedback ' || feedback.id as entry_key
       from feedback left join graphile_worker.jobs entry on entry.key = 'feedback ' || feedback.id
       where feedback.notification = 'queued' and feedback.mailed_at is null
-        and (entry.id is null or entry.locked_at < now() - make_interval(secs => ${ABANDONED_AFTER_SECONDS}))
+        and (entry.id is null or lease_has_ended(entry.locked_at + make_interval(secs => ${ABANDONED_AFTER_SECONDS}), ${ABANDONED_AFTER_SECONDS}))
       limit ${BATCH} for update of feedback skip locked
     )
     select graphile_worker.add_job(${MAIL_TASK}, json_build_object('feedbackId', id), job_key => entry_key,

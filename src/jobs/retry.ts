@@ -1,7 +1,7 @@
 /** Attempts at one job, those included that ended with their process. */
 export const MAX_ATTEMPTS = 5;
 /** No attempt begins later than this after the first one. */
-const MAX_ELAPSED_MS = 15 * 60_000;
+export const MAX_ELAPSED_MS = 15 * 60_000;
 const FIRST_DELAY_MS = 1_000;
 const GROWTH = 3;
 

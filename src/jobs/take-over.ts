@@ -3,6 +3,7 @@ import type { Database } from '../db/database.ts';
 import { testPoint } from '../lib/test-point.ts';
 import { addEntry, TASK } from './enqueue.ts';
 import { DEAD_AFTER_SECONDS } from './heartbeat.ts';
+import { MAX_ELAPSED_MS } from './retry.ts';
 
 /** A queue entry that nobody takes for so long after its job was due has been lost. */
 const OVERDUE_SECONDS = 10;
@@ -11,7 +12,10 @@ const HANGS_AFTER_SECONDS = 3600;
 const FORGOTTEN_AFTER_SECONDS = 3600;
 const BATCH = 1000;
 
-const dead = sql<boolean>`(worker.id is null or worker.heartbeat_at < now() - make_interval(secs => ${DEAD_AFTER_SECONDS}))`;
+/** Whether what was true at a time has been silent since for so long, or the database's clock has stepped back. */
+const isSilent = (at: string) =>
+  sql<boolean>`lease_has_ended(${sql.ref(at)} + make_interval(secs => ${DEAD_AFTER_SECONDS}), ${DEAD_AFTER_SECONDS})`;
+const dead = sql<boolean>`(worker.id is null or ${isSilent('worker.heartbeat_at')})`;
 /** The answer to the claim never reached the worker that lives. */
 const unnamed = sql<boolean>`(job.updated_at < worker.named_since and job.id <> all (worker.job_ids))`;
 const hanging = sql<boolean>`(job.updated_at < now() - make_interval(secs => ${HANGS_AFTER_SECONDS}))`;
@@ -46,7 +50,7 @@ async function unlockEntries(db: Database): Promise<void> {
   await sql`
     with silent as (
       select id, queue_pool from worker
-      where queue_pool is not null and heartbeat_at < now() - make_interval(secs => ${DEAD_AFTER_SECONDS})
+      where queue_pool is not null and ${isSilent('heartbeat_at')}
       for update skip locked
     ), buried as (
       update worker set queue_pool = null from silent where worker.id = silent.id
@@ -59,6 +63,7 @@ async function unlockEntries(db: Database): Promise<void> {
  * entry that is going to run. Tells how many jobs were entered again.
  */
 export async function requeueLostJobs(db: Database): Promise<number> {
+  await makeDue(db);
   await unlockLostEntries(db);
   testPoint('lost entries unlocked');
   const { rows } = await sql`
@@ -79,6 +84,18 @@ export async function requeueLostJobs(db: Database): Promise<number> {
   return rows.length;
 }
 
+/** A job that is due later than any wait between two attempts was queued before the database's clock stepped back. */
+async function makeDue(db: Database): Promise<void> {
+  await sql`
+    with waiting as (
+      select id from job where state = 'queued' and run_at > now() + make_interval(secs => ${MAX_ELAPSED_MS / 1000})
+      limit ${BATCH} for update skip locked
+    ), due as (
+      update job set run_at = now() from waiting where job.id = waiting.id returning job.id, job.run_at, job.turn
+    )
+    select ${addEntry} from due`.execute(db);
+}
+
 /**
  * Unlocks the entries of pools that no worker has, and of workers that don't run them, since the answer that gave them
  * never arrived. graphile_worker unlocks all entries of a pool or none: whoever takes one that was running finds that
@@ -88,7 +105,7 @@ async function unlockLostEntries(db: Database): Promise<void> {
   await sql`
     select graphile_worker.force_unlock_workers(array_agg(distinct entry.locked_by))
     from graphile_worker.jobs entry left join worker on worker.queue_pool = entry.locked_by
-    where entry.task_identifier = ${TASK} and entry.locked_at < now() - make_interval(secs => ${DEAD_AFTER_SECONDS})
+    where entry.task_identifier = ${TASK} and ${isSilent('entry.locked_at')}
       and (${dead} or (entry.locked_at < worker.named_since and entry.id <> all (worker.entry_ids)))
     having count(*) > 0`.execute(db);
 }

@@ -53,10 +53,14 @@ export async function holdAmount(db: Database, id: bigint): Promise<bigint> {
   return amount;
 }
 
+/** Those of earlier releases don't tell how long their lease is; none is longer than a day. */
+export const HOLD_LEASE_HAS_ENDED = sql<boolean>`lease_has_ended(lease_until, coalesce(lease_seconds, 86400))`;
+
 /** Makes the lease last so long from now, by the database's clock. False when the hold has ended or was taken over. */
 export async function renewHold(db: Database, { id, fence }: HeldBy, leaseSeconds: number): Promise<boolean> {
   const { numAffectedRows } = await sql`
-    update transfer set lease_until = now() + make_interval(secs => ${leaseSeconds}::double precision)
+    update transfer set lease_until = now() + make_interval(secs => ${leaseSeconds}::double precision),
+                        lease_seconds = ${leaseSeconds}::real
     where id = ${id} and fence = ${fence} and state = 'pending'`.execute(db);
   return numAffectedRows === 1n;
 }
@@ -112,13 +116,13 @@ export async function voidHold(db: Database, hold: HeldBy): Promise<bigint | und
   return rows[0]?.balance;
 }
 
-/** Voids every hold whose lease has passed: its process died or lost the database. Tells how many there were. */
+/** Voids every hold whose lease has ended: its process died or lost the database. Tells how many there were. */
 export async function voidExpiredHolds(db: Database): Promise<number> {
   const { rows } = await sql<{ voided: bigint }>`
     with voided as (
       update transfer set state = 'voided', ended_at = now()
       where id = any(array(
-        select id from transfer where state = 'pending' and lease_until < now()
+        select id from transfer where state = 'pending' and lease_until is not null and ${HOLD_LEASE_HAS_ENDED}
         order by lease_until limit 1000 for update skip locked
       )) and state = 'pending'
       returning debit_account_id, amount_micro_usd

@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
+import { HOLD_LEASE_HAS_ENDED } from './hold.ts';
 
 export interface PendingHolds {
   readonly count: number;
@@ -16,7 +17,7 @@ export async function pendingHolds(db: Database): Promise<PendingHolds> {
   const { rows } = await sql<Row>`
     select count(*)::int as count,
            coalesce(extract(epoch from now() - min(created_at)), 0)::float8 as oldest_seconds,
-           count(*) filter (where lease_until < now())::int as past_lease,
+           count(*) filter (where ${HOLD_LEASE_HAS_ENDED})::int as past_lease,
            coalesce(greatest(extract(epoch from now() - min(lease_until)), 0), 0)::float8 as oldest_past_lease_seconds
     from transfer where state = 'pending'`.execute(db);
   const row = rows[0];

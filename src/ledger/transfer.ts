@@ -51,7 +51,7 @@ export const insertTransfer = (
   rows: Fragment,
 ): Fragment => fragment`
   insert into transfer (kind, debit_account_id, credit_account_id, amount_micro_usd, reference, trace_id,
-                        state, ended_at, lease_until, characters, rate_pico_usd, process_id, model, upstream, cost_pico_usd
+                        state, ended_at, lease_until, lease_seconds, characters, rate_pico_usd, process_id, model, upstream, cost_pico_usd
                         ${id ? fragment`, id) overriding system value` : fragment`)`}
   select ${kind}, ${debit}, ${credit}, ${amount}, ${reference}, ${traceId}::uuid,
          ${hold ? pending(hold.leaseSeconds) : isSpoken ? SPOKEN : POSTED} ${id ? fragment`, ${id}` : fragment``}
@@ -61,9 +61,9 @@ export const insertTransfer = (
 export const nextTransferId = fragment`nextval('transfer_id_seq')`;
 
 const pending = (leaseSeconds: number | null): Fragment => fragment`
-  'pending', null, now() + make_interval(secs => ${leaseSeconds}::double precision), characters, rate_pico_usd, process_id,
+  'pending', null, now() + make_interval(secs => ${leaseSeconds}::double precision), ${leaseSeconds}::real, characters, rate_pico_usd, process_id,
   model, null::text, null::bigint`;
-const POSTED = fragment`'posted', now(), null::timestamptz, null::integer, null::bigint, null::integer,
+const POSTED = fragment`'posted', now(), null::timestamptz, null::real, null::integer, null::bigint, null::integer,
   null::text, null::text, null::bigint`;
-const SPOKEN = fragment`'posted', now(), null::timestamptz, null::integer, null::bigint, null::integer,
+const SPOKEN = fragment`'posted', now(), null::timestamptz, null::real, null::integer, null::bigint, null::integer,
   model, upstream, cost_pico_usd`;

@@ -144,7 +144,11 @@ export function topUpOperations(
             body: pages.creditedPage(baseUrl, result.credit, result.amountCents),
           };
         case 'unpaid':
-          return { status: 402, body: pages.unpaidPage() };
+          return {
+            status: 402,
+            headers: { 'cache-control': PRIVATE },
+            body: pages.unpaidPage(result.stage, result.request),
+          };
         case 'foreign_session':
           return { status: 502, body: pages.foreignSessionPage() };
         case 'processor_failed':

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Database } from '../db/database.ts';
 import { readTurnBegin } from '../top-up/open-purchases.ts';
-import { isReading, readAgainSince } from '../top-up/sweep-pass.ts';
+import { readAgainSince, unread } from '../top-up/sweep-pass.ts';
 import type { TurnResult } from './reconciler.ts';
 import type { ReconcilerRunner } from './runner.ts';
 
@@ -12,23 +12,33 @@ const PAUSE_MS = 500;
 
 /**
  * Runs every reconciler until the processor has been asked about all since then: its lists of sessions, refunds and
- * disputes, and each open purchase, refund and dispute. Tells what they did in all, or up to the first failure.
+ * disputes, and each open purchase, refund and dispute. Tells what they did in all, and the first failure of each. Ends
+ * early when one fails and nothing else goes on.
  */
 export async function catchUp(db: Database, runner: ReconcilerRunner, since: Date): Promise<TurnResult[]> {
   await readAgainSince(db, since);
   const { begin } = await readTurnBegin(db);
   const totals = new Map<string, TurnResult>();
+  let leftBefore = await unread(db, begin);
   for (let turns = 0; turns < MOST_TURNS; turns++) {
     const results = await runner.turn();
     for (const result of results) {
       const before = totals.get(result.name);
       // A turn that another process had is not one that was done before.
       const outcome = result.outcome === 'skipped' && before ? before.outcome : result.outcome;
-      totals.set(result.name, { ...result, outcome, count: (before?.count ?? 0) + result.count });
+      const problems = [...(before?.problems ?? []), ...(result.problems ?? [])];
+      totals.set(result.name, {
+        ...(before?.outcome === 'failed' ? before : { ...result, outcome }),
+        count: (before?.count ?? 0) + result.count,
+        ...(problems.length > 0 && { problems }),
+      });
     }
-    if (results.some(({ outcome }) => outcome === 'failed')) break;
+    const left = await unread(db, begin);
+    // What fails is behind all that waits: the others have their turn, as long as there is progress.
+    if (results.some(({ outcome }) => outcome === 'failed') && left >= leftBefore) break;
+    leftBefore = left;
     const isSkipped = [...totals.values()].some(({ outcome }) => outcome === 'skipped');
-    if (!isSkipped && !(await isReading(db, begin))) break;
+    if (!isSkipped && left === 0) break;
     if (isSkipped) await sleep(PAUSE_MS);
   }
   return [...totals.values()];

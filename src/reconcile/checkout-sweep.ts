@@ -26,7 +26,7 @@ export function checkoutSweep(db: Database, processor: Processor, purchases: Pur
             const { sessions, hasMore } = await processor.listSessions(createdFrom, after);
             return { entries: sessions, hasMore };
           },
-          // What fails is listed again in a later pass: the watermark stays a day behind.
+          // What fails is listed again for a day, since the watermark stays that far behind. The audit names the rest.
           handle: async (sessions) => {
             await creditListed(db, purchases, sessions, failures, turn);
             return true;

@@ -1,11 +1,11 @@
 import type { Database } from '../db/database.ts';
-import { collectDebts } from '../ledger/debts.ts';
+import { collectDebt, solventDebtors } from '../ledger/debts.ts';
 import { testPoint } from '../lib/test-point.ts';
 import { claimDueClawback, unknownOf } from '../top-up/clawback-rows.ts';
-import type { Clawbacks } from '../top-up/clawbacks.ts';
+import type { BookedClawback, Clawbacks } from '../top-up/clawbacks.ts';
 import { readTurnBegin } from '../top-up/open-purchases.ts';
 import type { Processor } from '../top-up/processor.ts';
-import type { ProcessorClawback } from '../top-up/processor-clawbacks.ts';
+import type { ListedClawback } from '../top-up/processor-clawbacks.ts';
 import { Failures } from './failures.ts';
 import { runPass } from './processor-pass.ts';
 import type { Reconciler, Turn } from './reconciler.ts';
@@ -38,12 +38,12 @@ export function clawbackSweep(db: Database, processor: Processor, clawbacks: Cla
   };
 
   /** Tells whether all of them could be recorded. */
-  async function record(listed: readonly ProcessorClawback[], failures: Failures, { done }: Turn): Promise<boolean> {
+  async function record(listed: readonly ListedClawback[], failures: Failures, turn: Turn): Promise<boolean> {
     let isComplete = true;
     // The oldest first: who reads the account's history finds it in the order in which it happened.
     for (const each of (await unknownOf(db, listed)).toReversed()) {
       try {
-        if (await clawbacks.record(each)) done(1);
+        tell(await clawbacks.record(each), turn);
       } catch (error) {
         isComplete = false;
         failures.note(error);
@@ -57,15 +57,15 @@ export function clawbackSweep(db: Database, processor: Processor, clawbacks: Cla
 export function openClawbacks(db: Database, clawbacks: Clawbacks): Reconciler {
   return {
     name: 'clawbacks',
-    async run({ signal, done }) {
+    async run(turn) {
       const failures = new Failures();
       const { begin } = await readTurnBegin(db);
-      for (let checks = 0; checks < MOST_CHECKS && !signal.aborted; checks++) {
+      for (let checks = 0; checks < MOST_CHECKS && !turn.signal.aborted; checks++) {
         const claimed = await claimDueClawback(db, begin);
         if (!claimed) break;
         testPoint('clawback claimed');
         try {
-          if (await clawbacks.check(claimed)) done(1);
+          tell(await clawbacks.check(claimed), turn);
         } catch (error) {
           failures.add(error);
         }
@@ -75,8 +75,25 @@ export function openClawbacks(db: Database, clawbacks: Clawbacks): Reconciler {
   };
 }
 
+function tell({ hasMoved, unclear }: BookedClawback, { done, report }: Turn): void {
+  if (hasMoved) done(1);
+  if (unclear) report(unclear);
+}
+
 /** Pays debts from what came back to an account, as of a hold that was voided (R61). Counts accounts. */
 export const debts = (db: Database): Reconciler => ({
   name: 'debts',
-  run: async ({ done }) => done(await collectDebts(db)),
+  async run({ done }) {
+    const failures = new Failures();
+    for (const id of await solventDebtors(db)) {
+      testPoint('debtor found');
+      try {
+        await db.transaction().execute((trx) => collectDebt(trx, id));
+        done(1);
+      } catch (error) {
+        failures.note(error);
+      }
+    }
+    failures.check();
+  },
 });

@@ -45,11 +45,12 @@ export async function withLease<T>(
 const leaseEnd = sql`now() + make_interval(secs => ${LEASE_SECONDS})`;
 
 async function take(db: Database, name: string, owner: string, gapMs: number): Promise<boolean> {
+  const gap = sql`make_interval(secs => ${gapMs / 1000}::double precision)`;
   const { rows } = await sql`
     insert into reconciler (name, owner, lease_until) values (${name}, ${owner}, ${leaseEnd})
     on conflict (name) do update set started_at = now(), owner = excluded.owner, lease_until = excluded.lease_until
-      where (reconciler.lease_until is null or reconciler.lease_until <= now())
-        and reconciler.started_at <= now() - make_interval(secs => ${gapMs / 1000}::double precision)
+      where (reconciler.lease_until is null or lease_has_ended(reconciler.lease_until, ${LEASE_SECONDS}))
+        and lease_has_ended(reconciler.started_at + ${gap}, ${gapMs / 1000})
     returning name`.execute(db);
   return rows.length > 0;
 }

@@ -16,6 +16,8 @@ export interface Turn {
   readonly signal: AbortSignal;
   /** Counts pieces of work that are done. They count also when the turn fails later. */
   done(count: number): void;
+  /** Tells an operator of something that only a person can settle. The turn goes on. */
+  report(problem: string): void;
 }
 
 export interface TurnResult {
@@ -23,5 +25,7 @@ export interface TurnResult {
   /** Skipped: another process is at it, or was a moment ago. */
   readonly outcome: 'done' | 'skipped' | 'failed';
   readonly count: number;
+  /** What the turn has reported. */
+  readonly problems?: readonly string[];
   readonly error?: unknown;
 }

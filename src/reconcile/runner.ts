@@ -108,16 +108,22 @@ export class ReconcilerRunner {
     const done = (more: number) => {
       count += more;
     };
+    const problems: string[] = [];
+    const report = (problem: string) => {
+      problems.push(problem);
+      this.#options.log.error({ reconciler: name }, problem);
+    };
+    const reported = () => (problems.length > 0 ? { problems } : {});
     try {
-      await reconciler.run({ signal: AbortSignal.any([this.#stopping.signal, lost]), done });
+      await reconciler.run({ signal: AbortSignal.any([this.#stopping.signal, lost]), done, report });
     } catch (error) {
       this.#failed(name, error);
-      return { name, outcome: 'failed', count, error };
+      return { name, outcome: 'failed', count, ...reported(), error };
     }
     if (lost.aborted) this.#options.log.warn({ reconciler: name }, 'a reconciler lost its turn to another process');
     if (this.#failures.delete(name)) this.#options.log.info({ reconciler: name }, 'a reconciler works again');
     if (count > 0) this.#options.log.info({ reconciler: name, count }, 'a reconciler did its work');
-    return { name, outcome: 'done', count };
+    return { name, outcome: 'done', count, ...reported() };
   }
 
   #failed(name: string, error: unknown): void {

@@ -1,6 +1,7 @@
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
-import type { ClawbackKind, ProcessorClawback } from './processor-clawbacks.ts';
+import { isStatusKnown } from './clawback-status.ts';
+import { type ClawbackKind, isUsable, type ListedClawback, type ProcessorClawback } from './processor-clawbacks.ts';
 
 /** One that is final is looked at for so long after it began: a bank may still send a refund back. */
 const FINAL_SECONDS = 60 * 86_400;
@@ -12,7 +13,6 @@ export interface ClawbackRow {
   readonly kind: ClawbackKind;
   readonly accountId: string;
   readonly amountCents: number;
-  readonly status: string;
   readonly state: 'none' | 'taken' | 'returned';
   /** How often it was taken. */
   readonly turns: number;
@@ -30,18 +30,19 @@ export interface ClaimedClawback {
 /** The older, the rarer; what has just begun every minute. */
 const NEXT_CHECK = sql`now() + make_interval(secs => least(greatest(
   extract(epoch from now() - created_at)::double precision / 8, ${SHORTEST_PAUSE_SECONDS}), ${LONGEST_PAUSE_SECONDS}))`;
-const ROW = sql`id, kind, account_id as "accountId", amount_cents as "amountCents", status, state, turns`;
+const ROW = sql`id, kind, account_id as "accountId", amount_cents as "amountCents", state, turns`;
 
 /** Records one that nothing was known of; undefined when somebody else was first. */
 export async function insertClawback(
   trx: Database,
-  { id, kind, chargeId, amountCents, status, created }: ProcessorClawback,
+  { id, kind, chargeId, amountCents, currency, status, created }: ProcessorClawback,
   { topUpId, accountId }: { readonly topUpId: string; readonly accountId: string },
 ): Promise<ClawbackRow | undefined> {
   const { rows } = await sql<ClawbackRow>`
-    insert into clawback (id, kind, top_up_id, account_id, charge_id, amount_cents, status, created_at, next_check_at)
-    values (${id}, ${kind}, ${topUpId}, ${accountId}, ${chargeId}, ${amountCents}, ${status},
-            to_timestamp(${created}), now() + make_interval(secs => ${SHORTEST_PAUSE_SECONDS}))
+    insert into clawback (id, kind, top_up_id, account_id, charge_id, amount_cents, currency, status, is_status_known,
+                          created_at, next_check_at)
+    values (${id}, ${kind}, ${topUpId}, ${accountId}, ${chargeId}, ${amountCents}, ${currency}, ${status},
+            ${isStatusKnown({ kind, status })}, to_timestamp(${created}), now() + make_interval(secs => ${SHORTEST_PAUSE_SECONDS}))
     on conflict do nothing
     returning ${ROW}`.execute(trx);
   return rows[0];
@@ -51,15 +52,15 @@ export async function insertClawback(
  * Tells which of them nothing is known of. Those that are known and have another status by now are due at once, and one
  * that was due keeps its place: else each pass would put it behind all that wait. One that is locked is being looked at.
  */
-export async function unknownOf(
-  db: Database,
-  listed: readonly ProcessorClawback[],
-): Promise<readonly ProcessorClawback[]> {
+export async function unknownOf(db: Database, listed: readonly ListedClawback[]): Promise<readonly ListedClawback[]> {
   if (listed.length === 0) return [];
   const { rows } = await sql<{ id: string; status: string }>`
     select id, status from clawback where id = any(${listed.map(({ id }) => id)}::text[])`.execute(db);
   const known = new Map(rows.map(({ id, status }) => [id, status]));
-  const changed = listed.filter(({ id, status }) => known.has(id) && known.get(id) !== status).map(({ id }) => id);
+  const changed = listed
+    .filter(isUsable)
+    .filter(({ id, status }) => known.has(id) && known.get(id) !== status)
+    .map(({ id }) => id);
   if (changed.length > 0) {
     await sql`
       update clawback set next_check_at = least(next_check_at, now())
@@ -84,11 +85,12 @@ export async function claimDueClawback(db: Database, begin: string): Promise<Cla
 /** Records what the processor told after a claim; undefined when somebody has asked again since. */
 export async function readAgain(
   trx: Database,
-  { id, fence, status, isFinal }: { id: string; fence: number; status: string; isFinal: boolean },
+  { id, kind, fence }: Pick<ClaimedClawback, 'id' | 'kind' | 'fence'>,
+  { status, isFinal }: { status: string; isFinal: boolean },
 ): Promise<ClawbackRow | undefined> {
   const { rows } = await sql<ClawbackRow>`
     update clawback
-    set status = ${status},
+    set status = ${status}, is_status_known = ${isStatusKnown({ kind, status })},
         next_check_at = case when ${isFinal} and created_at < now() - make_interval(secs => ${FINAL_SECONDS})
                              then null else next_check_at end
     where id = ${id} and fence = ${fence}

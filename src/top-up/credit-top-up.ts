@@ -30,6 +30,9 @@ export interface TopUpCredit {
   readonly alreadyCredited: boolean;
 }
 
+/** Of one credit: each further one means that a row was deleted meanwhile. */
+const MOST_TRIES = 3;
+
 /** The processor's test mode and its live mode share no account. */
 export class OtherModeError extends Error {}
 
@@ -39,7 +42,7 @@ export class OtherModeError extends Error {}
  * an upsert by id: beside a concurrent update one may miss the row, insert, and fail on the session's unique index.
  * @throws OtherModeError with nothing credited, when the account is of the other mode
  */
-export async function creditTopUp(db: Database, paid: PaidTopUp): Promise<TopUpCredit> {
+export async function creditTopUp(db: Database, paid: PaidTopUp, tries = MOST_TRIES): Promise<TopUpCredit> {
   const credited = await db.transaction().execute(async (trx) => {
     const account = await bookCredit(trx, paid);
     if (!account) return undefined;
@@ -65,7 +68,8 @@ export async function creditTopUp(db: Database, paid: PaidTopUp): Promise<TopUpC
     where ${isOfOtherMode(fragment`paid.id`, paid.livemode)}`.execute(db);
   if (refused.length > 0) throw new OtherModeError('a session of the one mode does not credit an account of the other');
   // The statement still saw the row of a purchase that came to nothing, and that was deleted before it was locked.
-  return creditTopUp(db, paid);
+  if (tries > 1) return creditTopUp(db, paid, tries - 1);
+  throw new Error('the session is recorded as that of another purchase');
 }
 
 /** Undefined when there was nothing to credit. */
@@ -106,13 +110,15 @@ export async function purchaseOfPayment(
   return row && { topUpId: row.id, accountId: row.account_id };
 }
 
-/** Those of the sessions that are credited. */
-export async function creditedSessions(db: Database, sessionIds: readonly string[]): Promise<ReadonlySet<string>> {
+/** The states of the purchases of these sessions, by session; of those that are known. */
+export async function purchaseStates(
+  db: Database,
+  sessionIds: readonly string[],
+): Promise<ReadonlyMap<string, string>> {
   const rows = await db
     .selectFrom('top_up')
-    .select('session_id')
-    .where('state', '=', 'credited')
+    .select(['session_id', 'state'])
     .where('session_id', 'in', sessionIds)
     .execute();
-  return new Set(rows.flatMap(({ session_id }) => session_id ?? []));
+  return new Map(rows.map(({ session_id, state }) => [session_id ?? '', state]));
 }

@@ -61,6 +61,34 @@ export async function expirePurchase(db: Database, id: string, claimedAt: string
       and now() < ${claimedAt}::timestamptz + make_interval(secs => ${VERDICT_SECONDS})`.execute(db);
 }
 
+/** What a session of this service tells of its purchase. */
+export interface SessionPurchase {
+  readonly topUpId: string;
+  readonly sessionId: string;
+  readonly accountId: string;
+  readonly amountCents: number;
+  readonly challengeId: string | null;
+  /** Unix seconds. */
+  readonly created: number;
+}
+
+/** Opens the purchase of a session whose id was lost, with its row or without. One that has its session stays as it is. */
+export async function recordSession(
+  db: Database,
+  { topUpId, sessionId, accountId, amountCents, challengeId, created }: SessionPurchase,
+): Promise<void> {
+  await sql`
+    with found as (
+      update top_up set state = 'open', session_id = ${sessionId}, next_check_at = now()
+      where id = ${topUpId} and state in ('opening', 'expired') and session_id is null
+    )
+    insert into top_up (id, state, account_id, amount_cents, challenge_id, session_id, created_at)
+    select ${topUpId}::uuid, 'open', ${accountId}::uuid, ${amountCents}::int, ${challengeId}, ${sessionId},
+           to_timestamp(${created})
+    where not exists (select from top_up where id = ${topUpId})
+    on conflict do nothing`.execute(db);
+}
+
 /** Ends the purchases whose session nobody can have paid any more: the process died, or the processor refused. */
 export async function endNeverOpened(db: Database): Promise<void> {
   await sql`

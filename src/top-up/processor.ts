@@ -111,6 +111,17 @@ export class Processor {
     return data?.find(({ payment_intent }) => idOf(payment_intent) === paymentIntentId);
   }
 
+  /** Whether a payment came to nothing, as the processor tells; false when it does not tell, as with a key without the right. */
+  async hasPaymentFailed(paymentIntentId: string): Promise<boolean> {
+    try {
+      const { status } = await callProcessor(() => this.#stripe.paymentIntents.retrieve(paymentIntentId));
+      return status === 'requires_payment_method' || status === 'canceled';
+    } catch (error) {
+      if (error instanceof ProcessorError) return false;
+      throw error;
+    }
+  }
+
   /** The completed sessions in which this address of mail was given, newest first, at most MOST_OF_EMAIL of them. */
   async findSessionsOfEmail(email: string): Promise<readonly Stripe.Checkout.Session[]> {
     const asked = { customer_details: { email }, status: 'complete', limit: PAGE_SIZE } as const;

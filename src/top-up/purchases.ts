@@ -5,6 +5,7 @@ import { findCardAccount, isAccountId } from '../ledger/accounts.ts';
 import { findInstanceId } from '../ledger/instance.ts';
 import { testPoint } from '../lib/test-point.ts';
 import { creditTopUp, OtherModeError, type TopUpCredit } from './credit-top-up.ts';
+import { recordSession, type SessionPurchase } from './open-purchases.ts';
 import { isSessionId, type Processor } from './processor.ts';
 import { idOf, ProcessorError } from './processor-call.ts';
 
@@ -20,10 +21,17 @@ export type StartResult =
   | { readonly outcome: 'unknown_account' }
   | { readonly outcome: 'processor_failed'; readonly error: ProcessorError };
 
-export type CompleteResult =
+export type CreditResult =
   | { readonly outcome: 'credited'; readonly credit: TopUpCredit; readonly amountCents: number }
-  | { readonly outcome: 'unpaid' }
-  | { readonly outcome: 'foreign_session' }
+  | { readonly outcome: 'unpaid'; readonly purchase: SessionPurchase }
+  | { readonly outcome: 'foreign_session' };
+
+/** Why a session is unpaid. On its way: it is complete, and a bank takes days to bring the money. */
+export type UnpaidStage = 'open' | 'on_its_way' | 'refused' | 'expired';
+
+export type CompleteResult =
+  | Exclude<CreditResult, { outcome: 'unpaid' }>
+  | { readonly outcome: 'unpaid'; readonly stage: UnpaidStage; readonly request: PurchaseRequest }
   | { readonly outcome: 'processor_failed'; readonly error: ProcessorError };
 
 export interface PurchaseOptions {
@@ -104,11 +112,32 @@ export class Purchases {
       throw error;
     }
     testPoint('session read');
-    return session ? this.credit(session) : { outcome: 'foreign_session' };
+    if (!session) return { outcome: 'foreign_session' };
+    const result = await this.credit(session);
+    if (result.outcome !== 'unpaid') return result;
+    const { accountId, amountCents, challengeId } = result.purchase;
+    // The account of a first purchase comes into being with its credit.
+    const account = await findCardAccount(this.#db, accountId, this.#processor);
+    return {
+      outcome: 'unpaid',
+      stage: await this.#stageOf(session),
+      request: { amountCents, accountId: account?.id, challengeId: challengeId ?? undefined },
+    };
+  }
+
+  async #stageOf({ status, payment_intent }: Stripe.Checkout.Session): Promise<UnpaidStage> {
+    if (status !== 'complete') return status === 'expired' ? 'expired' : 'open';
+    const payment = idOf(payment_intent);
+    return payment !== null && (await this.#processor.hasPaymentFailed(payment)) ? 'refused' : 'on_its_way';
+  }
+
+  /** Records a session that is complete and unpaid, if it is not: its payment may arrive days later (R16). */
+  async follow(purchase: SessionPurchase): Promise<void> {
+    await recordSession(this.#db, purchase);
   }
 
   /** Credits a session that was read from the processor, on an allow-list of what it must be (R16, R54). */
-  async credit(session: Stripe.Checkout.Session): Promise<CompleteResult> {
+  async credit(session: Stripe.Checkout.Session): Promise<CreditResult> {
     const { top_up_id: topUpId = '', account_id: accountId = '', instance_id, challenge_id } = session.metadata ?? {};
     const ours =
       instance_id === (await this.#instance()) &&
@@ -118,15 +147,13 @@ export class Purchases {
       isAccountId(topUpId) &&
       isAccountId(accountId);
     if (!ours) return { outcome: 'foreign_session' };
-    const amountCents = session.amount_total;
-    if (session.payment_status !== 'paid' || !Number.isSafeInteger(amountCents) || !amountCents || amountCents < 0) {
-      return { outcome: 'unpaid' };
+    const amountCents = session.amount_total ?? 0;
+    const { id: sessionId, livemode, created } = session;
+    const purchase = { topUpId, sessionId, accountId, amountCents, challengeId: challenge_id ?? null };
+    if (session.payment_status !== 'paid' || !Number.isSafeInteger(amountCents) || amountCents <= 0) {
+      return { outcome: 'unpaid', purchase: { ...purchase, created } };
     }
-    const { id: sessionId, livemode } = session;
-    const paid = {
-      ...{ topUpId, sessionId, accountId, livemode, amountCents, challengeId: challenge_id ?? null },
-      paymentIntentId: idOf(session.payment_intent),
-    };
+    const paid = { ...purchase, livemode, paymentIntentId: idOf(session.payment_intent) };
     try {
       return { outcome: 'credited', credit: await creditTopUp(this.#db, paid), amountCents };
     } catch (error) {

@@ -38,7 +38,7 @@ export interface RefundRequest {
 }
 
 export type RefundResult =
-  | { readonly outcome: 'refunded'; readonly refund: ProcessorClawback }
+  | { readonly outcome: 'refunded'; readonly refund: ProcessorClawback; readonly unclear: string | undefined }
   | { readonly outcome: 'key_of_another' }
   /** The processor made none: all was refunded before, or it knows no such payment. */
   | { readonly outcome: 'refused'; readonly error: ProcessorError };
@@ -68,15 +68,15 @@ export async function refundPurchase(
     return { outcome: 'refused', error };
   }
   testPoint('refund made');
-  await clawbacks.record(refund);
+  const { unclear } = await clawbacks.record(refund);
   testPoint('refund booked');
   const detail = { refund: refund.id, amountCents: refund.amountCents };
   const made = { action: 'refund', subject: purchase.id, detail };
   // It may have been booked before this, by a try that died then, or by the reconcilers.
-  if (meaningOf(refund.kind, refund.status)?.isTaken && !(await isRecorded(db, made))) {
+  if (meaningOf(refund).isTaken && !(await isRecorded(db, made))) {
     await recordAction(db, { ...deed, ...made });
   }
-  return { outcome: 'refunded', refund };
+  return { outcome: 'refunded', refund, unclear };
 }
 
 async function paymentOf(processor: Processor, { sessionId }: CreditedPurchase): Promise<string> {

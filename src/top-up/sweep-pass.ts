@@ -25,10 +25,13 @@ export interface Pass {
 const isAt = ({ name, begun_at, pass_cursor }: Pass) => sql<boolean>`(name = ${name}
   and pass_started_at = ${begun_at}::timestamptz and pass_cursor is not distinct from ${pass_cursor})`;
 
-/** Begins a pass, or takes up the one under way. */
+/** Begins a pass, or takes up the one under way. Neither lies ahead, also when the database's clock has stepped back. */
 export async function beginPass(db: Database, list: ProcessorList): Promise<Pass> {
   const { rows } = await sql<Pass>`
-    update processor_list set pass_started_at = coalesce(pass_started_at, now()) where name = ${list}
+    update processor_list
+    set pass_started_at = least(coalesce(pass_started_at, now()), now()),
+        read_until = least(read_until, now() - make_interval(secs => ${OVERLAP_SECONDS[list]}))
+    where name = ${list}
     returning name, floor(extract(epoch from read_until))::double precision as created_from,
               pass_started_at::text as begun_at, pass_cursor`.execute(db);
   return rows[0] as Pass;
@@ -72,12 +75,13 @@ export async function readAgainSince(db: Database, since: Date): Promise<void> {
   await sql`update clawback set next_check_at = now() where next_check_at > now()`.execute(db);
 }
 
-/** Whether a pass is under way, or something that was due at that moment is still to be asked for. */
-export async function isReading(db: Database, dueAt: string): Promise<boolean> {
-  const { rows } = await sql`
-    select from processor_list where pass_started_at is not null
-    union all select from top_up where state = 'open' and next_check_at < ${dueAt}::timestamptz
-    union all select from clawback where next_check_at < ${dueAt}::timestamptz
-    limit 1`.execute(db);
-  return rows.length > 0;
+/** How many passes are under way, and how much that was due at that moment is still to be asked for. */
+export async function unread(db: Database, dueAt: string): Promise<number> {
+  const { rows } = await sql<{ count: number }>`
+    select count(*)::int as count from (
+      select from processor_list where pass_started_at is not null
+      union all select from top_up where state = 'open' and next_check_at < ${dueAt}::timestamptz
+      union all select from clawback where next_check_at < ${dueAt}::timestamptz
+    ) left_to_read`.execute(db);
+  return rows[0]?.count ?? 0;
 }

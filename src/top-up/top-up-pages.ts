@@ -2,6 +2,7 @@ import { formatCents, formatDollars } from '../lib/money.ts';
 import { html } from '../pages/html.ts';
 import { BACK, renderErrorPage, renderPage } from '../pages/page.ts';
 import type { TopUpCredit } from './credit-top-up.ts';
+import type { PurchaseRequest, UnpaidStage } from './purchases.ts';
 
 /** An empty address is that of the page itself. */
 const LOOK_AGAIN = html`<a class="button" href="">Look again</a>`;
@@ -65,13 +66,41 @@ export const tooManyPage = (retryAfterSeconds: number): string =>
     }.`,
   );
 
-export const unpaidPage = (): string =>
-  renderPage(
-    'Not paid yet',
-    html`<p>The checkout has not been paid, so nothing was credited. If you have just paid, look again in a moment.</p>
-${LOOK_AGAIN}
-<a class="button plain" href="/top-up">Start again</a>`,
+const UNPAID: Readonly<Record<UnpaidStage, { readonly title: string; readonly text: string }>> = {
+  open: {
+    title: 'Not paid yet',
+    text: 'The checkout has not been paid, so nothing was credited. If you have just paid, look again in a moment.',
+  },
+  on_its_way: {
+    title: 'Your bank is still processing the payment',
+    text: `Do not pay again. The credit is added by itself when the money arrives, which can take some days. Keep the address
+of this page: it shows your account then.`,
+  },
+  refused: {
+    title: 'Not paid',
+    text: 'Your bank did not make this payment, so nothing was credited. You can pay again.',
+  },
+  expired: {
+    title: 'This checkout has expired',
+    text: 'The checkout has expired. Nothing was charged or credited.',
+  },
+};
+
+export function unpaidPage(stage: UnpaidStage, { amountCents, accountId, challengeId }: PurchaseRequest): string {
+  const { title, text } = UNPAID[stage];
+  const again = new URLSearchParams({
+    amount: String(amountCents),
+    ...(accountId !== undefined && { account: accountId }),
+    ...(challengeId !== undefined && { challenge: challengeId }),
+  });
+  const mayStillBePaid = stage === 'open' || stage === 'on_its_way';
+  return renderPage(
+    title,
+    html`<p>${text}</p>
+${mayStillBePaid ? LOOK_AGAIN : ''}
+${stage === 'on_its_way' ? '' : html`<a class="button${mayStillBePaid ? ' plain' : ''}" href="/top-up?${String(again)}">Start again</a>`}`,
   );
+}
 
 export const foreignSessionPage = (): string =>
   renderPage(

@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import type { Database } from '../db/database.ts';
+import { LEASE_SECONDS } from './payment.ts';
 
 export interface PaymentsInDoubt {
   readonly count: number;
@@ -16,6 +17,8 @@ export async function paymentsInDoubt(db: Database): Promise<PaymentsInDoubt> {
     select count(*)::int as count,
            coalesce(extract(epoch from now() - min(settling_at)), 0)::float8 as oldest_seconds
     from x402_payment
-    where state in ('unknown', 'settling') and (state <> 'settling' or lease_until < now())`.execute(db);
+    where state in ('unknown', 'settling') and (state <> 'settling' or lease_has_ended(lease_until, ${LEASE_SECONDS}))`.execute(
+    db,
+  );
   return { count: rows[0]?.count ?? 0, oldestSeconds: rows[0]?.oldest_seconds ?? 0 };
 }

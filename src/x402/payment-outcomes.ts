@@ -1,7 +1,7 @@
 import type { Database } from '../db/database.ts';
 import { type Fragment, fragment, type Statement, statement } from '../db/statement.ts';
 import type { Asset } from './network.ts';
-import { PAYMENT_COLUMNS, type Payment, type PaymentRow, readPayment } from './payment.ts';
+import { LEASE_HAS_ENDED, PAYMENT_COLUMNS, type Payment, type PaymentRow, readPayment } from './payment.ts';
 
 /** The chain is asked about one payment at most this often. */
 const CHECK_EVERY_SECONDS = 1;
@@ -10,7 +10,7 @@ export const LAST_LOOK_SECONDS = 86_400;
 const LOOK_AGAIN_SECONDS = 3_600;
 
 /** Put so that the planner sees that the index of unfinished payments has them all. */
-const IN_DOUBT = fragment`(state in ('unknown', 'refused', 'settling') and (state <> 'settling' or lease_until < now()))`;
+const IN_DOUBT = fragment`(state in ('unknown', 'refused', 'settling') and (state <> 'settling' or ${LEASE_HAS_ENDED}))`;
 
 /**
  * Payments from `settling` on, except that they are settled (bookSettlement): what the facilitator's answer makes of
@@ -63,13 +63,14 @@ export class PaymentOutcomes {
       update x402_payment
       set checked_at = now(), lease_until = null, state = case state when 'settling' then 'unknown' else state end
       where id = ${id} and ${IN_DOUBT} and ${this.#isOurs}
-        and (checked_at is null or checked_at < now() - make_interval(secs => ${CHECK_EVERY_SECONDS}::double precision))
+        and (checked_at is null or checked_at > clock_timestamp()
+             or checked_at < now() - make_interval(secs => ${CHECK_EVERY_SECONDS}::double precision))
       returning ${PAYMENT_COLUMNS}`);
   }
 
   /**
-   * Likewise, of all payments in doubt that were not checked since, the one that has waited the longest. It is the first
-   * one in the order of checks, or none is.
+   * Likewise, of all payments in doubt that were not checked since, the one that has waited the longest. One whose check
+   * lies ahead was checked before the database's clock stepped back.
    */
   async claimNextCheck(since: Date): Promise<Payment | undefined> {
     return this.#one(statement`
@@ -78,8 +79,9 @@ export class PaymentOutcomes {
       where id = (
         select id from x402_payment
         where ${IN_DOUBT} and ${this.#isOurs}
+          and (checked_at is null or checked_at < ${since} or checked_at > clock_timestamp())
         order by checked_at nulls first limit 1 for update skip locked
-      ) and (checked_at is null or checked_at < ${since})
+      ) and (checked_at is null or checked_at < ${since} or checked_at > clock_timestamp())
       returning ${PAYMENT_COLUMNS}`);
   }
 

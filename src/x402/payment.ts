@@ -55,11 +55,16 @@ export interface PaymentRow {
   is_replayable: boolean;
 }
 
+/** How long a payment is its process's own without a sign of life (R26). */
+export const LEASE_SECONDS = 6;
+
+export const LEASE_HAS_ENDED = fragment`lease_has_ended(lease_until, ${LEASE_SECONDS}::double precision)`;
+
 /** What a statement of x402_payment returns for `readPayments`. */
 export const PAYMENT_COLUMNS = fragment`
   id, state, request_hash, trace_id, fence, payer, nonce, pay_to, amount_micro_usd, valid_before, head_block, refusal, receipt,
   purpose, awaited_transaction,
-  coalesce(lease_until >= now(), false) as is_leased,
+  coalesce(not ${LEASE_HAS_ENDED}, false) as is_leased,
   coalesce(settled_at > now() - make_interval(secs => ${REPLAY_WINDOW_SECONDS}::double precision), false) as is_replayable`;
 
 /** The payment of a row that was returned as PAYMENT_COLUMNS. */

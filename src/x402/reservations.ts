@@ -6,6 +6,8 @@ import type { TransferClaim } from './chain.ts';
 import { type Exposure, type ExposureRow, toExposure } from './exposure.ts';
 import type { Asset } from './network.ts';
 import {
+  LEASE_HAS_ENDED,
+  LEASE_SECONDS,
   PAYMENT_COLUMNS,
   type Payment,
   type PaymentPurpose,
@@ -40,8 +42,7 @@ export interface ReservedPayment {
   readonly exposure: Exposure;
 }
 
-/** How long a payment is its process's own without a sign of life, and how often it gives one (R26). */
-const LEASE_SECONDS = 6;
+/** How often a process gives a sign of life of its payments. */
 const RENEW_EVERY_MS = 2_000;
 
 const LEASE = fragment`now() + make_interval(secs => ${LEASE_SECONDS}::double precision)`;
@@ -135,7 +136,7 @@ export class Reservations {
   async takeOver({ id, fence, claim }: Payment, headBlock: bigint): Promise<Payment | undefined> {
     return this.#one(statement`
       update x402_payment set fence = fence + 1, head_block = ${headBlock}, lease_until = ${LEASE}
-      where id = ${id} and fence = ${fence} and nonce = ${claim.nonce} and state = 'reserved' and lease_until < now()
+      where id = ${id} and fence = ${fence} and nonce = ${claim.nonce} and state = 'reserved' and ${LEASE_HAS_ENDED}
       returning ${PAYMENT_COLUMNS}`);
   }
 
@@ -199,13 +200,13 @@ export class Reservations {
     return settlings.map(({ payment }) => begun.has(payment.id));
   }
 
-  /** Reservations whose process is gone, at most so many. */
+  /** Reservations whose process is gone, at most so many; those first that nobody has taken over lately. */
   async findAbandoned(limit: number): Promise<Payment[]> {
     return readPayments(
       this.#db,
       statement`
-      select ${PAYMENT_COLUMNS} from x402_payment where state = 'reserved' and lease_until < now()
-      order by id limit ${limit}`,
+      select ${PAYMENT_COLUMNS} from x402_payment where state = 'reserved' and ${LEASE_HAS_ENDED}
+      order by lease_until limit ${limit}`,
     );
   }
 

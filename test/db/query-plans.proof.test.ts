@@ -116,10 +116,10 @@ for (const mode of ['auto', 'force_generic_plan'] as const) {
       await leave(owner, cards);
       await sql`analyze`.execute(owner);
       await watched(`the reconciler ${name}`, writes, () =>
-        run({ signal: new AbortController().signal, done: () => {} }),
+        run({ signal: new AbortController().signal, done: () => {}, report: () => {} }),
       );
       await watched(`the reconciler ${name} with nothing to do`, [], () =>
-        run({ signal: new AbortController().signal, done: () => {} }),
+        run({ signal: new AbortController().signal, done: () => {}, report: () => {} }),
       );
     }
 

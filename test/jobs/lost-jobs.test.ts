@@ -129,7 +129,7 @@ test('the safety net enters a due job again that the queue has lost, and no othe
   await sql`select graphile_worker.remove_job(${ahead})`.execute(gateway.db);
   await gateway.db
     .updateTable('job')
-    .set({ run_at: sql<Date>`now() + interval '1 hour'` })
+    .set({ run_at: sql<Date>`now() + interval '10 minutes'` })
     .where('id', '=', ahead)
     .execute();
   await update(exhausted, 'attempts = max_attempts');

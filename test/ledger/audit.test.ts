@@ -82,13 +82,20 @@ async function addClawbacks(db: Database): Promise<void> {
   const processor = new Processor('sk_test_none', 'http://127.0.0.1:9');
   const purchases = new Purchases(db, processor, { baseUrl: 'http://127.0.0.1', serviceName: 'Speechgate' });
   const clawbacks = new Clawbacks(db, processor, purchases);
-  const told = { paymentIntentId: 'pi_1', chargeId: 'ch_1', currency: 'usd', created: Math.floor(Date.now() / 1000) };
+  const told = {
+    paymentIntentId: 'pi_1',
+    chargeId: 'ch_1',
+    currency: 'usd',
+    created: Math.floor(Date.now() / 1000),
+    isWithdrawn: true,
+  };
   const refund = { ...told, id: 're_1', kind: 'refund', amountCents: 100, status: 'succeeded' } as const;
   const dispute = { ...told, id: 'dp_1', kind: 'dispute', amountCents: 800, status: 'needs_response' } as const;
-  assert.equal(await clawbacks.record(refund), true);
-  assert.deepEqual(await Promise.all([1, 2, 3].map(() => clawbacks.record(dispute))).then((all) => all.sort()), [
-    ...[false, false, true],
-  ]);
+  assert.equal((await clawbacks.record(refund)).hasMoved, true);
+  assert.deepEqual(
+    await Promise.all([1, 2, 3].map(async () => (await clawbacks.record(dispute)).hasMoved)).then((all) => all.sort()),
+    [...[false, false, true]],
+  );
   assert.equal(await findDebt(db, purchase.accountId), 4_000_000n);
 }
 

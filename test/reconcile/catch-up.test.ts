@@ -5,7 +5,7 @@ import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
 import { catchUp } from '../../src/reconcile/catch-up.ts';
 import { withLease } from '../../src/reconcile/lease.ts';
-import { startFaultyCheckout } from '../support/faulty-checkout.ts';
+import { answerWith, startFaultyCheckout } from '../support/faulty-checkout.ts';
 import { startGateway } from '../support/gateway.ts';
 import { testRunner } from '../support/reconcile.ts';
 import { until } from '../support/until.ts';
@@ -61,4 +61,31 @@ test('the lists are read again from the moment on, past what was read since, and
     undefined,
   );
   assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('one purchase that fails keeps no other from being asked for', async (t) => {
+  const checkout = await startFaultyCheckout(t);
+  const card = { STRIPE_SECRET_KEY: checkout.secretKey, STRIPE_API_BASE: checkout.apiBase };
+  const gateway = await startGateway(t, card);
+  await sql`
+    insert into top_up (state, account_id, amount_cents, session_id, created_at)
+    select 'open', gen_random_uuid(), 700, 'cs_test_' || n, now() - interval '2 hours' from generate_series(1, 60) n`.execute(
+    gateway.db,
+  );
+  const refused = answerWith(403, '{"error":{"type":"invalid_request_error"}}');
+  checkout.fault = (method, path, response) => path.endsWith('/cs_test_7') && refused(method, path, response);
+  const results = await catchUp(gateway.db, testRunner(gateway), new Date(Date.now() - DAY * 1000));
+  const { outcome } = results.find(({ name }) => name === 'top_ups') ?? {};
+  assert.equal(outcome, 'failed', 'which is told');
+  const asked = new Set(checkout.calls.map(({ path }) => path).filter((path) => path.includes('cs_test_')));
+  assert.equal(asked.size, 60);
+});
+
+test('a processor that is away ends it', async (t) => {
+  const checkout = await startFaultyCheckout(t);
+  const card = { STRIPE_SECRET_KEY: checkout.secretKey, STRIPE_API_BASE: checkout.apiBase };
+  const gateway = await startGateway(t, card);
+  checkout.fault = answerWith(500, '');
+  const results = await catchUp(gateway.db, testRunner(gateway), new Date(Date.now() - DAY * 1000));
+  assert.ok(results.some(({ outcome }) => outcome === 'failed'));
 });

@@ -24,7 +24,9 @@ async function setUp(t: Test, deleteAudio: (key: string) => Promise<void>) {
     const done = (more: number) => {
       count += more;
     };
-    const error = await reconciler.run({ signal: new AbortController().signal, done }).catch((error) => error);
+    const error = await reconciler
+      .run({ signal: new AbortController().signal, done, report: () => {} })
+      .catch((error) => error);
     return { count, error };
   };
   return turn;

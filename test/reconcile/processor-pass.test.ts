@@ -4,7 +4,7 @@ import { openDatabase } from '../../src/db/database.ts';
 import { runPass } from '../../src/reconcile/processor-pass.ts';
 import { testDatabase } from '../support/database.ts';
 
-const TURN = { signal: new AbortController().signal, done: () => {} };
+const TURN = { signal: new AbortController().signal, done: () => {}, report: () => {} };
 const PAGES = ['a', 'b', 'c'];
 
 test('a page that could not be booked is read again, also when the pass breaks off after it', async (t) => {

@@ -59,7 +59,7 @@ test('R45: a payment that a dead process was settling is unknown, and the chain 
   await payFor(gateway, await wallet(chain.client, PRICE));
   const asIf = (lease: string) =>
     sql`update x402_payment set state = 'settling', lease_until = ${sql.raw(lease)}`.execute(gateway.db);
-  await asIf(`now() + interval '1 minute'`);
+  await asIf(`now() + interval '5 seconds'`);
   assert.deepEqual(await turn(gateway), {});
   assert.equal(await stateOf(gateway), 'settling');
   await asIf(`now() - interval '1 second'`);

@@ -25,6 +25,8 @@ export const GUARDS = 'the triggers and constraints that guard the books are in 
 export const LEASE = 'a payment under way is within its lease';
 export const CLAWBACK = 'each refund and dispute is booked once for each time that it was taken or returned, whole';
 export const CLAWBACK_PURCHASE = 'a refund or dispute is one of a credited purchase, and of its account';
+export const UNCLEAR =
+  'what a refund or dispute took is known, or an operator decided about it, with its id in the reason';
 export const INDEBTED = 'an account is marked as indebted if and only if it owes something';
 export const DEBT_PAYER = 'a debt is paid by the account that owes it';
 export const ADJUSTMENT = 'each adjustment is what an operator wrote down, once, for its account and amount';

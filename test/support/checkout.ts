@@ -12,8 +12,8 @@ export interface TestCheckout extends RunningCheckout {
   readonly env: Record<string, string>;
   /** The processor's API, as another program of its owner would use it. */
   readonly stripe: Stripe;
-  /** Presses Pay on the hosted page, and tells where it leads back to. @param email that the buyer gives */
-  pay(checkoutUrl: string, email?: string): Promise<string>;
+  /** Presses a button on the hosted page, and tells where it leads back to. @param email that the buyer gives */
+  pay(checkoutUrl: string, email?: string, by?: 'accepted' | 'bank'): Promise<string>;
 }
 
 /** The sandbox's checkout with state of its own. */
@@ -29,10 +29,10 @@ export async function testCheckout(t: Test): Promise<TestCheckout> {
     ...checkout,
     env: { STRIPE_SECRET_KEY: STRIPE_KEY, STRIPE_API_BASE: checkout.apiBase, CHECKOUT_ORIGIN: checkout.origin },
     stripe: new Stripe(STRIPE_KEY, { host: hostname, port, protocol: 'http', telemetry: false }),
-    pay: async (checkoutUrl, email = '') => {
+    pay: async (checkoutUrl, email = '', by = 'accepted') => {
       const paid = await fetch(checkoutUrl, {
         method: 'POST',
-        body: new URLSearchParams({ card: 'accepted', email }),
+        body: new URLSearchParams({ card: by, email }),
         redirect: 'manual',
       });
       return paid.headers.get('location') ?? '';
@@ -42,4 +42,12 @@ export async function testCheckout(t: Test): Promise<TestCheckout> {
 
 /** Whether the processor has the money of a refund or dispute of this status, as its documentation tells. */
 export const isTakenAt = (status: string | null): boolean =>
-  ['pending', 'succeeded', 'needs_response', 'under_review', 'lost'].includes(status ?? '');
+  [
+    'pending',
+    'succeeded',
+    'needs_response',
+    'under_review',
+    'appeal_needs_response',
+    'appeal_under_review',
+    'lost',
+  ].includes(status ?? '');

@@ -1,6 +1,15 @@
 import { sql } from 'kysely';
 import { contra } from '../../src/ledger/contra.ts';
-import { CLAWBACK, CLAWBACK_PURCHASE, CREDITED, DEBT_PAYER, HOLD, INDEBTED, OWN_TRANSFERS } from './audit-rules.ts';
+import {
+  CLAWBACK,
+  CLAWBACK_PURCHASE,
+  CREDITED,
+  DEBT_PAYER,
+  HOLD,
+  INDEBTED,
+  OWN_TRANSFERS,
+  UNCLEAR,
+} from './audit-rules.ts';
 import type { Corruption } from './corruptions-of-balances.ts';
 
 const debtor = sql`(select account_id from clawback where id = 're_1')`;
@@ -43,6 +52,11 @@ export const CORRUPTIONS_OF_CLAWBACKS: Corruption[] = [
     'a dispute of a purchase of somebody else',
     (account) => [sql`update clawback set account_id = ${account} where id = 'dp_1'`],
     [CLAWBACK, CLAWBACK_PURCHASE],
+  ],
+  [
+    'a refund whose status nobody knows',
+    () => [sql`update clawback set is_status_known = false where id = 're_1'`],
+    [UNCLEAR],
   ],
   [
     'a debtor who may spend again',

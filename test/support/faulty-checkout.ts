@@ -28,12 +28,14 @@ export interface FaultyCheckout extends Operations {
   /** What came in through apiBase. */
   readonly calls: RecordedCall[];
   fault: Fault;
+  /** Changes what the checkout answered, before it is passed on. */
+  rewrite: (path: string, answer: string) => string;
   /** Told each answer of the checkout before it is passed on. */
   beforeAnswer: (call: RecordedCall) => Promise<void> | void;
   /** The SDK on the checkout itself: neither recorded nor faulty. */
   readonly stripe: Stripe;
-  /** Presses Pay on the session's page. */
-  pay(sessionId: string): Promise<void>;
+  /** Presses a button on the session's page. */
+  pay(sessionId: string, by?: 'accepted' | 'bank'): Promise<void>;
 }
 
 /** The local checkout with the real SDK's view of it, and a recorder in front that can break what passes. */
@@ -66,7 +68,7 @@ export async function startFaultyCheckout(
       },
       ...(method === 'POST' && { body }),
     });
-    const call = { ...record, answer: await passed.text() };
+    const call = { ...record, answer: checkout.rewrite(path, await passed.text()) };
     checkout.calls.push(call);
     await checkout.beforeAnswer(call);
     response.writeHead(passed.status, { 'content-type': 'application/json' }).end(call.answer);
@@ -80,19 +82,20 @@ export async function startFaultyCheckout(
     await rm(dataDir, { recursive: true, force: true });
   });
 
-  const { refund, settleRefund, openDispute, updateDispute } = running;
+  const { refund, settleRefund, openDispute, updateDispute, endBankPayment } = running;
   const checkout: FaultyCheckout = {
-    ...{ refund, settleRefund, openDispute, updateDispute },
+    ...{ refund, settleRefund, openDispute, updateDispute, endBankPayment },
     apiBase: `http://127.0.0.1:${(recorder.address() as AddressInfo).port}`,
     secretKey,
     calls: [],
     fault: () => false,
+    rewrite: (_path, answer) => answer,
     beforeAnswer: () => {},
     stripe: new Stripe(secretKey, { host: hostname, port, protocol: 'http', telemetry: false, maxNetworkRetries: 0 }),
-    async pay(sessionId) {
+    async pay(sessionId, by = 'accepted') {
       const answer = await fetch(`${running.origin}/c/pay/${sessionId}`, {
         method: 'POST',
-        body: new URLSearchParams({ card: 'accepted' }),
+        body: new URLSearchParams({ card: by }),
         redirect: 'manual',
       });
       assert.equal(answer.status, 303);
@@ -133,7 +136,7 @@ export const faults: Record<string, Fault> = {
   '404 without an error': answerWith(404, '{}'),
 };
 
-function answerWith(status: number, body: string): Fault {
+export function answerWith(status: number, body: string): Fault {
   return (_method, _path, response) => {
     response.writeHead(status, { 'content-type': 'application/json' }).end(body);
     return true;

@@ -31,6 +31,8 @@ export async function runWithoutTurn({ db, config }: Gateway, name: string): Pro
   const done = (more: number) => {
     count += more;
   };
-  await reconcilers.find((reconciler) => reconciler.name === name)?.run({ signal: new AbortController().signal, done });
+  await reconcilers
+    .find((reconciler) => reconciler.name === name)
+    ?.run({ signal: new AbortController().signal, done, report: () => {} });
   return count;
 }

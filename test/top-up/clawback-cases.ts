@@ -96,6 +96,17 @@ export const CLAWBACKS: readonly [
     ],
   ],
   [
+    'a dispute that is lost, appealed and won',
+    0,
+    [
+      [dispute(), 0, 0],
+      [turn('lost'), 0, 0],
+      [turn('appeal_needs_response'), 0, 0],
+      [turn('appeal_under_review'), 0, 0],
+      [turn('won'), 500, 0],
+    ],
+  ],
+  [
     'an inquiry',
     0,
     [

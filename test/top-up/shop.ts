@@ -35,4 +35,4 @@ export const offered = (page: string): string =>
     .join(' ');
 
 export const links = (page: string): string[] =>
-  [...page.matchAll(/<a [^>]*href="([^"]*)"/g)].map(([, href]) => href ?? '');
+  [...page.matchAll(/<a [^>]*href="([^"]*)"/g)].map(([, href]) => href?.replaceAll('&amp;', '&') ?? '');

@@ -64,7 +64,8 @@ async function refund(db: Database, name: string): Promise<void> {
     case 'refunded': {
       const [account] = await readAccounts(db, [accountId]);
       const left = `${formatUsd(account?.balanceMicroUsd ?? 0n)} USD, and owes ${formatUsd(account?.debtMicroUsd ?? 0n)} USD`;
-      const { refund } = result;
+      const { refund, unclear } = result;
+      if (unclear) console.error(`${unclear}. Compare it with the card processor.`);
       return console.log(
         `${refund.id} (${refund.status}) pays ${formatCents(refund.amountCents)} back; ${shorten(accountId)} has ${left}`,
       );

@@ -38,6 +38,15 @@ export const debtInvariants: readonly Invariant[] = [
       where top_up.state is distinct from 'credited' or top_up.account_id <> clawback.account_id`,
   },
   {
+    rule: 'what a refund or dispute took is known, or an operator decided about it, with its id in the reason',
+    breaches: sql`
+      select id, account_id as account, kind, status, amount_cents as amount, currency, state
+      from clawback
+      where (currency <> 'usd' or not is_status_known)
+        and not exists (select from operator_action
+                        where subject = account_id::text and strpos(reason, clawback.id) > 0)`,
+  },
+  {
     rule: 'an account is marked as indebted if and only if it owes something',
     breaches: sql`
       select coalesce(owner.id, debt.owner_id) as account, owner.is_indebted, debt.balance_micro_usd as debt

@@ -44,14 +44,14 @@ export function servePaymentPage(app: FastifyInstance, store: Store, merchant: s
     const card = form.get('card');
     const email = form.get('email')?.trim().slice(0, LONGEST_EMAIL) || undefined;
     if (card === 'declined') return show(reply, session, true);
-    if (card !== 'accepted') return sendPage(reply, 400, refusedPage('Choose one of the buttons.'));
+    if (card !== 'accepted' && card !== 'bank') return sendPage(reply, 400, refusedPage('Choose one of the buttons.'));
     const paid = await store.update<Session | undefined>((state) => {
       const current = state.sessions.get(session.id) ?? session;
       const status = statusOf(current);
       if (status === 'expired') return { result: undefined };
       // What is paid already is not paid again.
       if (status === 'complete') return { result: current };
-      const { change, paid } = pay(current, email);
+      const { change, paid } = pay(current, card === 'bank' ? 'bank' : 'card', email);
       return { change, result: paid };
     });
     if (!paid) return show(reply, session);

@@ -58,18 +58,29 @@ export function paymentPage(session: Session, merchant: string, declined: boolea
 ${declined ? html`<p class="declined" role="alert">The card was declined. Nothing was paid; you can try again.</p>` : ''}
 <ul>${join(session.lineItems.map((item) => lineItem(item, session.currency)))}</ul>
 <form method="post"><label for="email">Email, for the receipt (optional)</label>
-<input id="email" name="email" type="email" maxlength="254" autocomplete="email"><button name="card" value="accepted">${declined ? 'Try again: pay' : 'Pay'} ${amount}</button></form>
+<input id="email" name="email" type="email" maxlength="254" autocomplete="email"><button name="card" value="accepted">${declined ? 'Try again: pay' : 'Pay'} ${amount}</button>
+<button class="plain" name="card" value="bank">Pay from a bank account, which takes days</button></form>
 <form method="post"><button class="plain" name="card" value="declined">Decline the card</button></form>
 ${back(session, merchant)}`,
   );
 }
 
+const COMPLETED: Partial<Record<Session['state'], { readonly title: string; readonly text: string }>> & {
+  readonly paid: { readonly title: string; readonly text: string };
+} = {
+  paid: { title: 'Already paid', text: 'is complete. Nothing more will be charged.' },
+  on_its_way: { title: 'On its way', text: 'is being made by your bank. You have nothing more to do.' },
+  refused: { title: 'Not paid', text: 'was refused by your bank. Nothing was charged.' },
+};
+
+/** The page of a session that is complete. */
 export function paidPage(session: Session, merchant: string): string {
+  const { title, text } = COMPLETED[session.state] ?? COMPLETED.paid;
   return page(
-    'Already paid',
-    html`<h1>Already paid</h1>
+    title,
+    html`<h1>${title}</h1>
 <p class="amount">${money(totalOf(session), session.currency)}</p>
-<p>This payment to ${merchant} is complete. Nothing more will be charged.</p>
+<p>This payment to ${merchant} ${text}</p>
 <a class="button" href="${successUrlOf(session).href}">Continue to ${merchant}</a>`,
   );
 }

@@ -3,7 +3,7 @@ import { join, money, page } from './checkout-pages.ts';
 import { type Dispute, isWithdrawn } from './dispute.ts';
 import type { Payment } from './payment.ts';
 import type { Refund } from './refund.ts';
-import type { Session } from './session.ts';
+import { type Session, totalOf } from './session.ts';
 
 /** A paid session with all that came after. */
 export interface Purchase {
@@ -14,14 +14,23 @@ export interface Purchase {
 }
 
 /** What the processor's dashboard and the buyer's bank can do, in forms that post to the page's own address. */
-export function dashboardPage(purchases: readonly Purchase[]): string {
+export function dashboardPage(purchases: readonly Purchase[], bankPayments: readonly Session[]): string {
   return page(
     'Purchases',
     html`<h1>Purchases</h1>
 <p>Refund them as the processor's dashboard does, or dispute them as the buyer's bank does. The newest come first.</p>
-${purchases.length > 0 ? join(purchases.map(purchaseOf)) : html`<p>Nothing was paid yet.</p>`}`,
+${join(bankPayments.map(bankPaymentOf))}${purchases.length > 0 ? join(purchases.map(purchaseOf)) : html`<p>Nothing was paid yet.</p>`}`,
   );
 }
+
+const bankPaymentOf = (session: Session): Html => html`<article>
+<h2>${money(totalOf(session), session.currency)}, from a bank account</h2>
+<p>${session.id}: on its way</p>
+${statusForm('bank', session.id, [
+  ['arrived', 'Let it arrive'],
+  ['refused', 'Let the bank refuse it'],
+])}
+</article>`;
 
 function purchaseOf({ session, payment, refunds, disputes }: Purchase): Html {
   const left = payment.amount - payment.amountRefunded;

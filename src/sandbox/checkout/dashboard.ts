@@ -20,7 +20,7 @@ export function serveDashboard(app: FastifyInstance, store: Store, operations: O
     return refuse(reply, status >= 400 && status < 500 ? status : 500, 'Nothing was changed. Go back and try again.');
   });
 
-  app.get(DASHBOARD, (_request, reply) => sendPage(reply, 200, dashboardPage(purchases(store))));
+  app.get(DASHBOARD, (_request, reply) => sendPage(reply, 200, dashboardPage(purchases(store), bankPayments(store))));
 
   app.post(DASHBOARD, async (request, reply) => {
     const site = request.headers['sec-fetch-site'] ?? 'same-origin';
@@ -31,7 +31,7 @@ export function serveDashboard(app: FastifyInstance, store: Store, operations: O
     const wanted = { session: id, ...(amountCents !== undefined && { amountCents }) };
     const action = parameters.required(
       'action',
-      parameters.choice('action', ['refund', 'dispute', 'settle', 'decide']),
+      parameters.choice('action', ['refund', 'dispute', 'settle', 'decide', 'bank']),
     );
     if (action === 'refund') await operations.refund(wanted);
     if (action === 'dispute') await operations.openDispute(wanted);
@@ -40,12 +40,19 @@ export function serveDashboard(app: FastifyInstance, store: Store, operations: O
       const status = parameters.required('status', parameters.choice('status', ['won', 'lost']));
       await operations.updateDispute(id, status);
     }
+    if (action === 'bank') {
+      const end = parameters.required('status', parameters.choice('status', ['arrived', 'refused']));
+      await operations.endBankPayment(id, end);
+    }
     return reply.redirect(DASHBOARD, 303);
   });
 }
 
 const refuse = (reply: FastifyReply, status: number, message: string) =>
   sendPage(reply, status, refusedPage(message, 'Back to the purchases'));
+
+const bankPayments = ({ state }: Store) =>
+  [...state.sessions.values()].filter((session) => session.state === 'on_its_way').reverse();
 
 function purchases({ state }: Store): Purchase[] {
   const newest = [...state.payments.values()].slice(-SHOWN).reverse();

@@ -6,13 +6,15 @@ import { chargeOf, type Payment } from './payment.ts';
 import { now } from './session.ts';
 import type { Change, State } from './store.ts';
 
-/** Stripe's, but those of an appeal. */
+/** Stripe's. */
 export type DisputeStatus =
   | 'warning_needs_response'
   | 'warning_under_review'
   | 'warning_closed'
   | 'needs_response'
   | 'under_review'
+  | 'appeal_needs_response'
+  | 'appeal_under_review'
   | 'won'
   | 'lost'
   | 'prevented';
@@ -29,7 +31,10 @@ export interface Dispute {
   readonly balanceTransactions: readonly string[];
 }
 
-const WITHDRAWN: readonly DisputeStatus[] = ['needs_response', 'under_review', 'lost'];
+const WITHDRAWN: readonly DisputeStatus[] = [
+  ...(['needs_response', 'under_review', 'lost'] as const),
+  ...(['appeal_needs_response', 'appeal_under_review'] as const),
+];
 const ANSWER_WITHIN_SECONDS = 7 * 24 * 60 * 60;
 
 /** Whether the amount is the bank's: from the dispute's opening until it is won. An inquiry (`warning_…`) takes nothing. */

@@ -3,7 +3,7 @@ import { presentTransaction } from './balance-transaction.ts';
 import { presentDispute } from './dispute.ts';
 import { existing, existingCharge } from './existing.ts';
 import type { Parameters } from './parameters.ts';
-import { presentCharge, presentIntent } from './payment.ts';
+import { presentCharge, presentIntentOf } from './payment.ts';
 import { presentRefund } from './refund.ts';
 import type { State } from './store.ts';
 
@@ -46,7 +46,7 @@ function expand(object: object, steps: readonly string[], path: readonly string[
 }
 
 function objectOf(state: State, id: string): object {
-  if (id.startsWith('pi_')) return presentIntent(existing(state, 'payments', id));
+  if (id.startsWith('pi_')) return presentIntentOf(state, id);
   if (id.startsWith('ch_')) return presentCharge(existingCharge(state, id));
   if (id.startsWith('re_')) return presentRefund(existing(state, 'refunds', id));
   if (id.startsWith('du_')) return presentDispute(existing(state, 'disputes', id), state.transactions);

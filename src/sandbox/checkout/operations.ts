@@ -1,6 +1,6 @@
 import { type Dispute, type DisputeParts, type DisputeStatus, openDispute, updateDispute } from './dispute.ts';
 import { existing } from './existing.ts';
-import type { Payment } from './payment.ts';
+import { endBankPayment, type Payment } from './payment.ts';
 import { makeRefund, type Refund, type RefundParts, type RefundStatus, settleRefund } from './refund.ts';
 import type { State, Store } from './store.ts';
 
@@ -20,6 +20,8 @@ export interface Operations {
   refund(wanted: OfSession & Pick<RefundParts, 'status' | 'reason'>): Promise<Refund>;
   /** Lets a refund come out later: failed and canceled are final, and give its amount back to the merchant. */
   settleRefund(id: string, status: RefundStatus): Promise<Refund>;
+  /** Lets a payment from a bank account arrive, or be refused. @param session its id */
+  endBankPayment(session: string, end: 'arrived' | 'refused'): Promise<void>;
   /** By default of the whole charge, with the status needs_response. */
   openDispute(wanted: OfSession & Pick<DisputeParts, 'status'>): Promise<Dispute>;
   /** Any status may follow any: the balance follows it. */
@@ -38,6 +40,11 @@ export function operationsOn(store: Store): Operations {
         const { change, refund } = settleRefund(state, id, status);
         return { change, result: refund };
       }),
+    endBankPayment: (session, end) =>
+      store.update((state) => ({
+        change: endBankPayment(existing(state, 'sessions', session, 'session'), end),
+        result: undefined,
+      })),
     openDispute: ({ session, amountCents: amount, status }) =>
       store.update((state) => {
         const { change, dispute } = openDispute(paymentOf(state, session), { amount, status });

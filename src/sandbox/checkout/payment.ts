@@ -1,7 +1,9 @@
 import { randomBytes } from 'node:crypto';
+import { ApiError } from './api-error.ts';
 import { balanceTransaction } from './balance-transaction.ts';
+import { existing } from './existing.ts';
 import { now, type Session, totalOf } from './session.ts';
-import type { Change } from './store.ts';
+import type { Change, State } from './store.ts';
 
 /** What was paid for a session: a payment intent and its one charge. Times are Unix seconds, amounts minor units. */
 export interface Payment {
@@ -23,7 +25,7 @@ export interface Payment {
 export const chargeOf = (paymentIntent: string): string => paymentIntent.replace(/^pi_/, 'ch_');
 
 /** The payment of a session, and what it brings to the balance. */
-export function takePayment(session: Session, { id, created }: { id: string; created: number }): Change {
+export function takePayment(session: Session, { id, created }: { id: string; created: number }) {
   const amount = totalOf(session);
   const { currency } = session;
   const brought = balanceTransaction(
@@ -41,22 +43,50 @@ export function takePayment(session: Session, { id, created }: { id: string; cre
     description: session.intent?.description ?? null,
     metadata: session.intent?.metadata ?? {},
   };
-  return { payments: [payment], transactions: [brought] };
+  return { payments: [payment], transactions: [brought] } as const satisfies Change;
 }
 
-/** Marks an open session as paid. @param email of the buyer, if he gave one */
-export function pay(session: Session, email: string | undefined): { change: Change; paid: Session } {
+/** Completes an open session. @param email of the buyer, if they gave one */
+export function pay(
+  session: Session,
+  by: 'card' | 'bank',
+  email: string | undefined,
+): { change: Change; paid: Session } {
   const id = `pi_${randomBytes(12).toString('hex')}`;
   const buyer = email === undefined ? {} : { buyerEmail: email };
-  const paid: Session = { ...session, ...buyer, state: 'paid', paymentIntent: id };
+  const sent: Session = { ...session, ...buyer, state: 'on_its_way', paymentIntent: id };
+  if (by === 'bank') return { change: { sessions: [sent] }, paid: sent };
+  const change = endBankPayment(sent, 'arrived');
+  return { change, paid: { ...sent, state: 'paid' } };
+}
+
+/** Lets a bank payment arrive, or be refused. */
+export function endBankPayment(session: Session, end: 'arrived' | 'refused'): Change {
+  const { state, paymentIntent } = session;
+  if (state !== 'on_its_way' || paymentIntent === null) {
+    throw new ApiError(400, 'invalid_request_error', `No bank payment of ${session.id} is on its way.`);
+  }
+  if (end === 'refused') return { sessions: [{ ...session, state: 'refused' }] };
+  const paid: Session = { ...session, state: 'paid' };
+  return { sessions: [paid], ...takePayment(paid, { id: paymentIntent, created: now() }) };
+}
+
+/** The payment intent of that id as Stripe's API shows it. Throws ApiError 404 as Stripe does. */
+export function presentIntentOf(state: State, id: string) {
+  const session = [...state.sessions.values()].find(({ paymentIntent }) => paymentIntent === id);
+  if (!session || (session.state !== 'on_its_way' && session.state !== 'refused')) {
+    return presentIntent(existing(state, 'payments', id, 'intent'));
+  }
+  const [payment] = takePayment(session, { id, created: session.created }).payments;
   return {
-    change: { sessions: [paid], ...takePayment(paid, { id, created: now() }) },
-    paid,
+    ...presentIntent(payment),
+    ...{ amount_received: 0, latest_charge: null },
+    status: session.state === 'refused' ? 'requires_payment_method' : 'processing',
   };
 }
 
-/** The payment intent as Stripe's API shows it; what the local checkout has no notion of is null or empty. */
-export function presentIntent(payment: Payment) {
+/** The payment intent of a payment that succeeded; what the local checkout has no notion of is null or empty. */
+function presentIntent(payment: Payment) {
   return {
     id: payment.id,
     object: 'payment_intent',

@@ -1,8 +1,8 @@
 import type { FastifyInstance } from 'fastify';
-import { existing, existingCharge } from './existing.ts';
+import { existingCharge } from './existing.ts';
 import { readExpansions } from './expand.ts';
 import type { Parameters } from './parameters.ts';
-import { chargeOf, presentCharge, presentIntent } from './payment.ts';
+import { chargeOf, presentCharge, presentIntentOf } from './payment.ts';
 import { type ById, queryOf } from './request.ts';
 import type { Store } from './store.ts';
 
@@ -12,7 +12,7 @@ export function servePayments(app: FastifyInstance, store: Store): void {
     const parameters = queryOf(request);
     const expand = readExpansions(parameters);
     parameters.end();
-    return expand(presentIntent(existing(store.state, 'payments', request.params.id, 'intent')), () => store.state);
+    return expand(presentIntentOf(store.state, request.params.id), () => store.state);
   });
 
   app.get<ById>('/charges/:id', async (request) => {

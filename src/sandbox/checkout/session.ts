@@ -15,8 +15,11 @@ export interface Session {
   readonly id: string;
   readonly created: number;
   readonly expiresAt: number;
-  /** What happened to it. That an open session's time has run out is not stored: see statusOf. */
-  readonly state: 'open' | 'paid' | 'expired';
+  /**
+   * What happened to it. A bank payment is on its way until the money arrives or the bank refuses. That an open session's
+   * time has run out is not stored: see statusOf.
+   */
+  readonly state: 'open' | 'paid' | 'expired' | BankPayment;
   readonly paymentIntent: string | null;
   readonly currency: string;
   readonly lineItems: readonly LineItem[];
@@ -30,6 +33,9 @@ export interface Session {
   /** Of the payment intent; absent from what release 2.0 has stored. */
   readonly intent?: { readonly description: string | null; readonly metadata: Readonly<Record<string, string>> };
 }
+
+/** How far a payment from a bank account is that has not brought its money. */
+export type BankPayment = 'on_its_way' | 'refused';
 
 const MINUTE = 60;
 const DAY = 24 * 60 * MINUTE;
@@ -108,8 +114,9 @@ function readLineItem(entry: Parameters): { currency: string; item: LineItem } {
 
 /** Stripe's three statuses. */
 export function statusOf(session: Session): 'open' | 'complete' | 'expired' {
-  if (session.state === 'paid') return 'complete';
-  return session.state === 'expired' || now() >= session.expiresAt ? 'expired' : 'open';
+  if (session.state === 'expired') return 'expired';
+  if (session.state !== 'open') return 'complete';
+  return now() >= session.expiresAt ? 'expired' : 'open';
 }
 
 /** Throws ApiError for a session that is not open, as Stripe does. */
@@ -169,7 +176,7 @@ export function present(session: Session, origin: string) {
     payment_intent: session.paymentIntent,
     payment_link: null,
     payment_method_types: ['card'],
-    payment_status: status === 'complete' ? 'paid' : 'unpaid',
+    payment_status: session.state === 'paid' ? 'paid' : 'unpaid',
     recovered_from: null,
     setup_intent: null,
     shipping_options: [],
