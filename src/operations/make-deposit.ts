@@ -13,6 +13,7 @@ import { type Pauses, pausedAnswer } from './paused.ts';
 import { askForPayment, offersFor, paymentRequired } from './payment-required.ts';
 import { walletBody } from './prepaid-account.ts';
 import { refusalAnswer, refusalFailure } from './refusals.ts';
+import { showReceipt } from './x402-speech.ts';
 
 export interface DepositOptions {
   readonly resource: Resource;
@@ -59,6 +60,7 @@ export async function makeDeposit(
     if (isPaused) onAdmitted();
     if (!result) return pausedAnswer('deposit');
     if (result.outcome === 'refused') {
+      showReceipt(result.receipt, context);
       return refusalAnswer(result, ({ reason }, message) => paymentRequired(resource, offers[0], reason, message));
     }
     const { receipt, address, balanceMicroUsd, creditedMicroUsd } = result;

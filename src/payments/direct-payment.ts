@@ -11,13 +11,13 @@ import type { Payment } from '../x402/payment.ts';
 import { paymentAudioKey } from '../x402/payment-audio.ts';
 import type { Reservations } from '../x402/reservations.ts';
 import type { Settlement } from '../x402/settlement.ts';
-import { DirectHold, type DirectReceipt, directReceipt } from './direct-hold.ts';
+import { DirectHold, type DirectReceipt, directReceipt, outcomeUnknown } from './direct-hold.ts';
 import type { DirectWork, DirectWorkEnd } from './direct-work.ts';
 import type { PaymentIntake } from './intake.ts';
 import type { KnownPayments } from './known-payments.ts';
 import type { Authorization, Charge, PaymentFlow, Replayed } from './payment-flow.ts';
 import { type PaymentRequest, readPaymentHeader } from './payment-request.ts';
-import type { KnownPayment, Reserved } from './payment-status.ts';
+import { type KnownPayment, type Reserved, settlementRefused } from './payment-status.ts';
 import { type Refused, refused } from './refusal.ts';
 
 /** The request headers that show the flow's credential. */
@@ -160,9 +160,9 @@ export class DirectPayment implements PaymentFlow<PaymentEnvelope, DirectCode, D
           ? this.#replaySettled(payment, directReceipt(status.receipt, identifier, true))
           : refused('PAYMENT_IDENTIFIER_CONFLICT', 'replay_window_over');
       case 'open':
-        return refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown');
+        return outcomeUnknown(status.transaction ?? undefined);
       case 'refused':
-        return status;
+        return status.code === 'PAYMENT_REQUIRED' ? settlementRefused(payment, status.reason) : status;
     }
   }
 

@@ -1,8 +1,8 @@
-import type { Booking } from '../x402/book-settlement.ts';
+import { type Booking, failureReceipt } from '../x402/book-settlement.ts';
 import type { Exposure } from '../x402/exposure.ts';
 import type { FacilitatorPayment } from '../x402/facilitator.ts';
 import type { Payment } from '../x402/payment.ts';
-import type { Refused } from './refusal.ts';
+import { type Refused, refused } from './refusal.ts';
 
 /** What has become of a payment that an earlier request made. */
 export type PaymentStatus =
@@ -28,3 +28,7 @@ export interface Reserved {
   /** The facilitator has said yes already. */
   readonly isVerified: boolean;
 }
+
+/** The refusal of a payment whose settlement was refused or has failed. */
+export const settlementRefused = (payment: Payment, reason: string) =>
+  refused('PAYMENT_REQUIRED', reason, { receipt: { 'payment-response': failureReceipt(payment, reason) } });

@@ -54,10 +54,11 @@ async function settle(
   { transaction }: DatedTransfer,
 ): Promise<boolean> {
   if (payment.isLeased) return false;
-  const proof = await chain.prove(payment.claim, transaction);
-  if (!proof) return false;
+  const isDeposit = payment.purpose === 'deposit';
+  const found = await chain.prove(payment.claim, transaction, isDeposit);
+  if (!found || (isDeposit && !found.isConfirmed)) return false;
   // A settle was sent for it, or its transfer would not be there.
   if (payment.state === 'reserved' && !(await reservations.beginSettling(payment))) return false;
   testPoint('received payment settling');
-  return (await resolver.book(payment, proof)) !== undefined;
+  return (await resolver.book(payment, found.proof)) !== undefined;
 }

@@ -2,6 +2,7 @@ import type { Database } from '../db/database.ts';
 import { fragment, type Statement } from '../db/statement.ts';
 import type { TransferClaim } from './chain.ts';
 import type { Hex } from './envelope.ts';
+import type { Asset } from './network.ts';
 import type { Address } from './payees.ts';
 
 export type PaymentState = 'reserved' | 'settling' | 'settled' | 'refused' | 'unknown' | 'failed';
@@ -18,6 +19,7 @@ export interface Payment {
   /** Of the request that made it; null of releases that kept none. */
   readonly traceId: string | null;
   readonly fence: number;
+  readonly network: Asset['network'];
   readonly claim: TransferClaim;
   readonly headBlock: bigint;
   readonly refusal: string | null;
@@ -40,6 +42,7 @@ export interface PaymentRow {
   request_hash: Buffer;
   trace_id: string | null;
   fence: number;
+  network: Asset['network'];
   payer: Address;
   nonce: Hex;
   pay_to: Address;
@@ -56,7 +59,7 @@ export interface PaymentRow {
 
 /** What a statement of x402_payment returns for `readPayments`. */
 export const PAYMENT_COLUMNS = fragment`
-  id, state, request_hash, trace_id, fence, payer, nonce, pay_to, amount_micro_usd, valid_before, head_block, refusal, receipt,
+  id, state, request_hash, trace_id, fence, network, payer, nonce, pay_to, amount_micro_usd, valid_before, head_block, refusal, receipt,
   purpose, awaited_transaction,
   coalesce(lease_until >= now(), false) as is_leased,
   coalesce(settled_at > now() - make_interval(secs => ${REPLAY_WINDOW_SECONDS}::double precision), false) as is_replayable`;
@@ -68,6 +71,7 @@ export const toPayment = (row: PaymentRow): Payment => ({
   requestHash: row.request_hash,
   traceId: row.trace_id,
   fence: row.fence,
+  network: row.network,
   claim: {
     payer: row.payer,
     nonce: row.nonce,
