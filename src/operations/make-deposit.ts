@@ -8,7 +8,7 @@ import type { Resource } from '../x402/challenge.ts';
 import type { Asset } from '../x402/network.ts';
 import type { Payee } from '../x402/payees.ts';
 import { isSignedByPayer } from '../x402/transfer-digest.ts';
-import { refuseForeignHeaders } from './flows.ts';
+import { refuseForeignHeaders, refuseFormerHeader } from './flows.ts';
 import { type Pauses, pausedAnswer } from './paused.ts';
 import { askForPayment, offersFor, paymentRequired } from './payment-required.ts';
 import { walletBody } from './prepaid-account.ts';
@@ -33,7 +33,8 @@ export async function makeDeposit(
   const { method, url, bytes, traceId } = context;
   const isPaid = headers['payment-signature'] !== undefined;
   const foreign = refuseForeignHeaders(context, isPaid ? foreignHeaders.withPayment : foreignHeaders.always);
-  if (foreign) return foreign;
+  const refusal = foreign ?? (isPaid ? undefined : refuseFormerHeader(context));
+  if (refusal) return refusal;
   const offers = offersFor(terms, BigInt(body.amountMicroUsd));
   const isPaused = pauses.has('deposit');
   if (!isPaid) return isPaused ? pausedAnswer('deposit') : askForPayment(resource, offers[0]);

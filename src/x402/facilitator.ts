@@ -189,6 +189,6 @@ const reasonOf = (reason: unknown): string =>
 /** The status and what the facilitator gives as the reason, on one short line and without signatures (R40). */
 function detailOf(status: number, ...given: readonly unknown[]): string {
   const words = given.filter((each) => typeof each === 'string').join(': ');
-  const line = words.replace(/[\p{C}\p{Zl}\p{Zp}]+/gu, ' ').replace(/[0-9a-f]{65,}/gi, '…');
+  const line = words.replace(/[\s\p{C}]+/gu, ' ').replace(/[0-9a-f]{65,}/gi, '…');
   return `status ${status} ${line.slice(0, MAX_DETAIL_CHARACTERS)}`.trim();
 }
