@@ -28,9 +28,9 @@ export const PAYMENT_RULES: readonly Rule[] = [
   },
   {
     kind: 'served, not paid',
-    words: 'one transfer on the chain counts for more than one payment',
-    sql: `select null::integer as told, transaction_hash as detail from x402_payment where state = 'settled'
-          group by transaction_hash, log_index having count(*) > 1`,
+    words: 'one authorization on the chain counts for more than one payment',
+    sql: `select null::integer as told, nonce as detail from x402_payment where state = 'settled'
+          group by payer, nonce having count(*) > 1`,
   },
   {
     kind: 'charged twice',

@@ -9,7 +9,14 @@ import { Findings, type OutsideAudit, type Progress } from './outside.ts';
 
 const SETTLED_IS_TRANSFERRED = 'a settled payment is the exact transfer on the chain that its row names';
 const UNSETTLED_IS_UNUSED = 'a payment that was refused or failed has not used its authorization after all';
-export const PAYMENT_RULES = [SETTLED_IS_TRANSFERRED, UNSETTLED_IS_UNUSED];
+const DOUBT_ENDS = 'no payment is in doubt for longer than its authorization can leave it so';
+export const PAYMENT_RULES = [SETTLED_IS_TRANSFERRED, UNSETTLED_IS_UNUSED, DOUBT_ENDS];
+
+/**
+ * Past validBefore, what became of a payment is certain once that is final on the chain: within the hour also at a node
+ * that knows no finalized blocks. The other hour is for reconcilers that were off.
+ */
+const MAX_DOUBT_SECONDS = 7_200;
 
 /** Payments that the node is asked about at a time. */
 const CONCURRENCY = 8;
@@ -30,10 +37,14 @@ interface Row {
   readonly head_block: bigint;
   readonly transaction_hash: Hex | null;
   readonly receipt: string | null;
+  readonly is_overdue: boolean;
 }
 
+/** Their end is still to be found out. */
+const IN_PROGRESS = ['settling', 'unknown'];
+
 /**
- * Compares every payment that has ended, deposits among them, with the chain. A settled one must be the exact transfer
+ * Compares every payment that has ended, or should have, with the chain, deposits among them. A settled one must be the exact transfer
  * that its authorization made, in the transaction that its row names; of others the authorization must not be used for
  * it. The place in the block, which the row names too, is not compared: a reorganisation may move it. Only reads. The node
  * must still have the receipts.
@@ -55,6 +66,8 @@ export async function auditPayments(
           return;
         }
         await (row.state === 'settled' ? compareSettled(row) : compareUnsettled(row));
+        if (row.is_overdue)
+          findings.add(DOUBT_ENDS, shown(row, (await chain.find(claimOf(row), row.head_block)).outcome));
         compared++;
       });
       progress(compared);
@@ -79,7 +92,7 @@ export async function auditPayments(
 
   async function compareUnsettled(row: Row): Promise<void> {
     const claim = claimOf(row);
-    if (!(await chain.isSpent(claim))) return;
+    if (IN_PROGRESS.includes(row.state) || !(await chain.isSpent(claim))) return;
     const found = await chain.find(claim, row.head_block);
     if (found.outcome === 'unused') return;
     const how =
@@ -110,12 +123,15 @@ function transactionIn(receipt: string | null): string | undefined {
   }
 }
 
+const IS_OVERDUE = sql`(state in ('settling', 'unknown', 'refused')
+  and valid_before < extract(epoch from now()) - ${MAX_DOUBT_SECONDS}::double precision)`;
+
 async function* endedPayments(db: Database): AsyncGenerator<Row[]> {
   for (let after = 0n; ; ) {
     const { rows } = await sql<Row>`
       select id, state, purpose, network, asset, payer, nonce, pay_to, amount_micro_usd, valid_before, head_block,
-             transaction_hash, receipt
-      from x402_payment where state in ('settled', 'refused', 'failed') and id > ${after}
+             transaction_hash, receipt, ${IS_OVERDUE} as is_overdue
+      from x402_payment where (state in ('settled', 'refused', 'failed') or ${IS_OVERDUE}) and id > ${after}
       order by id limit ${BATCH}`.execute(db);
     const last = rows.at(-1);
     if (!last) return;
@@ -124,8 +140,8 @@ async function* endedPayments(db: Database): AsyncGenerator<Row[]> {
   }
 }
 
-/** Whether there are settled payments to compare. */
+/** Whether there are payments to compare. */
 export async function hasPayments(db: Database): Promise<boolean> {
-  const { rows } = await sql`select from x402_payment where state = 'settled' limit 1`.execute(db);
+  const { rows } = await sql`select from x402_payment where state <> 'reserved' limit 1`.execute(db);
   return rows.length > 0;
 }

@@ -1,11 +1,11 @@
 import type { Database } from '../db/database.ts';
-import { faultOf, isDatabaseFault } from '../db/database-errors.ts';
+import { faultOf, isAway, isDatabaseFault } from '../db/database-errors.ts';
 import { type BookedMoney, bookedAfter, newestTransfer } from '../ledger/booked.ts';
 import { MAX_EXPIRY_SECONDS } from '../ledger/wallets.ts';
 import { testPoint } from '../lib/test-point.ts';
 import { catchUp } from '../reconcile/catch-up.ts';
 import { type Meaning, meaningOf } from '../reconcile/meaning.ts';
-import { type Received, settleReceived } from '../reconcile/received.ts';
+import { type FailedTransfer, type Received, settleReceived } from '../reconcile/received.ts';
 import type { TurnResult } from '../reconcile/reconciler.ts';
 import type { ReconcilerRunner } from '../reconcile/runner.ts';
 import type { Config } from '../settings/config.ts';
@@ -47,9 +47,7 @@ export async function reconcileSince(parts: Parts, options: SinceOptions): Promi
     return await run(parts, options);
   } catch (error) {
     if (!(error instanceof RpcError) && !isDatabaseFault(error)) throw error;
-    console.error(
-      error instanceof RpcError ? error.message : `The database can't be used: ${faultOf(error as Error)}.`,
-    );
+    console.error(error instanceof RpcError ? error.message : `The database can't be used: ${reasonOf(error)}.`);
     console.error('What was booked stays booked. Run it again.');
     return EXIT_FAILED;
   }
@@ -69,22 +67,36 @@ async function run({ config, db, x402, runner, print }: Parts, options: SinceOpt
     return EXIT_USAGE;
   }
   const undecided: AuthorizedTransfer[] = [];
+  const failed: FailedTransfer[] = [...(received?.failed ?? [])];
   for (const transfer of unrecorded) {
     const purpose = purposeOf(transfer, config, options);
     if (purpose === undefined) undecided.push(transfer);
-    else await recordTransfer(db, (config.x402 as NonNullable<Config['x402']>).asset, transfer, purpose);
+    else {
+      try {
+        await recordTransfer(db, (config.x402 as NonNullable<Config['x402']>).asset, transfer, purpose);
+      } catch (error) {
+        if (isAway(error)) throw error;
+        failed.push({ transfer, error });
+      }
+    }
     testPoint('unrecorded transfer decided');
   }
   const results = config.card ? await catchUp(db, runner, options.since) : await runner.turn();
   const booked = await bookedAfter(db, newest);
-  if (options.json) printJson({ results, booked, received, undecided }, config);
+  if (options.json) printJson({ results, booked, received, undecided, failed }, config);
   else {
     if (print(results) === EXIT_FAILED) console.log('What failed is to be mended first; then run this again.');
-    printFound({ booked, received, undecided }, config);
+    printFound({ booked, received, undecided, failed }, config);
   }
-  if (results.some(({ outcome }) => outcome === 'failed')) return EXIT_FAILED;
+  if (failed.length > 0 || results.some(({ outcome }) => outcome === 'failed')) return EXIT_FAILED;
   return undecided.length > 0 ? EXIT_UNDECIDED : 0;
 }
+
+const placeOf = ({ transaction, logIndex }: DatedTransfer): string => `${transaction}:${logIndex}`;
+
+/** Nothing of what the database or the node wrote beside its code. */
+const reasonOf = (error: unknown): string =>
+  (error instanceof RpcError ? error.message : faultOf(error as Error)) ?? 'unknown';
 
 const isMeant = ({ transaction, logIndex }: Decision, transfer: DatedTransfer): boolean =>
   transaction === transfer.transaction && (logIndex === undefined || logIndex === transfer.logIndex);
@@ -105,13 +117,14 @@ interface Found {
   readonly booked: readonly BookedMoney[];
   readonly received: Received | undefined;
   readonly undecided: readonly AuthorizedTransfer[];
+  readonly failed: readonly FailedTransfer[];
 }
 
 const BOOKED_COLUMNS = [10, 13, 12, 42];
 const TRANSFER_COLUMNS = [24, 12, 42, 8];
 const line = (columns: readonly number[], cells: readonly string[]) => console.log(tableLine(columns, cells).trimEnd());
 
-function printFound({ booked, received, undecided }: Found, { catalog }: Config): void {
+function printFound({ booked, received, undecided, failed }: Found, { catalog }: Config): void {
   console.log(`\nBooked by this: ${booked.length}`);
   if (booked.length > 0) line(BOOKED_COLUMNS, ['transfer', 'kind', 'micro-USD', 'account', 'of']);
   for (const { id, kind, amountMicroUsd, account, reference } of booked) {
@@ -122,6 +135,7 @@ function printFound({ booked, received, undecided }: Found, { catalog }: Config)
     console.log(`\nTransfers to the payees on the chain: ${known.length} are settled payments here.`);
     printTransfers(`${open.length} are of payments that are under way, or whose terms differ:`, open);
     printTransfers(`${others.length} were sent without an authorization, so not to this service:`, others);
+    printFailed(failed);
     const meanings = (transfer: DatedTransfer) => meaningOf(transfer.amount, catalog);
     printTransfers(`${undecided.length} are of no payment here:`, undecided, meanings);
     if (undecided.length > 0) {
@@ -135,6 +149,12 @@ function printFound({ booked, received, undecided }: Found, { catalog }: Config)
   console.log(`\n${NOBODY_KNOWS.join('\n')}`);
 }
 
+function printFailed(failed: readonly FailedTransfer[]): void {
+  if (failed.length === 0) return;
+  console.log(`FAILED: ${failed.length} could not be booked. Fix the cause, then run this again:`);
+  for (const { transfer, error } of failed) console.log(`${placeOf(transfer)} ${reasonOf(error)}`);
+}
+
 function printTransfers(
   heading: string,
   transfers: readonly DatedTransfer[],
@@ -144,13 +164,13 @@ function printTransfers(
   console.log(heading);
   line(TRANSFER_COLUMNS, ['at', 'micro-USD', 'payer', 'can be', 'transfer']);
   for (const each of transfers) {
-    const { at, amount, payer, transaction, logIndex } = each;
-    line(TRANSFER_COLUMNS, [at.toISOString(), `${amount}`, payer, meaning(each), `${transaction}:${logIndex}`]);
+    const { at, amount, payer } = each;
+    line(TRANSFER_COLUMNS, [at.toISOString(), `${amount}`, payer, meaning(each), placeOf(each)]);
   }
 }
 
 function printJson(
-  { results, booked, received, undecided }: Found & { results: readonly TurnResult[] },
+  { results, booked, received, undecided, failed }: Found & { results: readonly TurnResult[] },
   { catalog }: Config,
 ): void {
   const shown = ({ at, amount, payer, payTo, transaction, logIndex }: DatedTransfer) => ({
@@ -166,6 +186,7 @@ function printJson(
         open: received.open.map(shown),
         others: received.others.map(shown),
         undecided: undecided.map(shown),
+        failed: failed.map(({ transfer, error }) => ({ ...shown(transfer), reason: reasonOf(error) })),
       },
       nobodyKnows: NOBODY_KNOWS,
     }),

@@ -657,7 +657,7 @@ export type GetX402SpeechResult =
       headers: { 'cache-control': 'no-store'; 'payment-required'?: string };
       body: PaymentRequiredError;
     }
-  | { status: 409; body: X402ConflictError }
+  | { status: 409; headers?: { 'retry-after'?: number }; body: X402ConflictError }
   | { status: 413; body: TextTooLongError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
   | { status: 500; body: InternalError }
@@ -701,7 +701,7 @@ export type CreateX402SpeechResult =
       headers: { 'cache-control': 'no-store'; 'payment-required'?: string };
       body: PaymentRequiredError;
     }
-  | { status: 409; body: X402ConflictError }
+  | { status: 409; headers?: { 'retry-after'?: number }; body: X402ConflictError }
   | { status: 413; body: TextTooLongError }
   | { status: 415; body: UnsupportedContentTypeError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }
@@ -788,7 +788,7 @@ export type CreateDepositResult =
       headers: { 'cache-control': 'no-store'; 'payment-required'?: string };
       body: PaymentRequiredError;
     }
-  | { status: 409; body: DepositConflictError }
+  | { status: 409; headers?: { 'retry-after'?: number }; body: DepositConflictError }
   | { status: 413; body: RequestTooLargeError }
   | { status: 415; body: UnsupportedContentTypeError }
   | { status: 429; headers: { 'retry-after': number }; body: RateLimitedError }

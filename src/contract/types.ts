@@ -1019,7 +1019,7 @@ export interface components {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
                 "cache-control": components["headers"]["CacheControl"];
-                /** @description Base64 of the body's JSON. */
+                /** @description Base64 of JSON with the body's members beside an x402 version 2 challenge without any offer (`x402Version`, `resource`, `accepts` empty): clients of x402 can read it, and find no method that they could pay by. */
                 "PAYMENT-REQUIRED": string;
                 /** @description Payment challenge of the HTTP Payment authentication scheme; its `id` is the challenge id that `/top-up?challenge=` carries through the checkout. */
                 "WWW-Authenticate": string;
@@ -1091,6 +1091,8 @@ export interface components {
                 "x-trace-id": components["headers"]["TraceId"];
                 "cache-control": components["headers"]["NoStore"];
                 "PAYMENT-REQUIRED": components["headers"]["PaymentRequired"];
+                /** @description Base64 of the x402 settlement response with `success` false, once a settlement of this payment was refused or has failed. Not on any other 402. */
+                "PAYMENT-RESPONSE"?: string;
                 "x-x402-balance": components["headers"]["PrepaidBalance"];
                 "x-x402-charged": components["headers"]["PrepaidCharged"];
                 "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
@@ -1119,10 +1121,11 @@ export interface components {
                 "application/json": components["schemas"]["InvalidDepositError"];
             };
         };
-        /** @description PAYMENT_IDENTIFIER_CONFLICT: the identifier, or the authorization, belongs to another request. PAYMENT_REPLAY_PENDING: the first request is still running, or the transfer, named in the details, is not confirmed yet; it is credited without the client. PAYMENT_OUTCOME_UNKNOWN: whether the payment was settled is not known yet. Repeat the identical request later; make no new payment without the user's approval. */
+        /** @description PAYMENT_IDENTIFIER_CONFLICT: the identifier, or the authorization, belongs to another request. PAYMENT_REPLAY_PENDING: the first request is still running, or the transfer, named in the details, is not confirmed yet; it is credited without the client. PAYMENT_OUTCOME_UNKNOWN: whether the payment was settled is not known yet. Repeat the identical request after `Retry-After`; make no new payment without the user's approval. */
         DepositConflict: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
+                "Retry-After": components["headers"]["OptionalRetryAfter"];
                 "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];
                 "X-RateLimit-Policy": components["headers"]["RateLimitPolicy"];
                 "X-RateLimit-Remaining": components["headers"]["RateLimitRemaining"];
@@ -1164,10 +1167,11 @@ export interface components {
                 "application/json": components["schemas"]["NotFoundError"];
             };
         };
-        /** @description PAYMENT_IDENTIFIER_CONFLICT: the identifier, or the authorization, belongs to another request. PAYMENT_REPLAY_PENDING: the first request with this payment is still running; repeat it later. PAYMENT_OUTCOME_UNKNOWN: whether the payment was settled is not known yet; repeating the identical request gets the audio once the chain has told. Make no new payment without the user's approval. PREPAID_NONCE_REPLAYED: the prepaid nonce was spent before. Whoever repeats exactly the request that has spent it, also after its expiry, is told in `details` what became of that: its state, what was charged, and where the audio is, when the first answer did not arrive. Who repeats a request after that answer is counted by the edge's limit, and may not be shown `x-x402-balance` again. */
+        /** @description PAYMENT_IDENTIFIER_CONFLICT: the identifier, or the authorization, belongs to another request. PAYMENT_REPLAY_PENDING: the first request with this payment is still running; repeat it after `Retry-After`. PAYMENT_OUTCOME_UNKNOWN: whether the payment was settled is not known yet; repeating the identical request after `Retry-After` gets the audio once the chain has told. `details.transaction` is the transaction that may hold the payment, where one is known. Make no new payment without the user's approval. PREPAID_NONCE_REPLAYED: the prepaid nonce was spent before. Whoever repeats exactly the request that has spent it, also after its expiry, is told in `details` what became of that: its state, what was charged, and where the audio is, when the first answer did not arrive. Who repeats a request after that answer is counted by the edge's limit, and may not be shown `x-x402-balance` again. */
         X402Conflict: {
             headers: {
                 "x-trace-id": components["headers"]["TraceId"];
+                "Retry-After": components["headers"]["OptionalRetryAfter"];
                 "x-x402-balance": components["headers"]["PrepaidBalance"];
                 "x-x402-charged": components["headers"]["PrepaidCharged"];
                 "X-RateLimit-Limit": components["headers"]["RateLimitLimit"];

@@ -18,12 +18,23 @@ export function refuseHead(request: FastifyRequest, route: Route | undefined) {
     return failure('INVALID_REQUEST', 'A request has no fragment; encode # as %23.', details);
   }
   if (!route || hasEmptyParameter(request)) return undefined;
+  const repeated = repeatedHeader(request, route);
+  if (repeated) {
+    return failure('INVALID_REQUEST', `${repeated} is sent twice. Send it once.`, { field: repeated, rule: 'once' });
+  }
   if (route.query.length > 0 && !isPercentEncoded(queryOf(request.url))) {
     const details = { field: 'query', rule: 'percent-encoding' };
     return failure('INVALID_REQUEST', 'The query is not valid percent-encoded UTF-8.', details);
   }
   const hasContent = hasBody(request) || request.headers['content-type'] !== undefined;
   return route.consumes.length > 0 && hasContent ? refuseContentType(request.headers, route.consumes) : undefined;
+}
+
+/** A declared header that was sent twice, which Node joins to one value. */
+function repeatedHeader({ raw: { rawHeaders } }: FastifyRequest, { headers }: Route): string | undefined {
+  if (headers.length === 0) return undefined;
+  const names = rawHeaders.filter((_, index) => index % 2 === 0).map((name) => name.toLowerCase());
+  return headers.find((name) => names.indexOf(name) !== names.lastIndexOf(name));
 }
 
 /** Fastify finds a route also for `/credits/`, which no path of the contract is. */

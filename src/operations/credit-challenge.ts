@@ -4,6 +4,7 @@ import { canonicalize } from '../lib/canonical-json.ts';
 import { MICRO_USD_PER_CENT } from '../lib/money.ts';
 import type { Refused } from '../payments/refusal.ts';
 import { MIN_TOP_UP_CENTS } from '../top-up/amount.ts';
+import { encodeHeader } from '../x402/challenge.ts';
 import { BALANCE_TOO_SMALL } from './refusals.ts';
 
 const CHALLENGE_LIFETIME_MS = 30 * 60 * 1000;
@@ -17,7 +18,7 @@ interface ChallengedRequest {
 
 /**
  * The 402 of the card flow: body, `WWW-Authenticate: Payment` challenge (HTTP Payment authentication scheme,
- * draft-httpauth-payment) and `PAYMENT-REQUIRED` header (R11, R46).
+ * draft-httpauth-payment) and `PAYMENT-REQUIRED` header, which clients of x402 can read and find no offer in (R11, R46).
  * @param message in words, why it is asked for
  */
 export function creditChallenge(
@@ -65,7 +66,7 @@ export function creditChallenge(
     status: 402 as const,
     headers: {
       'cache-control': 'no-store',
-      'payment-required': Buffer.from(JSON.stringify(body)).toString('base64'),
+      'payment-required': encodeHeader({ ...body, x402Version: 2, resource: { url: `${baseUrl}/tts` }, accepts: [] }),
       'www-authenticate': `Payment ${Object.entries(parameters)
         .map(([name, value]) => `${name}="${value}"`)
         .join(', ')}`,

@@ -21,6 +21,14 @@ export function refuseForeignHeaders(request: Headed, foreign: readonly string[]
       });
 }
 
+/** Refuses a payment in the header of x402 version 1, which would not be looked at; undefined without that header. */
+export function refuseFormerHeader(request: Headed) {
+  if (!request.hasHeader('x-payment')) return undefined;
+  const message =
+    'x-payment is the header of x402 version 1. Send an x402 version 2 payload in payment-signature. You were not charged.';
+  return failure('INVALID_PAYMENT_PAYLOAD', message, { field: 'x-payment', rule: 'payment-signature' });
+}
+
 /**
  * Tells the flow whose headers a request shows, undefined for one that shows none, or refuses it with those of two (R36).
  * @param foreign headers of flows that this endpoint does not offer

@@ -10,10 +10,11 @@ import type { Resource } from '../x402/challenge.ts';
 import type { Asset } from '../x402/network.ts';
 import type { Payee } from '../x402/payees.ts';
 import { isSignedByPayer } from '../x402/transfer-digest.ts';
-import { refuseForeignHeaders } from './flows.ts';
+import { refuseForeignHeaders, refuseFormerHeader } from './flows.ts';
 import { askForPayment, offersFor, paymentRequired } from './payment-required.ts';
 import { walletBody } from './prepaid-account.ts';
 import { refusalAnswer, refusalFailure } from './refusals.ts';
+import { showReceipt } from './x402-speech.ts';
 
 /** What deposits are made with. */
 export interface OfferedDeposits {
@@ -42,7 +43,8 @@ export async function makeDeposit(
   const amountMicroUsd = BigInt(body.amountMicroUsd);
   const isPaid = headers['payment-signature'] !== undefined;
   const foreign = refuseForeignHeaders(context, isPaid ? foreignHeaders.withPayment : foreignHeaders.always);
-  if (foreign) return foreign;
+  const refusal = foreign ?? (isPaid ? undefined : refuseFormerHeader(context));
+  if (refusal) return refusal;
   if (!isPaid) {
     return 'status' in offered ? offered : askForPayment(resource, offersFor(offered.terms, amountMicroUsd)[0]);
   }
@@ -94,6 +96,7 @@ export async function makeDeposit(
   ): CreateDepositResult {
     if (result.outcome === 'refused') {
       context.payment = outcomeOf(result, amountMicroUsd);
+      showReceipt(result.receipt, context);
       return refusalAnswer(result, challenge);
     }
     const { receipt, address, balanceMicroUsd, creditedMicroUsd } = result;

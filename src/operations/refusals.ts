@@ -5,6 +5,8 @@ import { PREPAID } from '../x402/prepaid-terms.ts';
 
 /** Seconds until a payer that is held to one request at a time may try again. */
 const ONE_AT_A_TIME_RETRY_SECONDS = 5;
+/** Seconds until a repetition may learn more of a payment: about as long as a block takes. */
+const OPEN_PAYMENT_RETRY_SECONDS = 2;
 
 /** What is told for a code, where nothing more is known. */
 const MESSAGES: Readonly<Record<RefusalCode, string>> = {
@@ -134,7 +136,9 @@ export function refusalFailure<Code extends Exclude<RefusalCode, 'PAYMENT_REQUIR
   const { code, reason, fault, transaction } = refusal;
   const known = fault ? { field: fault.field, rule: fault.rule } : REASONS[reason]?.details;
   const details = known ?? { reason, ...(transaction !== undefined && { transaction }) };
-  return failure(code, messageOf(refusal), details);
+  const answer = failure(code, messageOf(refusal), details);
+  const isOpen = code === 'PAYMENT_REPLAY_PENDING' || code === 'PAYMENT_OUTCOME_UNKNOWN';
+  return isOpen ? { ...answer, headers: { 'retry-after': OPEN_PAYMENT_RETRY_SECONDS } } : answer;
 }
 
 const messageOf = ({ code, reason, fault }: Refused): string =>

@@ -21,7 +21,7 @@ import type { Payee } from '../x402/payees.ts';
 import { PREPAID } from '../x402/prepaid-terms.ts';
 import { invalidQuote, placeQuotedOrder, type QuotedRequest, type QuoteRefusal } from '../x402/quoted-order.ts';
 import { isExpired, type Quote, type Quotes } from '../x402/quotes.ts';
-import { chooseFlow, type OfferedFlow, refuseForeignHeaders } from './flows.ts';
+import { chooseFlow, type OfferedFlow, refuseForeignHeaders, refuseFormerHeader } from './flows.ts';
 import { issueQuote, selectQuoted } from './issue-quote.ts';
 import { type DepositRefusal, makeDeposit, type OfferedDeposits } from './make-deposit.ts';
 import { closedSpeech, type Pauses, pausedAnswer, pausedSpeech } from './paused.ts';
@@ -110,6 +110,8 @@ export function x402Operations(options: X402Options): X402Parts {
         context,
       );
     }
+    const former = refuseFormerHeader(context);
+    if (former) return former;
     if (offered.hasExpired) return quoteExpired();
     const closed = pausedSpeech(pauses, 'direct');
     if (closed) return speechFailure(closed, NOT_SETTLED);

@@ -171,6 +171,6 @@ async function answerRefused(
 }
 
 /** On every answer after authentication, whatever its status. */
-function showReceipt(receipt: Receipt | undefined, context: OperationContext): void {
+export function showReceipt(receipt: Receipt | undefined, context: OperationContext): void {
   for (const [name, value] of Object.entries(receipt ?? {})) context.setHeader(name, String(value));
 }

@@ -3,17 +3,13 @@ import type { Database } from '../db/database.ts';
 import { findWallet } from '../ledger/wallets.ts';
 import { testPoint } from '../lib/test-point.ts';
 import type { Booking } from '../x402/book-settlement.ts';
-import type { Chain } from '../x402/chain.ts';
-import type { Hex } from '../x402/envelope.ts';
 import type { Payment } from '../x402/payment.ts';
-import type { PaymentOutcomes } from '../x402/payment-outcomes.ts';
 import type { Reservations } from '../x402/reservations.ts';
-import type { AwaitProof, Settlement } from '../x402/settlement.ts';
+import type { Settlement } from '../x402/settlement.ts';
 import type { PaymentIntake } from './intake.ts';
 import type { KnownPayments } from './known-payments.ts';
-import { unknownPayment } from './payment-outcome.ts';
 import type { PaymentIdentity, PaymentRequest } from './payment-request.ts';
-import type { KnownPayment, PaymentStatus, Reserved } from './payment-status.ts';
+import { type KnownPayment, type PaymentStatus, type Reserved, settlementRefused } from './payment-status.ts';
 import { type Refused, refused } from './refusal.ts';
 
 type DepositCode =
@@ -57,9 +53,7 @@ export class DepositReplays {
       case 'settled':
         return credited(this.#db, payment, status);
       case 'open':
-        return status.transaction === null
-          ? refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown')
-          : pending(status.transaction);
+        return open(status.transaction ?? undefined);
       case 'refused':
         return status;
     }
@@ -73,11 +67,9 @@ export class DepositReplays {
 export class Deposits {
   readonly #db: Database;
   readonly #reservations: Reservations;
-  readonly #outcomes: PaymentOutcomes;
   readonly #intake: PaymentIntake;
   readonly #replays: DepositReplays;
   readonly #settlement: Settlement;
-  readonly #chain: Chain;
   readonly #confirmationTimeoutMs: number;
   readonly #log: FastifyBaseLogger;
   readonly #stopping = new AbortController();
@@ -85,21 +77,17 @@ export class Deposits {
   constructor(parts: {
     db: Database;
     reservations: Reservations;
-    outcomes: PaymentOutcomes;
     intake: PaymentIntake;
     replays: DepositReplays;
     settlement: Settlement;
-    chain: Chain;
     confirmationTimeoutMs: number;
     log: FastifyBaseLogger;
   }) {
     this.#db = parts.db;
     this.#reservations = parts.reservations;
-    this.#outcomes = parts.outcomes;
     this.#intake = parts.intake;
     this.#replays = parts.replays;
     this.#settlement = parts.settlement;
-    this.#chain = parts.chain;
     this.#confirmationTimeoutMs = parts.confirmationTimeoutMs;
     this.#log = parts.log;
   }
@@ -131,15 +119,8 @@ export class Deposits {
       const refusal = await this.#intake.admit(reserved);
       if (refusal) return refusal;
       onAdmitted();
-      let awaited: Hex | undefined;
-      const awaitProof: AwaitProof = async (claim, transaction) => {
-        await this.#outcomes.markAwaited(payment, transaction);
-        awaited = transaction;
-        testPoint('deposit awaited');
-        const wait = { patienceMs: this.#confirmationTimeoutMs, signal: this.#stopping.signal };
-        return this.#chain.awaitConfirmed(claim, transaction, payment.headBlock, wait);
-      };
-      const settled = await this.#settlement.settle(payment, verifiable, { awaitProof });
+      const wait = { timeoutMs: this.#confirmationTimeoutMs, signal: this.#stopping.signal };
+      const settled = await this.#settlement.settle(payment, verifiable, wait);
       switch (settled.outcome) {
         case 'settled':
           return await credited(this.#db, payment, settled).catch((err) => {
@@ -147,9 +128,9 @@ export class Deposits {
             return refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown');
           });
         case 'refused':
-          return refused('PAYMENT_REQUIRED', settled.reason, { payment: unknownPayment(payment.claim.amount) });
+          return settlementRefused(payment, settled.reason);
         case 'unknown':
-          return awaited === undefined ? refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown') : pending(awaited);
+          return open(settled.transaction);
         case 'lost':
           return refused('PAYMENT_REPLAY_PENDING', 'taken_over');
       }
@@ -169,4 +150,8 @@ async function credited(db: Database, { claim }: Payment, { receipt, isNew }: Bo
 const isConflict = (status: PaymentStatus): boolean =>
   status.outcome === 'refused' && status.code === 'PAYMENT_IDENTIFIER_CONFLICT';
 
-const pending = (transaction: string) => refused('PAYMENT_REPLAY_PENDING', 'not_confirmed_yet', { transaction });
+/** @param transaction whose confirmations are waited for, where one is known */
+const open = (transaction: string | undefined) =>
+  transaction === undefined
+    ? refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown')
+    : refused('PAYMENT_REPLAY_PENDING', 'not_confirmed_yet', { transaction });

@@ -9,8 +9,7 @@ import type { Settlement } from '../x402/settlement.ts';
 import type { DirectWorkEnd } from './direct-work.ts';
 import type { PaymentIntake } from './intake.ts';
 import type { PaymentHold } from './payment-flow.ts';
-import { unknownPayment } from './payment-outcome.ts';
-import type { Reserved } from './payment-status.ts';
+import { type Reserved, settlementRefused } from './payment-status.ts';
 import { type Refused, refused } from './refusal.ts';
 
 export interface DirectReceipt extends Record<string, string | boolean> {
@@ -89,9 +88,9 @@ export class DirectHold implements PaymentHold<CaptureCode> {
         this.#receipt = directReceipt(settled.receipt, verifiable.envelope.identifier, false);
         return undefined;
       case 'refused':
-        return refused('PAYMENT_REQUIRED', settled.reason, { payment: unknownPayment(payment.claim.amount) });
+        return settlementRefused(payment, settled.reason);
       case 'unknown':
-        return refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown');
+        return outcomeUnknown(settled.transaction);
       case 'lost':
         return refused('PAYMENT_REPLAY_PENDING', 'taken_over');
     }
@@ -119,6 +118,10 @@ export const directReceipt = (receipt: string, identifier: string, isReplay: boo
   'x-payment-identifier': identifier,
   'x-idempotent-replay': isReplay,
 });
+
+/** @param transaction that may hold the transfer, where one is known */
+export const outcomeUnknown = (transaction: string | undefined) =>
+  refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown', transaction === undefined ? {} : { transaction });
 
 /** A settlement was not tried when the audio could not be stored, or the reservation was lost. */
 function endOf(refusal: Refused<CaptureCode> | undefined): DirectWorkEnd {

@@ -4,7 +4,7 @@ import { type AudioStore, StoreError } from '../audio/audio-store.ts';
 import { transactionOf } from '../x402/book-settlement.ts';
 import type { Payment } from '../x402/payment.ts';
 import { paymentAudioKey } from '../x402/payment-audio.ts';
-import { type DirectReceipt, directReceipt } from './direct-hold.ts';
+import { type DirectReceipt, directReceipt, outcomeUnknown } from './direct-hold.ts';
 import type { KnownPayments } from './known-payments.ts';
 import type { Replayed } from './payment-flow.ts';
 import { chargedPayment } from './payment-outcome.ts';
@@ -48,9 +48,7 @@ export class DirectReplays {
         return refused('PAYMENT_IDENTIFIER_CONFLICT', 'replay_window_over', charged(payment, receipt));
       }
       case 'open':
-        return refused('PAYMENT_OUTCOME_UNKNOWN', 'outcome_unknown', {
-          ...(status.transaction !== null && { transaction: status.transaction }),
-        });
+        return outcomeUnknown(status.transaction ?? undefined);
       case 'refused':
         return status;
     }

@@ -1,14 +1,15 @@
 import type { FastifyBaseLogger } from 'fastify';
+import { withFullV } from '../crypto/wallet-signature.ts';
 import { isUnavailable } from '../db/database-errors.ts';
 import { testPoint } from '../lib/test-point.ts';
 import type { Chain } from '../x402/chain.ts';
-import { type Facilitator, FacilitatorError, type FacilitatorPayment } from '../x402/facilitator.ts';
+import { type Facilitator, FacilitatorError, type FacilitatorPayment, type Verification } from '../x402/facilitator.ts';
 import type { Asset } from '../x402/network.ts';
 import { findOffer } from '../x402/offer.ts';
 import type { Payment, PaymentPurpose } from '../x402/payment.ts';
 import type { Reservations } from '../x402/reservations.ts';
 import { RpcError } from '../x402/rpc.ts';
-import { isSignedByPayer } from '../x402/transfer-digest.ts';
+import { isOfUndeployed, isSignedByPayer } from '../x402/transfer-digest.ts';
 import { breachOf } from './authorization-terms.ts';
 import type { KnownPayments } from './known-payments.ts';
 import { claimOf, type PaymentRequest, requestHash } from './payment-request.ts';
@@ -37,7 +38,7 @@ export interface IntakeParts {
  *
  * Whatever is reserved blocks its identifier and authorization, and counts against its payer. So nothing is before the
  * payment is known to be the payer's: by the signature of his key, which is recovered here, or, where the payer is a
- * contract that judges signatures itself (EIP-1271), by the facilitator's yes, for which that call comes first. Two
+ * contract that judges signatures itself (EIP-1271), deployed or not yet (ERC-6492), by the facilitator's yes, for which that call comes first. Two
  * payments of a contract are then reserved one after the other, as all are, and the later one sees the earlier.
  */
 export class PaymentIntake {
@@ -68,10 +69,10 @@ export class PaymentIntake {
   ): Promise<
     Reserved | KnownPayment | Refused<'PAYMENT_REQUIRED' | 'PAYMENT_ERROR' | 'PAYMENT_IDENTIFIER_CONFLICT'> | NewRefusal
   > {
-    const terms = termsOf(request);
-    const isSigned = terms.outcome === 'agreed' && this.#isSignedByKey(purpose, terms.verifiable);
+    const terms = this.#termsOf(purpose, request);
+    const isSigned = terms.outcome === 'agreed' && terms.isSignedByKey;
     const first = isSigned ? (refuseNew() ?? (await this.#reserve(purpose, request))) : undefined;
-    if (terms.outcome === 'agreed' && first?.outcome === 'reserved') {
+    if (isSigned && first?.outcome === 'reserved') {
       return { verifiable: terms.verifiable, isVerified: false, ...first };
     }
     const { known, status } = await this.#known.look(request);
@@ -141,9 +142,20 @@ export class PaymentIntake {
     return reserved ? { outcome: 'reserved', ...reserved } : TAKEN;
   }
 
-  /** By the key of its payer. A deposit that is not does not get here (R35). */
-  #isSignedByKey(purpose: PaymentPurpose, { envelope }: FacilitatorPayment): boolean {
-    return purpose === 'deposit' || isSignedByPayer(envelope, this.#asset);
+  /**
+   * What of a request its payer has agreed to, or what of it is not as it was offered. A deposit that is not signed by the
+   * key of its payer does not get here (R35). The facilitator gets what tokens take: v 27 or 28 (R67); what only looks like
+   * the signature of a key may be that of a contract, and is left as it is.
+   */
+  #termsOf(purpose: PaymentPurpose, { envelope, offers, resource }: PaymentRequest) {
+    const offer = findOffer(offers, envelope.accepted);
+    if (!offer) return refused('PAYMENT_REQUIRED', 'accepted_is_no_offer');
+    const breach = breachOf(envelope, offer);
+    if (breach) return breach;
+    const isSignedByKey = purpose === 'deposit' || isSignedByPayer(envelope, this.#asset);
+    const signature = isSignedByKey ? withFullV(envelope.signature) : envelope.signature;
+    const verifiable: FacilitatorPayment = { envelope: { ...envelope, signature }, offer, resource };
+    return { outcome: 'agreed' as const, isSignedByKey, verifiable };
   }
 
   /**
@@ -156,16 +168,21 @@ export class PaymentIntake {
   ): Promise<Refused<'PAYMENT_REQUIRED' | 'PAYMENT_ERROR' | 'PAYMENT_IDENTIFIER_CONFLICT'> | undefined> {
     const { envelope } = verifiable;
     try {
-      if (!(await this.#chain.hasCode(envelope.authorization.from))) {
+      if (!isOfUndeployed(envelope.signature) && !(await this.#chain.hasCode(envelope.authorization.from))) {
         return refused('PAYMENT_REQUIRED', 'invalid_signature');
       }
       const taken = abandoned ? undefined : await this.#known.refuseTaken(claimOf(envelope));
       if (taken) return taken;
       const verification = await this.#facilitator.verify(verifiable);
-      return verification.valid ? undefined : refused('PAYMENT_REQUIRED', verification.reason);
+      return verification.valid ? undefined : this.#invalid(verification);
     } catch (error) {
       return this.#unverifiable(error);
     }
+  }
+
+  #invalid({ reason, detail }: Extract<Verification, { valid: false }>): Refused<'PAYMENT_REQUIRED'> {
+    this.#log.warn({ detail }, 'the facilitator finds a payment invalid');
+    return refused('PAYMENT_REQUIRED', reason);
   }
 
   /** The refusal when facilitator or chain can't be asked; throws any other error on. */
@@ -182,7 +199,7 @@ export class PaymentIntake {
       isVerified ? VALID : this.#facilitator.verify(verifiable),
       isSolvent({ chain: this.#chain, reservations: this.#reservations }, payment, exposure),
     ]);
-    if (!verification.valid) return refused('PAYMENT_REQUIRED', verification.reason);
+    if (!verification.valid) return this.#invalid(verification);
     return canPay ? undefined : refused('PAYMENT_REQUIRED', 'insufficient_funds');
   }
 
@@ -203,15 +220,6 @@ type ReservationResult =
   /** Identifier or authorization are another payment's. */
   | typeof TAKEN;
 const TAKEN = { outcome: 'taken' } as const;
-
-/** What of a request its payer has agreed to, or what of it is not as it was offered. */
-function termsOf({ envelope, offers, resource }: PaymentRequest) {
-  const offer = findOffer(offers, envelope.accepted);
-  if (!offer) return refused('PAYMENT_REQUIRED', 'accepted_is_no_offer');
-  const breach = breachOf(envelope, offer);
-  if (breach) return refused('PAYMENT_REQUIRED', breach);
-  return { outcome: 'agreed' as const, verifiable: { envelope, offer, resource } satisfies FacilitatorPayment };
-}
 
 const VALID = { valid: true } as const;
 /** R22. */

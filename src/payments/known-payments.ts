@@ -8,7 +8,7 @@ import { findByAuthorization, findByIdentifier, type Payment } from '../x402/pay
 import type { Resolution, Resolver } from '../x402/resolver.ts';
 import { chargedPayment, NOTHING_CHARGED, unknownPayment } from './payment-outcome.ts';
 import { claimOf, type PaymentIdentity, requestHash } from './payment-request.ts';
-import type { KnownPayment, PaymentStatus } from './payment-status.ts';
+import { type KnownPayment, type PaymentStatus, settlementRefused } from './payment-status.ts';
 import { type Refused, refused } from './refusal.ts';
 
 export interface KnownPaymentsParts {
@@ -68,19 +68,17 @@ export class KnownPayments {
       case 'settled':
         return { outcome: 'settled', receipt: known.receipt as string, isNew: false, isReplayable: known.isReplayable };
       case 'failed':
-        return refused('PAYMENT_REQUIRED', known.refusal ?? 'settlement_failed');
+        return settlementRefused(known, known.refusal ?? 'settlement_failed', true);
       case 'settling':
         if (known.isLeased) return refused('PAYMENT_REPLAY_PENDING', 'first_request_running');
         break;
     }
     const resolution = await this.#resolve(known);
     if (resolution.outcome === 'settled') return { ...resolution, isReplayable: true };
-    if (resolution.outcome === 'failed') return refused('PAYMENT_REQUIRED', known.refusal ?? 'settlement_failed');
+    const reason = known.refusal ?? 'settlement_failed';
+    if (resolution.outcome === 'failed') return settlementRefused(known, reason, true);
     const transaction = resolution.transaction ?? known.awaitedTransaction;
-    if (known.state === 'refused' && transaction === null) {
-      const payment = unknownPayment(known.claim.amount);
-      return refused('PAYMENT_REQUIRED', known.refusal ?? 'settlement_failed', { payment });
-    }
+    if (known.state === 'refused' && transaction === null) return settlementRefused(known, reason);
     return { outcome: 'open', transaction };
   }
 

@@ -1,8 +1,9 @@
-import type { Booking } from '../x402/book-settlement.ts';
+import { type Booking, failureReceipt } from '../x402/book-settlement.ts';
 import type { Exposure } from '../x402/exposure.ts';
 import type { FacilitatorPayment } from '../x402/facilitator.ts';
 import type { Payment } from '../x402/payment.ts';
-import type { Refused } from './refusal.ts';
+import { NOTHING_CHARGED, unknownPayment } from './payment-outcome.ts';
+import { type Refused, refused } from './refusal.ts';
 
 /** What has become of a payment that an earlier request made. */
 export type PaymentStatus =
@@ -28,3 +29,10 @@ export interface Reserved {
   /** The facilitator has said yes already. */
   readonly isVerified: boolean;
 }
+
+/** The refusal of a payment whose settlement was refused, which may still land (R23), or has failed for good. */
+export const settlementRefused = (payment: Payment, reason: string, hasFailed = false) =>
+  refused('PAYMENT_REQUIRED', reason, {
+    receipt: { 'payment-response': failureReceipt(payment, reason) },
+    payment: hasFailed ? NOTHING_CHARGED : unknownPayment(payment.claim.amount),
+  });

@@ -88,7 +88,7 @@ async function authorizeAndDeliver<
   }
   try {
     const result = await place.deliver<Code>(hold, trx);
-    return result.outcome === 'delivered' ? { hold, ...result } : { ...result, receipt: hold.receipt };
+    return result.outcome === 'delivered' ? { hold, ...result } : { receipt: hold.receipt, ...result };
   } catch (error) {
     if (!(error instanceof SpeechError)) throw error;
     return failed(error, hold);

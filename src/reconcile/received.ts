@@ -1,4 +1,5 @@
 import type { Database } from '../db/database.ts';
+import { isAway } from '../db/database-errors.ts';
 import { testPoint } from '../lib/test-point.ts';
 import type { Asset } from '../x402/network.ts';
 import type { OpenPayments } from '../x402/open-payments.ts';
@@ -17,6 +18,13 @@ export interface Received {
   readonly unrecorded: readonly AuthorizedTransfer[];
   /** Sent without an authorization: nothing that this service takes. */
   readonly others: readonly DatedTransfer[];
+  /** Of payments that could not be settled here; the others were all the same. */
+  readonly failed: readonly FailedTransfer[];
+}
+
+export interface FailedTransfer {
+  readonly transfer: DatedTransfer;
+  readonly error: unknown;
 }
 
 /** The clocks of chain and database differ by less. */
@@ -37,12 +45,18 @@ export async function settleReceived(
   const recorded = await paymentsOf(db, asset, authorized);
   const known: DatedTransfer[] = [];
   const open: DatedTransfer[] = [];
+  const failed: FailedTransfer[] = [];
   for (const [transfer, payment] of recorded) {
-    const isSettled = payment.state === 'settled' || (await settle(payments, payment, transfer));
-    (isSettled ? known : open).push(transfer);
+    try {
+      const isSettled = payment.state === 'settled' || (await settle(payments, payment, transfer));
+      (isSettled ? known : open).push(transfer);
+    } catch (error) {
+      if (isAway(error)) throw error;
+      failed.push({ transfer, error });
+    }
   }
   return {
-    ...{ known, open },
+    ...{ known, open, failed },
     unrecorded: authorized.filter((transfer) => !recorded.has(transfer)),
     others: received.filter(({ nonce }) => nonce === undefined),
   };
@@ -54,10 +68,11 @@ async function settle(
   { transaction }: DatedTransfer,
 ): Promise<boolean> {
   if (payment.isLeased) return false;
-  const proof = await chain.prove(payment.claim, transaction);
-  if (!proof) return false;
+  const isDeposit = payment.purpose === 'deposit';
+  const found = await chain.prove(payment.claim, transaction, isDeposit);
+  if (!found || (isDeposit && !found.isConfirmed)) return false;
   // A settle was sent for it, or its transfer would not be there.
   if (payment.state === 'reserved' && !(await reservations.beginSettling(payment))) return false;
   testPoint('received payment settling');
-  return (await resolver.book(payment, proof)) !== undefined;
+  return (await resolver.book(payment, found.proof)) !== undefined;
 }

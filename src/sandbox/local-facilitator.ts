@@ -118,7 +118,7 @@ export async function startFacilitator(options: FacilitatorOptions): Promise<Run
     });
     if (!fault) return settled;
     if (typeof fault.answer === 'string') return misbehave(fault.answer, request, reply);
-    return fault.answer(settled);
+    return reply.code(fault.status ?? 200).send(await fault.answer(settled));
   };
   const execute = async (call: FacilitatorCall, redirected: boolean) => {
     const fault = redirected ? undefined : await faults.nextSettle(call.paymentPayload);

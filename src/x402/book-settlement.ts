@@ -4,6 +4,7 @@ import { fragment, statement } from '../db/statement.ts';
 import { bookPayment } from '../ledger/settled-payment.ts';
 import { encodeHeader } from './challenge.ts';
 import type { Asset } from './network.ts';
+import type { Payment } from './payment.ts';
 
 /** Proof that a payment was settled: the token's Transfer event on the chain. */
 export interface SettlementProof {
@@ -33,6 +34,10 @@ export const paymentReceipt = ({ network }: Asset, payer: string, transaction: s
 /** The transaction that a receipt of `paymentReceipt` names. */
 export const transactionOf = (receipt: string): string =>
   JSON.parse(Buffer.from(receipt, 'base64').toString()).transaction;
+
+/** The PAYMENT-RESPONSE header of a payment whose settlement was refused or has failed. */
+export const failureReceipt = ({ network, claim }: Payment, reason: string): string =>
+  encodeHeader({ success: false, errorReason: reason, transaction: '', network, payer: getAddress(claim.payer) });
 
 /**
  * Records that payments are settled and books their amounts, in one statement: as revenue, or as the deposit of its

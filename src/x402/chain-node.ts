@@ -27,11 +27,14 @@ import {
 } from './transfer-proof.ts';
 
 /** What is known of an authorization: used for its transfer, never to be used any more, or neither yet. */
-export type ChainFinding =
-  /** `isConfirmed` when the transfer is deep enough to be credited (R44). */
-  | { readonly outcome: 'paid'; readonly proof: TransferProof; readonly isConfirmed: boolean }
-  | { readonly outcome: 'unused' }
-  | { readonly outcome: 'open' };
+export type ChainFinding = PaidFinding | { readonly outcome: 'unused' } | { readonly outcome: 'open' };
+
+export interface PaidFinding {
+  readonly outcome: 'paid';
+  readonly proof: TransferProof;
+  /** The transfer is deep enough to be credited (R44). */
+  readonly isConfirmed: boolean;
+}
 
 const BALANCE_OF = toFunctionSelector('balanceOf(address)');
 const AUTHORIZATION_STATE = toFunctionSelector('authorizationState(address,bytes32)');
@@ -50,6 +53,7 @@ type MinedLog = Log<Hex, Hex, false>;
 
 interface Block {
   readonly number: bigint;
+  readonly hash: Hex | null;
   /** Unix seconds. */
   readonly timestamp: bigint;
 }
@@ -100,19 +104,27 @@ export class ChainNode {
       const to = from + RANGE_BLOCKS - 1n < head ? from + RANGE_BLOCKS - 1n : head;
       const [log] = await this.#authorizationLogs(claim, from, to);
       if (log) return this.#judge(claim, log, head, isAlone);
-      if (to === head || (await this.#block(to)).timestamp > claim.validBefore) break;
+      if (to === head || (await this.block(to)).timestamp > claim.validBefore) break;
       if (ranges === MAX_RANGES) return { outcome: 'open' };
       from = to + 1n;
     }
-    if (!isOver(await this.#finalBlock(head), claim, isAlone)) return { outcome: 'open' };
+    const final = await this.#finalBlock(head);
+    if (!isOver(final, claim, isAlone)) return { outcome: 'open' };
     // What is unused at the head is so in the final block too, whose state many nodes have forgotten.
-    return { outcome: (await this.#isUsed(claim, head)) ? 'open' : 'unused' };
+    if (await this.#isUsed(claim, head)) return { outcome: 'open' };
+    return { outcome: final.isFinalized || (await this.#isCanonical(final)) ? 'unused' : 'open' };
   }
 
   /** The proof within a transaction; undefined when it is not known yet, failed, or doesn't hold the transfer. */
   async prove(claim: TransferClaim, transaction: Hex): Promise<TransferProof | undefined> {
     const receipt = await this.#receipt(transaction);
     return receipt ? proofIn(receipt, this.#asset.address, claim) : undefined;
+  }
+
+  /** Whether the transfer is deep enough to be credited, judged by this node alone (R66). */
+  async isConfirmed({ block, blockHash }: TransferProof): Promise<boolean> {
+    if (block > newestConfirmed(await this.head())) return false;
+    return this.#isCanonical({ number: block, hash: blockHash });
   }
 
   /** Whether the address has code. */
@@ -123,11 +135,6 @@ export class ChainNode {
   /** Whether the authorization can be used no more. */
   async isSpent(claim: TransferClaim): Promise<boolean> {
     return this.#isUsed(claim, await this.head());
-  }
-
-  /** When the block was made, in Unix seconds. */
-  async timeOf(block: bigint): Promise<bigint> {
-    return (await this.#block(block)).timestamp;
   }
 
   /** The transfers to these payees in these blocks, both included. @param payees in lower case */
@@ -157,23 +164,30 @@ export class ChainNode {
     const receipt = await this.#receipt(log.transactionHash);
     if (!receipt) return { outcome: 'open' };
     const proof = proofIn(receipt, this.#asset.address, claim);
-    if (proof) return { outcome: 'paid', proof, isConfirmed: proof.block <= newestConfirmed(head) };
-    const final = await this.#finalBlock(head);
-    return { outcome: isOver(final, claim, isAlone, BigInt(log.blockNumber)) ? 'unused' : 'open' };
+    if (proof) return { outcome: 'paid', proof, isConfirmed: await this.isConfirmed(proof) };
+    const used = { number: BigInt(log.blockNumber), hash: log.blockHash };
+    const isFinal = isOver(await this.#finalBlock(head), claim, isAlone, used.number);
+    // A reorganisation between the calls may have put receipt or log into another block, or nowhere.
+    const isSettled = isFinal && receipt.blockHash === used.hash && (await this.#isCanonical(used));
+    return { outcome: isSettled ? 'unused' : 'open' };
+  }
+
+  async #isCanonical({ number, hash }: Pick<Block, 'number' | 'hash'>): Promise<boolean> {
+    return (await this.block(number)).hash === hash;
   }
 
   async #finalBlock(head: bigint): Promise<FinalBlock> {
     try {
-      return { ...(await this.#block('finalized')), isFinalized: true };
+      return { ...(await this.block('finalized')), isFinalized: true };
     } catch (error) {
       if (!(error instanceof RpcRefusal)) throw error;
       const deep = newestConfirmed(head);
-      return { ...(await this.#block(deep > 0n ? deep : 0n)), isFinalized: false };
+      return { ...(await this.block(deep > 0n ? deep : 0n)), isFinalized: false };
     }
   }
 
   /** @throws RpcRefusal when the node does not know the block */
-  #block(block: bigint | 'finalized'): Promise<Block> {
+  block(block: bigint | 'finalized'): Promise<Block> {
     const which = block === 'finalized' ? { blockTag: block } : { blockNumber: block };
     return this.#ask((client) => client.getBlock(which));
   }

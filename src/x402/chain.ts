@@ -1,22 +1,34 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type ChainFinding, ChainNode } from './chain-node.ts';
-import { newestConfirmed } from './confirmations.ts';
+import { type ChainFinding, ChainNode, type PaidFinding } from './chain-node.ts';
 import type { Hex } from './envelope.ts';
 import type { Asset } from './network.ts';
 import type { Address } from './payees.ts';
 import { type DatedTransfer, readReceived } from './received-transfers.ts';
 import { RpcError } from './rpc.ts';
-import type { TransferClaim, TransferProof } from './transfer-proof.ts';
+import type { TransferClaim } from './transfer-proof.ts';
 
-export type { ChainFinding } from './chain-node.ts';
+export type { ChainFinding, PaidFinding } from './chain-node.ts';
 export type { TransferClaim, TransferProof } from './transfer-proof.ts';
 
 /** Addresses of the chain's nodes, at least one. */
 export type NodeUrls = readonly [string, ...string[]];
 
+/** A transfer that is waited for. */
+export interface AwaitedTransfer {
+  readonly claim: TransferClaim;
+  /** The head before the authorization could be used. */
+  readonly headBlock: bigint;
+  /** The transaction that is said to hold it. */
+  readonly transaction: Hex | undefined;
+  /** Waits until the transfer can be credited (R44); else inclusion is enough. */
+  readonly needsConfirmation: boolean;
+}
+
 /** A head this old still counts as the present one. */
 const HEAD_AGE_MS = 1_000;
+/** How often a transaction is looked up until it is included, and how often anything else is asked while waiting. */
 const POLL_MS = 100;
+const SLOW_POLL_MS = 1_000;
 
 /**
  * Reads from the chain whether authorizations were used, through one node or several. It never writes. Any node's proof
@@ -52,7 +64,7 @@ export class Chain {
 
   /** Whether the address has code: it is a contract, or its key delegates to one (EIP-7702). */
   hasCode(address: Address): Promise<boolean> {
-    return this.#first((node) => node.hasCode(address));
+    return this.#first((node) => node.hasCode(address), isTrue);
   }
 
   /**
@@ -75,14 +87,21 @@ export class Chain {
 
   /** Whether the authorization can be used no more: it was used for its transfer or another one, or cancelled. */
   isSpent(claim: TransferClaim): Promise<boolean> {
-    return this.#first((node) => node.isSpent(claim));
+    return this.#first((node) => node.isSpent(claim), isTrue);
   }
 
-  /** The proof within a transaction; undefined when no node knows it yet, it failed, or doesn't hold the transfer. */
-  prove(claim: TransferClaim, transaction: Hex): Promise<TransferProof | undefined> {
+  /**
+   * The payment within a transaction; undefined when no node knows it yet, it failed, or doesn't hold the transfer.
+   * @param needsConfirmation asks each node that shows it whether it is deep enough, and prefers one that says so
+   */
+  prove(claim: TransferClaim, transaction: Hex, needsConfirmation = false): Promise<PaidFinding | undefined> {
     return this.#first(
-      (node) => node.prove(claim, transaction),
-      (proof) => proof !== undefined,
+      async (node): Promise<PaidFinding | undefined> => {
+        const proof = await node.prove(claim, transaction);
+        if (!proof) return undefined;
+        return { outcome: 'paid', proof, isConfirmed: needsConfirmation && (await node.isConfirmed(proof)) };
+      },
+      (found) => found !== undefined && (found.isConfirmed || !needsConfirmation),
     );
   }
 
@@ -94,48 +113,35 @@ export class Chain {
     const answers = await Promise.allSettled(this.#nodes.map((node) => readReceived(node, payees, since)));
     const shown = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []));
     if (shown.length === 0) throw failureOf(answers);
-    const transfers = new Map(shown.flat().map((each) => [`${each.transaction}:${each.logIndex}`, each]));
+    const transfers = new Map(shown.flat().map((each) => [identityOf(each), each]));
     return [...transfers.values()].sort((a, b) => Number(a.block - b.block) || a.logIndex - b.logIndex);
   }
 
-  /** Waits until the transaction proves the transfer; undefined when it does not in time, for whatever reason. */
-  async awaitProof(claim: TransferClaim, transaction: Hex, patienceMs: number): Promise<TransferProof | undefined> {
-    for (const giveUpAt = performance.now() + patienceMs; ; await sleep(POLL_MS)) {
-      const proof = await this.prove(claim, transaction).catch((error) => {
-        if (!(error instanceof RpcError)) throw error;
-        return undefined;
-      });
-      if (proof || performance.now() >= giveUpAt) return proof;
-    }
-  }
-
   /**
-   * Waits until the transfer is confirmed (R44); undefined when it is not in time, or the signal says stop. With
-   * each new head the receipt is read again, so that one which a reorganisation took away does not count; when it is
-   * not the named transaction that holds the transfer, it is searched.
+   * Waits for a transfer, however it is told of it: the named transaction is looked up, and where that does not hold the
+   * transfer, or none is named, the transfer is searched. Returns what was seen last, which is not confirmed when the time
+   * is over or the signal says stop before that. Looks once at least; a node that does not answer is asked again.
    */
-  async awaitConfirmed(
-    claim: TransferClaim,
-    transaction: Hex,
-    headBlock: bigint,
-    { patienceMs, signal }: { patienceMs: number; signal: AbortSignal },
-  ): Promise<TransferProof | undefined> {
-    const giveUpAt = performance.now() + patienceMs;
-    for (let seen = -1n; ; ) {
+  async awaitTransfer(
+    { claim, headBlock, transaction, needsConfirmation }: AwaitedTransfer,
+    { timeoutMs, signal }: { readonly timeoutMs: number; readonly signal?: AbortSignal | undefined },
+  ): Promise<PaidFinding | undefined> {
+    const giveUpAt = performance.now() + timeoutMs;
+    const pollMs = transaction && !needsConfirmation ? POLL_MS : SLOW_POLL_MS;
+    const looksPerSearch = SLOW_POLL_MS / pollMs;
+    let seen: PaidFinding | undefined;
+    for (let looks = 1; ; looks++) {
       try {
-        const head = await this.head();
-        if (head !== seen) {
-          const proof = await this.prove(claim, transaction);
-          if (proof && proof.block <= newestConfirmed(head)) return proof;
-          const found = proof ? undefined : await this.find(claim, headBlock);
-          if (found?.outcome === 'paid' && found.isConfirmed) return found.proof;
-        }
-        seen = head;
+        const named = transaction && (await this.prove(claim, transaction, needsConfirmation));
+        const isSearched = !named && looks % looksPerSearch === 0;
+        const found = isSearched ? await this.find(claim, headBlock) : named;
+        seen = found?.outcome === 'paid' ? found : undefined;
       } catch (error) {
         if (!(error instanceof RpcError)) throw error;
       }
-      if (signal.aborted || performance.now() >= giveUpAt) return undefined;
-      await sleep(POLL_MS, undefined, { signal }).catch(() => {});
+      const isEnough = seen && (seen.isConfirmed || !needsConfirmation);
+      if (isEnough || signal?.aborted || performance.now() >= giveUpAt) return seen;
+      await sleep(pollMs, undefined, { signal }).catch(() => {});
     }
   }
 
@@ -151,11 +157,17 @@ export class Chain {
       if (answer.status === 'fulfilled' && isEnough(answer.value)) return answer.value;
       answers.push(answer);
     }
-    const answer = answers.find(({ status }) => status === 'fulfilled');
-    if (answer?.status === 'fulfilled') return answer.value;
-    throw failureOf(answers);
+    const values = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []));
+    if (values.length === 0) throw failureOf(answers);
+    return values.find((value) => value !== undefined) as T;
   }
 }
+
+/** Where it lies in its block is no part of it: a reorganisation may move that. */
+const identityOf = ({ payer, nonce, transaction, position }: DatedTransfer): string =>
+  nonce ? `${payer} ${nonce}` : `${transaction} ${position}`;
+
+const isTrue = (answer: boolean): boolean => answer;
 
 const isConfirmedPayment = (answer: PromiseSettledResult<ChainFinding>): boolean =>
   answer.status === 'fulfilled' && answer.value.outcome === 'paid' && answer.value.isConfirmed;

@@ -5,6 +5,7 @@ import {
   PAYMENT_ID_MIN_LENGTH,
   PAYMENT_IDENTIFIER,
 } from '@x402/extensions/payment-identifier';
+import { withFullV } from '../crypto/wallet-signature.ts';
 import { canonicalize } from '../lib/canonical-json.ts';
 import type { Address } from './payees.ts';
 
@@ -78,8 +79,11 @@ export function decodeEnvelope(header: string): PaymentEnvelope {
     throw new InvalidEnvelope(field || 'payload', 'schema', `${field || 'The payload'} is not as x402 version 2 says.`);
   }
   const identifier = readIdentifier(payload.extensions);
-  const exact = readExactEvm(payload.payload as Record<string, unknown>);
-  return { identifier, accepted: payload.accepted, canonical: canonicalForm(payload), ...exact };
+  const signed = payload.payload as Record<string, unknown>;
+  const exact = readExactEvm(signed);
+  // The same payment, however its wallet writes v (R67).
+  const identity = { ...payload, payload: { ...signed, signature: withFullV(exact.signature) } };
+  return { identifier, accepted: payload.accepted, canonical: canonicalForm(identity), ...exact };
 }
 
 function parse(header: string): Record<string, unknown> {

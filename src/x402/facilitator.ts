@@ -21,14 +21,17 @@ export interface FacilitatorPayment {
   readonly resource: Resource;
 }
 
-export type Verification = { readonly valid: true } | { readonly valid: false; readonly reason: string };
+export type Verification =
+  | { readonly valid: true }
+  /** `detail` is for the log. */
+  | { readonly valid: false; readonly reason: string; readonly detail: string };
 
-/** What a settle came to, as far as the facilitator's answer tells. Only the chain is proof (R25). */
+/** What the facilitator's answer to a settle says. Only the chain proves a payment (R25). */
 export type SettleAnswer =
-  | { readonly outcome: 'success'; readonly transaction: Hex }
-  /** Nothing was broadcast, for a reason that excludes it (R23). */
-  | { readonly outcome: 'refused'; readonly reason: string }
-  | { readonly outcome: 'unknown'; readonly cause: string };
+  /** Nothing was broadcast, for a reason that excludes it (R23). `detail` is for the log. */
+  | { readonly outcome: 'refused'; readonly reason: string; readonly detail: string }
+  /** The money may have moved, in the transaction where the answer names one. `detail` is for the log. */
+  | { readonly outcome: 'open'; readonly transaction: Hex | undefined; readonly detail: string };
 
 /** The facilitator could not be reached in time, or answered nonsense. Holds nothing that it wrote. */
 export class FacilitatorError extends Error {}
@@ -42,8 +45,9 @@ const REFUSALS = new Set([
   'invalid_exact_evm_signature',
 ]);
 
-const TRANSACTION = /^0x[0-9a-fA-F]{64}$/;
+const TRANSACTION = /^(?:0x)?([0-9a-f]{64})$/i;
 const REASON = /^[a-z0-9_]{1,100}$/;
+const MAX_DETAIL_CHARACTERS = 200;
 
 /** Client of an x402 facilitator: verify and settle over HTTP, without redirects, each with a timeout of its own. */
 export class Facilitator {
@@ -70,9 +74,10 @@ export class Facilitator {
   /** @throws FacilitatorError */
   async verify(payment: FacilitatorPayment): Promise<Verification> {
     const { status, body } = await this.#post('verify', payment, VERIFY_TIMEOUT_MS);
-    if (status === 200 && body.isValid === true && isPayer(body.payer, payment)) return { valid: true };
-    if ((status === 200 || (status >= 400 && status < 500)) && body.isValid === false) {
-      return { valid: false, reason: reasonOf(body.invalidReason) };
+    if (isSuccess(status) && body.isValid === true && isPayer(body.payer, payment)) return { valid: true };
+    if ((isSuccess(status) || isClientError(status)) && body.isValid === false) {
+      const { invalidReason, invalidMessage } = body;
+      return { valid: false, reason: reasonOf(invalidReason), detail: detailOf(status, invalidReason, invalidMessage) };
     }
     throw new FacilitatorError(`The facilitator's answer to verify makes no sense (status ${status}).`);
   }
@@ -83,17 +88,17 @@ export class Facilitator {
     try {
       answer = await this.#post('settle', payment, SETTLE_TIMEOUT_MS);
     } catch (error) {
-      return { outcome: 'unknown', cause: error instanceof FacilitatorError ? error.message : String(error) };
+      const detail = error instanceof FacilitatorError ? error.message : String(error);
+      return { outcome: 'open', transaction: undefined, detail };
     }
     const { status, body } = answer;
-    const { success, transaction } = body;
-    if (status === 200 && success === true && typeof transaction === 'string' && TRANSACTION.test(transaction)) {
-      return { outcome: 'success', transaction: transaction.toLowerCase() as Hex };
-    }
+    // Older facilitators name it txHash.
+    const named = body.transaction || body.txHash;
     const reason = reasonOf(body.errorReason);
-    const isAnswer = status === 200 || (status >= 400 && status < 500);
-    if (isAnswer && success === false && !transaction && REFUSALS.has(reason)) return { outcome: 'refused', reason };
-    return { outcome: 'unknown', cause: success === false ? reason : `status ${status}` };
+    const detail = detailOf(status, body.errorReason, body.errorMessage);
+    const isRefusal = (isSuccess(status) || isClientError(status)) && body.success === false && REFUSALS.has(reason);
+    if (isRefusal && !named) return { outcome: 'refused', reason, detail };
+    return { outcome: 'open', transaction: readTransaction(named), detail };
   }
 
   async close(): Promise<void> {
@@ -165,10 +170,25 @@ function readObject(text: string): Record<string, unknown> {
   }
 }
 
+const isSuccess = (status: number): boolean => status >= 200 && status < 300;
+const isClientError = (status: number): boolean => status >= 400 && status < 500;
+
 /** A facilitator may leave the payer out; one that names another has not verified this payment. */
 const isPayer = (payer: unknown, { envelope }: FacilitatorPayment): boolean =>
-  payer === undefined || payer === null || String(payer).toLowerCase() === envelope.authorization.from;
+  payer === undefined || payer === null || payer === '' || String(payer).toLowerCase() === envelope.authorization.from;
 
-/** Only the machine-readable word is taken over; anything else could carry whatever the facilitator wrote. */
+function readTransaction(named: unknown): Hex | undefined {
+  const digits = typeof named === 'string' ? TRANSACTION.exec(named)?.[1] : undefined;
+  return digits === undefined ? undefined : `0x${digits.toLowerCase()}`;
+}
+
+/** Callers are told the machine-readable word only; anything else could carry whatever the facilitator wrote. */
 const reasonOf = (reason: unknown): string =>
   typeof reason === 'string' && REASON.test(reason) ? reason : 'invalid_payment';
+
+/** The status and what the facilitator gives as the reason, on one short line and without signatures (R40). */
+function detailOf(status: number, ...given: readonly unknown[]): string {
+  const words = given.filter((each) => typeof each === 'string').join(': ');
+  const line = words.replace(/[\s\p{C}]+/gu, ' ').replace(/[0-9a-f]{65,}/gi, '…');
+  return `status ${status} ${line.slice(0, MAX_DETAIL_CHARACTERS)}`.trim();
+}

@@ -20,15 +20,17 @@ const LOG = object({
   data: hex('*'),
   logIndex: INDEX,
   blockNumber: NUMBER,
+  blockHash: HASH,
   transactionHash: HASH,
 });
 const RECEIPT = object({
   status: hex('{1,64}'),
   blockNumber: NUMBER,
+  blockHash: HASH,
   transactionHash: HASH,
   logs: list(LOG),
 });
-const BLOCK = object({ number: NUMBER, timestamp: NUMBER });
+const BLOCK = object({ number: NUMBER, hash: HASH, timestamp: NUMBER });
 
 const ajv = new Ajv();
 const orNull = (schema: object) => ({ anyOf: [{ type: 'null' }, schema] });

@@ -33,10 +33,14 @@ export class PaymentOutcomes {
       where id = ${id} and state = 'settling'`.execute(this.#db);
   }
 
-  /** Records that only the chain can tell what became of the settlement (R25). */
-  async markUnknown({ id }: Payment): Promise<void> {
+  /**
+   * Records that only the chain can tell what became of the settlement (R25).
+   * @param transaction that may hold the transfer, where one is known
+   */
+  async markUnknown({ id }: Payment, transaction: string | undefined): Promise<void> {
     await statement`
-      update x402_payment set state = 'unknown', lease_until = null
+      update x402_payment set state = 'unknown', lease_until = null,
+                              awaited_transaction = coalesce(${transaction}, awaited_transaction)
       where id = ${id} and state = 'settling'`.execute(this.#db);
   }
 

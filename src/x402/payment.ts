@@ -19,6 +19,7 @@ export interface Payment {
   /** Of the request that made it; null of releases that kept none. */
   readonly traceId: string | null;
   readonly fence: number;
+  readonly network: Asset['network'];
   readonly claim: TransferClaim;
   readonly headBlock: bigint;
   readonly refusal: string | null;
@@ -41,6 +42,7 @@ export interface PaymentRow {
   request_hash: Buffer;
   trace_id: string | null;
   fence: number;
+  network: Asset['network'];
   payer: Address;
   nonce: Hex;
   pay_to: Address;
@@ -62,7 +64,7 @@ export const LEASE_HAS_ENDED = fragment`lease_has_ended(lease_until, ${LEASE_SEC
 
 /** What a statement of x402_payment returns for `readPayments`. */
 export const PAYMENT_COLUMNS = fragment`
-  id, state, request_hash, trace_id, fence, payer, nonce, pay_to, amount_micro_usd, valid_before, head_block, refusal, receipt,
+  id, state, request_hash, trace_id, fence, network, payer, nonce, pay_to, amount_micro_usd, valid_before, head_block, refusal, receipt,
   purpose, awaited_transaction,
   coalesce(not ${LEASE_HAS_ENDED}, false) as is_leased,
   coalesce(settled_at > now() - make_interval(secs => ${REPLAY_WINDOW_SECONDS}::double precision), false) as is_replayable`;
@@ -74,6 +76,7 @@ export const toPayment = (row: PaymentRow): Payment => ({
   requestHash: row.request_hash,
   traceId: row.trace_id,
   fence: row.fence,
+  network: row.network,
   claim: {
     payer: row.payer,
     nonce: row.nonce,

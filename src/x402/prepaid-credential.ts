@@ -1,7 +1,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { domainSeparator, signingDigest } from '../crypto/eip712.ts';
 import { keccak256 } from '../crypto/keccak.ts';
-import { recoverAddress } from '../crypto/wallet-signature.ts';
+import { recoverAddress, withFullV } from '../crypto/wallet-signature.ts';
 import { canonicalQuery } from './canonical-query.ts';
 import type { Hex } from './envelope.ts';
 import type { Asset } from './network.ts';
@@ -17,6 +17,7 @@ export interface PrepaidCredential {
   /** Unix seconds. The ledger's wallets hold it against the database's clock. */
   readonly expiry: bigint;
   readonly maxAmountMicroUsd: bigint;
+  /** In lower case, with v 27 or 28: whoever repeats a request may choose how it is written (R67). */
   readonly signature: Hex;
 }
 
@@ -38,7 +39,7 @@ export function readCredential(headers: Readonly<Record<string, string | undefin
     nonce: textOf(headers, 'x-x402-nonce'),
     expiry: BigInt(textOf(headers, 'x-x402-expiry')),
     maxAmountMicroUsd,
-    signature: textOf(headers, 'x-x402-signature') as Hex,
+    signature: withFullV(textOf(headers, 'x-x402-signature').toLowerCase()) as Hex,
   };
 }
 
@@ -74,22 +75,11 @@ export const signedBalanceRead = ({ url }: { url: string }): SignedRequest => ({
 /** Bytes of a request's digest: what is identical is not looked for among forgeries, so that half a hash will do. */
 const DIGEST_BYTES = 16;
 
-/**
- * What an identical request has again: of the credential and of all that is signed. Whoever repeats a request may choose
- * the letter case of its signature.
- */
+/** What an identical request has again: of the credential and of all that is signed. */
 export function requestDigest(credential: PrepaidCredential, request: RawRequest): Buffer {
   const { account, nonce, expiry, maxAmountMicroUsd, signature } = credential;
   const { method, url } = request;
-  const terms = [
-    account,
-    nonce,
-    String(expiry),
-    String(maxAmountMicroUsd),
-    signature.toLowerCase(),
-    method,
-    pathOf(url),
-  ];
+  const terms = [account, nonce, String(expiry), String(maxAmountMicroUsd), signature, method, pathOf(url)];
   const hash = createHash('sha256').update(JSON.stringify(terms)).update(signedBytes(request));
   return hash.digest().subarray(0, DIGEST_BYTES);
 }

@@ -33,11 +33,17 @@ export async function readReceived(node: ChainNode, payees: readonly Address[], 
       blocks = (to - from + 1n) / 2n;
     }
   }
-  const times = new Map<bigint, Date>();
-  for (const { block } of received) {
-    if (!times.has(block)) times.set(block, new Date(Number(await node.timeOf(block)) * 1000));
+  const blocksByNumber = new Map<bigint, Awaited<ReturnType<ChainNode['block']>>>();
+  const dated: DatedTransfer[] = [];
+  for (const transfer of received) {
+    const block = blocksByNumber.get(transfer.block) ?? (await node.block(transfer.block));
+    blocksByNumber.set(transfer.block, block);
+    if (transfer.block > last || transfer.blockHash !== block.hash) {
+      throw new RpcError('The chain was reorganised while it was read.');
+    }
+    dated.push({ ...transfer, at: new Date(Number(block.timestamp) * 1000) });
   }
-  return received.map((transfer) => ({ ...transfer, at: times.get(transfer.block) as Date }));
+  return dated;
 }
 
 /** The first block that is not older than that; the one after the last where all are older. @param since Unix seconds */
@@ -46,12 +52,12 @@ async function firstBlockSince(node: ChainNode, since: bigint, last: bigint): Pr
   let older = -1n;
   for (let step = FIRST_STEP; later > 0n && older < 0n; step *= 2n) {
     const at = later > step ? later - step : 0n;
-    if ((await node.timeOf(at)) < since) older = at;
+    if ((await node.block(at)).timestamp < since) older = at;
     else later = at;
   }
   while (later - older > 1n) {
     const middle = (older + later) / 2n;
-    if ((await node.timeOf(middle)) < since) older = middle;
+    if ((await node.block(middle)).timestamp < since) older = middle;
     else later = middle;
   }
   return later;

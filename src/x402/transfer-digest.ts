@@ -13,6 +13,11 @@ export const hashTransfer = structHasher('TransferWithAuthorization', [
   { name: 'nonce', type: 'bytes32' },
 ] as const);
 
+/** The last word of a signature of a contract that is not deployed yet: the signature says how to deploy it (ERC-6492). */
+const UNDEPLOYED = /(?:6492){16}$/;
+
+export const isOfUndeployed = (signature: string): boolean => UNDEPLOYED.test(signature);
+
 /**
  * Whether the payment was signed by the key of its payer's address (EIP-3009, EIP-712). False for signatures of smart
  * accounts, of which only the account itself can tell whether they are its own.

@@ -19,10 +19,13 @@ export interface TransferProof {
   /** Of the Transfer event within its block. */
   readonly logIndex: number;
   readonly block: bigint;
+  readonly blockHash: Hex;
 }
 
 /** A transfer of the asset to one of the payees, as a successful receipt has it; addresses and nonce in lower case. */
 export interface ReceivedTransfer extends TransferProof {
+  /** Of the Transfer event among the asset's events of its transaction. */
+  readonly position: number;
   readonly payer: Address;
   readonly payTo: Address;
   /** Atomic units. */
@@ -61,15 +64,17 @@ export function receivedIn(
   if (receipt.status !== '0x1') return [];
   const own = receipt.logs.filter(({ address }) => address.toLowerCase() === asset.toLowerCase());
   const toPayee = new Map(payees.map((payee) => [pad(payee), payee]));
-  return own.flatMap(({ topics: [event, from, to], data, logIndex }, index) => {
+  return own.flatMap(({ topics: [event, from, to], data, logIndex }, position) => {
     const payTo = toPayee.get(to as Hex);
     if (event !== TRANSFER || !from || !payTo || data.length !== WORD) return [];
-    const before = own[index - 1]?.topics;
+    const before = own[position - 1]?.topics;
     const isAuthorized = before?.[0] === AUTHORIZATION_USED && before[1] === from;
     return {
       transaction: receipt.transactionHash.toLowerCase() as Hex,
+      position,
       logIndex: Number(logIndex),
       block: BigInt(receipt.blockNumber),
+      blockHash: receipt.blockHash,
       payer: `0x${from.slice(-40)}` as Address,
       payTo,
       amount: BigInt(data),

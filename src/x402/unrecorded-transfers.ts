@@ -50,9 +50,9 @@ export async function paymentsOf(
 
 /**
  * Records a settled payment for a transfer that the database has lost the payment of, and books its amount as every
- * settlement is booked, in one statement. False when the transfer, or its authorization, is a payment's by then.
+ * settlement is booked, in one statement. False when its authorization is a payment's by then.
  *
- * What is not known of the payment: its identifier, for which the transfer's own place stands (no caller can send one with
+ * What is not known of the payment: its identifier, for which its authorization stands (no caller can send one with
  * colons); its request, so that no request is its repetition; when its authorization would have ended, for which the time
  * of its block stands.
  */
@@ -69,7 +69,7 @@ export async function recordTransfer(
       insert into x402_payment (
         state, purpose, identifier, request_hash, network, asset, payer, nonce, pay_to, amount_micro_usd, valid_before,
         head_block, transaction_hash, log_index, receipt, settling_at, settled_at, audio_deleted_at)
-      select 'settled', ${purpose}::text, ${`restored:${transaction}:${logIndex}`}, ''::bytea, ${asset.network},
+      select 'settled', ${purpose}::text, ${`restored:${payer}:${nonce}`}, ''::bytea, ${asset.network},
              ${asset.address.toLowerCase()}, ${payer}, ${nonce}, ${payTo}, ${amount}::bigint,
              ${BigInt(at.getTime() / 1000)}::bigint, ${block}::bigint, ${transaction}, ${logIndex}::integer, ${receipt},
              now(), now(), now()

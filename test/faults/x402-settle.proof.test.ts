@@ -14,12 +14,14 @@ import {
   settlementPending,
 } from '../../src/sandbox/facilitator/faults.ts';
 import { cancelAuthorization, included, submitAuthorization, testChain, wallet } from '../support/chain.ts';
+import { land } from '../support/deposit.ts';
 import type { Call } from '../support/gateway.ts';
 import { mp3 } from '../support/stub-upstream.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { until } from '../support/until.ts';
 import {
   challengeOf,
+  decodeHeader,
   HELLO,
   nonceOf,
   PRICE,
@@ -50,26 +52,32 @@ async function replayUntil(gateway: X402Gateway, paid: Call, status: number) {
 }
 
 const LOST: [string, SettleFault][] = [
-  ['500 after the broadcast', { broadcast: true, answer: 'error' }],
-  ['a reset after the broadcast', { broadcast: true, answer: 'reset' }],
-  ['HTML after the broadcast', { broadcast: true, answer: 'garbage' }],
-  ['a redirect after the broadcast', { broadcast: true, answer: 'redirect' }],
+  ['500', { broadcast: true, answer: 'error' }],
+  ['a reset', { broadcast: true, answer: 'reset' }],
+  ['HTML', { broadcast: true, answer: 'garbage' }],
+  ['a redirect', { broadcast: true, answer: 'redirect' }],
   ['settlement_pending', settlementPending],
-  ['nonce_already_used after its own settle', nonceAlreadyUsed],
-  ['success with a transaction that is not there', anotherTransaction(NOWHERE)],
+  ['nonce_already_used', nonceAlreadyUsed],
+  ['a transaction that is not there', anotherTransaction(NOWHERE)],
+  ['201', { broadcast: true, status: 201, answer: (settled) => ({ ...settled }) }],
+  ['202 pending', { broadcast: true, status: 202, answer: (settled) => ({ transaction: settled?.transaction }) }],
+  ['202 without a body', { broadcast: true, status: 202, answer: () => ({}) }],
+  ['no transaction', { broadcast: true, answer: () => ({ success: true }) }],
+  ['a hash without 0x', { broadcast: true, answer: (s) => ({ success: true, transaction: s?.transaction.slice(2) }) }],
+  ['the older form', { broadcast: true, answer: (s) => ({ success: true, txHash: s?.transaction }) }],
 ];
 
 for (const [name, fault] of LOST) {
-  test(`R25: settle answers ${name}: 409, and the audio once the chain has told; paid once`, { skip }, async (t) => {
+  test(`R25: settle answers ${name}: 200 once the chain has told; paid once`, { skip }, async (t) => {
     const gateway = await startX402Gateway(t, chain);
     const payer = await wallet(chain.client, 10n * PRICE);
     gateway.facilitator.faults.settle(fault);
     const { reply, paid, payload } = await payFor(gateway, payer);
-    assert.equal(reply.status, 409, reply.text.slice(0, 300));
-    assert.equal(reply.json.error.code, 'PAYMENT_OUTCOME_UNKNOWN');
-    const replay = await replayUntil(gateway, paid, 200);
-    assert.equal(replay.headers.get('x-idempotent-replay'), 'true');
-    assert.equal(replay.headers.get('content-type'), 'audio/mpeg');
+    assert.equal(reply.status, 200, reply.text.slice(0, 300));
+    assert.equal(reply.headers.get('x-idempotent-replay'), 'false');
+    const { transaction } = decodeHeader(reply.headers.get('payment-response'));
+    assert.deepEqual([transaction], gateway.facilitator.broadcasts);
+    assert.equal((await gateway.call('/x402/tts', paid)).headers.get('x-idempotent-replay'), 'true');
     assert.equal(await timesPaid(chain, payer), 1);
     assert.equal(await gateway.revenue(), PRICE);
     assert.equal(gateway.facilitator.calls.filter(({ endpoint }) => endpoint === 'settle').length, 1);
@@ -81,6 +89,30 @@ for (const [name, fault] of LOST) {
     assert.equal(reused.json.error.code, 'PAYMENT_IDENTIFIER_CONFLICT');
   });
 }
+
+test('R25: a transfer that lands while the chain is asked is answered with its audio', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const payer = await wallet(chain.client, 10n * PRICE);
+  const payload = await sign(payer, await challengeOf(gateway, '/x402/tts', HELLO));
+  gateway.facilitator.faults.settle({ broadcast: false, answer: 'error' });
+  const settled = gateway.call('/x402/tts', withPayment(HELLO, payload));
+  await until(async () => (await stateOf(gateway)) === 'settling');
+  await land(chain, payload);
+  assert.equal((await settled).status, 200);
+  assert.deepEqual(await audit(gateway.db), []);
+});
+
+test('R25: 409 names the transaction where one is known, on each replay', { skip }, async (t) => {
+  const gateway = await startX402Gateway(t, chain);
+  const pending = { success: false, errorReason: 'settlement_pending', transaction: NOWHERE };
+  gateway.facilitator.faults.settle({ broadcast: false, answer: () => pending });
+  const { reply, paid } = await payFor(gateway, await wallet(chain.client, 10n * PRICE));
+  for (const answer of [reply, await gateway.call('/x402/tts', paid)]) {
+    assert.deepEqual([answer.status, answer.json.error.code], [409, 'PAYMENT_OUTCOME_UNKNOWN']);
+    assert.equal(answer.json.error.details.transaction, NOWHERE);
+    assert.match(answer.headers.get('retry-after') ?? '', /^[1-9]\d?$/);
+  }
+});
 
 const NOT_SENT: [string, SettleFault][] = [
   ['500 before the broadcast', { broadcast: false, answer: 'error' }],
@@ -116,6 +148,8 @@ test('R23: a refused settlement is 402 again and again; when it lands after all,
   for (const answer of [reply, await gateway.call('/x402/tts', paid)]) {
     assert.equal(answer.status, 402);
     assert.equal(answer.json.error.details.error, 'invalid_exact_evm_insufficient_balance');
+    const { success, errorReason, transaction } = decodeHeader(answer.headers.get('payment-response'));
+    assert.deepEqual([success, errorReason, transaction], [false, 'invalid_exact_evm_insufficient_balance', '']);
   }
   assert.equal(await stateOf(gateway), 'refused');
 
@@ -162,7 +196,8 @@ test('an authorization that is cancelled between verify and settle is never paid
   const reply = await gateway.call('/x402/tts', paid);
   assert.equal(reply.json.error.code, 'PAYMENT_OUTCOME_UNKNOWN');
   await chain.client.mine({ blocks: 3 });
-  await replayUntil(gateway, paid, 402);
+  const failed = await replayUntil(gateway, paid, 402);
+  assert.equal(decodeHeader(failed.headers.get('payment-response')).success, false);
   assert.equal(await stateOf(gateway), 'failed');
   assert.equal(await timesPaid(chain, payer), 0);
   assert.deepEqual(await audit(gateway.db), []);

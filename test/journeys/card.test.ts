@@ -1,6 +1,10 @@
 import assert from 'node:assert/strict';
 import { buffer } from 'node:stream/consumers';
+import { x402Client } from '@x402/core/client';
+import { decodePaymentRequiredHeader } from '@x402/core/http';
+import { ExactEvmScheme } from '@x402/evm/exact/client';
 import { test } from 'tap';
+import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { audit } from '../../src/ledger/audit.ts';
 import { askForFlowingAudio } from '../support/flowing-audio.ts';
 import { BASE_URL, startGateway } from '../support/gateway.ts';
@@ -85,8 +89,15 @@ test('R11, R46: the 402 names the amount, and carries the challenge in both head
     assert.equal(body.topUpUrl, `${BASE_URL}/top-up?amount=500`);
     assert.equal(body.creditAccount.name, 'x-credit-account');
     assert.equal(reply.headers.get('cache-control'), 'no-store');
-    const required = Buffer.from(reply.headers.get('payment-required') ?? '', 'base64').toString();
-    assert.deepEqual(JSON.parse(required), body);
+    const required = decodePaymentRequiredHeader(reply.headers.get('payment-required') ?? '');
+    const { x402Version, resource, accepts, ...members } = required;
+    assert.deepEqual([x402Version, resource, accepts], [2, { url: `${BASE_URL}/tts` }, []]);
+    assert.deepEqual(members, body);
+    const payer = new x402Client().register(
+      'eip155:8453',
+      new ExactEvmScheme(privateKeyToAccount(generatePrivateKey())),
+    );
+    await assert.rejects(payer.createPaymentPayload(required), /No network\/scheme registered/);
     const challenge = reply.headers.get('www-authenticate') ?? '';
     assert.match(
       challenge,

@@ -10,16 +10,24 @@ import { challengeOf, sign } from './x402.ts';
 
 /** Answers every call with 0x1626ba7e when the signature's first byte is 1, else with 0. */
 const CODE = '0x60643560001a600114631626ba7e60e01b0260005260206000f3';
-const APPROVED: Hex = `0x01${'00'.repeat(65)}`;
+export const APPROVED: Hex = `0x01${'00'.repeat(65)}`;
 export const FORGED: Hex = `0x02${'00'.repeat(65)}`;
 
 /** The address of a contract that judges signatures in its name (EIP-1271), and holds this many micro-USDC. */
-export async function contractWallet({ client }: TestChain, usdc: bigint): Promise<Address> {
-  const address = toHex(BigInt(newNonce()) >> 96n, { size: 20 });
-  await fund(client, address, { usdc });
-  await client.setCode({ address, bytecode: CODE });
+export async function contractWallet(chain: TestChain, usdc: bigint): Promise<Address> {
+  const address = await undeployedWallet(chain, usdc);
+  await deploy(chain, address);
   return address;
 }
+
+/** The address that such a contract will have, with this many micro-USDC and without code yet. */
+export async function undeployedWallet({ client }: TestChain, usdc: bigint): Promise<Address> {
+  const address = toHex(BigInt(newNonce()) >> 96n, { size: 20 });
+  await fund(client, address, { usdc });
+  return address;
+}
+
+export const deploy = ({ client }: TestChain, address: Address) => client.setCode({ address, bytecode: CODE });
 
 /** What of a payment is somebody else's, as who has seen it may repeat it. */
 export interface Seen {

@@ -8,7 +8,6 @@ import {
   CLAWBACK_PURCHASE,
   DENOMINATION,
   GUARDS,
-  HASH,
   HOLD,
   LEASE,
   NEGATIVE,
@@ -124,11 +123,11 @@ export const CORRUPTIONS_OF_BALANCES: Corruption[] = [
   ['revenue of a payment that is not settled', () => [unsettle('speech')], [SETTLEMENT]],
   ['revenue of no payment', () => [sql`delete from x402_payment where identifier = 'speech'`], [SETTLEMENT]],
   [
-    'one transfer on the chain for two payments',
+    'one authorization for two payments',
     () => [
       sql`
-      alter table x402_payment drop constraint x402_payment_network_transaction_hash_log_index_key`,
-      sql`      update x402_payment set transaction_hash = ${HASH}, log_index = 0 where identifier = 'deposit'`,
+      alter table x402_payment drop constraint x402_payment_network_asset_payer_nonce_key`,
+      sql`      update x402_payment set nonce = 'speech' where identifier = 'deposit'`,
     ],
     [CHAIN, GUARDS],
   ],

@@ -24,7 +24,7 @@ const CONSTRAINTS = [
   'x402_payment_amount_micro_usd_check',
   'x402_payment_transaction_hash',
   'x402_payment_lower_case',
-  'x402_payment_network_transaction_hash_log_index_key',
+  'x402_payment_network_asset_payer_nonce_key',
   'prepaid_nonce_pkey',
   'reversal_pkey',
   'clawback_pkey',

@@ -39,11 +39,10 @@ export const paymentInvariants: readonly Invariant[] = [
       where transfer.kind = 'deposit' and account.address is distinct from payment.payer`,
   },
   {
-    rule: 'a transfer on the chain pays for one payment at most',
+    rule: 'an authorization on the chain pays for one payment at most',
     breaches: sql`
-      select network, transaction_hash, log_index, count(*) as payments from x402_payment
-      where transaction_hash is not null
-      group by network, transaction_hash, log_index having count(*) > 1`,
+      select network, asset, payer, nonce, count(*) as payments from x402_payment
+      group by network, asset, payer, nonce having count(*) > 1`,
   },
   {
     rule: 'payments are of the network and asset that the database belongs to',

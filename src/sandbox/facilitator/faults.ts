@@ -16,7 +16,9 @@ export interface SettleFault {
   /** Whether the payment is really settled on the chain before anything is answered. */
   readonly broadcast: boolean;
   /** A function makes the answer, now or later, out of the true one, which is there only after a broadcast. */
-  readonly answer: Misbehaviour | ((settled: SettleResponse | undefined) => SettleResponse | Promise<SettleResponse>);
+  readonly answer: Misbehaviour | ((settled: SettleResponse | undefined) => object | Promise<object>);
+  /** Of an answer that is made, instead of 200. */
+  readonly status?: number;
 }
 
 /** Tells what goes wrong with a call, now or once something else has happened; undefined is an honest answer. */
