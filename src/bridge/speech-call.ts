@@ -60,7 +60,7 @@ export async function answerSpeech(
     call.spokenWith = { model: model.id, voice };
     checkLimits(asked, model);
     const { input: text, speed } = asked;
-    const order = { text, model: model.id, voice, ...(speed !== undefined && { speed }) };
+    const order = { text, model: model.id, voice, ...(speed !== undefined && speed !== 1 && { speed }) };
     const speech = await parts.purchases.buy(order, gone.signal);
     if (!speech) return { ...call, end: 'left' };
     call.chargedMicroUsd = speech.receipt.chargedMicroUsd;
