@@ -62,6 +62,7 @@ export async function startBridge(options: BridgeOptions): Promise<Bridge> {
     purchases: new Purchases(client, options.isDurable ?? false, options.kept),
     fallbacks,
     flow: options.flow,
+    kept: options.kept,
     left: async () => (budget ? (await budget.read()).leftMicroUsd : null),
   };
   const running = new RunningWork();

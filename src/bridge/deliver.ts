@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
+import type { WholeAudio } from '../budget/kept-speech.ts';
 import type { Receipt, Speech } from '../client/speech.ts';
 import { formatUsd } from '../lib/money.ts';
 import { FORMATS, inFormat } from './audio/formats.ts';
@@ -10,13 +11,23 @@ const STALL_MS = 60_000;
 /** OpenAI counts tokens; characters are paid here. */
 const NO_TOKENS = { input_tokens: 0, output_tokens: 0, total_tokens: 0 };
 
+/** The audio is here and paid, and the format that was asked for can't be made of it. */
+export class UnconvertedError extends Error {
+  readonly audio: WholeAudio;
+
+  constructor(message: string, audio: WholeAudio) {
+    super(message);
+    this.audio = audio;
+  }
+}
+
 /** `left`: the program went away, or took nothing for too long. */
 export type Delivery = 'spoken' | 'left';
 
 /**
  * Sends speech as it is made. Audio that is paid for is read to its end, also when the program has left: so the
  * service tells of all that it charged.
- * @throws whatever went wrong; the answer has not begun then, or is cut
+ * @throws UnconvertedError, and whatever else went wrong; the answer has not begun then, or is cut
  */
 export async function deliver(
   speech: Speech,
@@ -26,14 +37,14 @@ export async function deliver(
 ): Promise<Delivery> {
   const gone = new AbortController();
   response.once('close', () => gone.abort());
-  // Left open for the rest of it.
-  const audio = speech.audio.values({ preventCancel: true });
-  const pieces = inFormat(format, { audio, contentType: speech.contentType });
+  const { contentType } = speech;
+  const source = new Recording(speech.audio);
+  const pieces = inFormat(format, { audio: source.play(), contentType });
   try {
     const first = await pieces.next();
     if (response.destroyed) return 'left';
-    const contentType = isEvents ? 'text/event-stream' : FORMATS[format].contentType;
-    response.writeHead(200, { 'content-type': contentType, 'cache-control': 'no-store', ...headers });
+    const sentType = isEvents ? 'text/event-stream' : FORMATS[format].contentType;
+    response.writeHead(200, { 'content-type': sentType, 'cache-control': 'no-store', ...headers });
     const wrap = isEvents ? toDelta : (bytes: Uint8Array) => bytes;
     if (!first.done && !(await sent(response, wrap(first.value), gone.signal))) return 'left';
     for await (const bytes of pieces) if (!(await sent(response, wrap(bytes), gone.signal))) return 'left';
@@ -42,10 +53,45 @@ export async function deliver(
     return 'spoken';
   } catch (error) {
     if (response.headersSent) response.destroy();
-    throw error;
+    if (source.hasFailed) throw error;
+    throw new UnconvertedError((error as Error).message, { contentType, bytes: await source.whole() });
   } finally {
     await pieces.return(undefined);
-    await drain(speech.audio);
+    await source.whole();
+  }
+}
+
+/** Keeps what is read of audio, for the case that it can't be converted. */
+class Recording {
+  readonly #audio: ReadableStream<Uint8Array>;
+  readonly #parts: Uint8Array[] = [];
+  #hasFailed = false;
+
+  constructor(audio: ReadableStream<Uint8Array>) {
+    this.#audio = audio;
+  }
+
+  /** Whether the audio could not be read to its end. */
+  get hasFailed(): boolean {
+    return this.#hasFailed;
+  }
+
+  async *play(): AsyncGenerator<Uint8Array> {
+    try {
+      // Left open for the rest of it.
+      for await (const bytes of this.#audio.values({ preventCancel: true })) {
+        this.#parts.push(bytes);
+        yield bytes;
+      }
+    } catch (error) {
+      this.#hasFailed = true;
+      throw error;
+    }
+  }
+
+  async whole(): Promise<Uint8Array> {
+    for await (const _ of this.play());
+    return Buffer.concat(this.#parts);
   }
 }
 
@@ -79,8 +125,3 @@ const toDelta = (bytes: Uint8Array): string =>
   toEvent({ type: 'speech.audio.delta', audio: Buffer.from(bytes).toString('base64') });
 
 const toEvent = (event: object): string => `data: ${JSON.stringify(event)}\n\n`;
-
-async function drain(audio: ReadableStream<Uint8Array>): Promise<void> {
-  if (audio.locked) return;
-  for await (const _ of audio);
-}

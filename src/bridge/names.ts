@@ -33,7 +33,8 @@ const KNOWN_VOICES = [
 
 /**
  * The model: that of the id, else the first whose slug is the name, else the fallback, else the catalog's default. The voice:
- * that of the id or the slug, else the fallback, else for one of OpenAI's names always the same of the model's voices.
+ * that of the id or the slug; for one of OpenAI's names the first that ends in it; else the fallback; else for one of
+ * OpenAI's names always the same of the model's voices. Case does not matter, and `_` is the same as `-`.
  * @throws ApiError where no voice stands for the name, or the model can't be had
  */
 export function resolve(
@@ -52,19 +53,38 @@ export const modelFor = (catalog: TtsModelsResponse, name: string | undefined, {
 
 /** By its id, or by what follows the provider in it, as OpenAI's models are named. */
 export const findModel = ({ models }: TtsModelsResponse, name: string | undefined): TtsModel | undefined =>
-  models.find(({ id }) => id === name) ?? models.find(({ id }) => id.slice(id.indexOf('/') + 1) === name);
+  findNamed(models, name, (model) => model.id.slice(model.id.indexOf('/') + 1));
 
-function voiceOf(model: TtsModel, name: string | undefined, fallback: string | undefined): string {
-  const find = (wanted: string | undefined) =>
-    model.voices.find(({ id }) => id === wanted) ?? model.voices.find(({ voice }) => voice === wanted);
-  const found = find(name) ?? find(fallback);
+/** By its id, or else by its slug: as they are written, or else in any case and with `_` for `-`. */
+function findNamed<Item extends { readonly id: string }>(
+  items: readonly Item[],
+  name: string | undefined,
+  slugOf: (item: Item) => string,
+): Item | undefined {
+  if (name === undefined) return undefined;
+  for (const as of [(text: string) => text, plain]) {
+    const found = items.find(({ id }) => as(id) === as(name)) ?? items.find((item) => as(slugOf(item)) === as(name));
+    if (found) return found;
+  }
+  return undefined;
+}
+
+const plain = (name: string): string => name.toLowerCase().replaceAll('_', '-');
+
+function voiceOf(
+  { id, voices, defaultVoice }: TtsModel,
+  name: string | undefined,
+  fallback: string | undefined,
+): string {
+  const find = (wanted: string | undefined) => findNamed(voices, wanted, ({ voice }) => voice);
+  const known = name === undefined ? -1 : KNOWN_VOICES.indexOf(name.toLowerCase());
+  const ending = known < 0 ? undefined : voices.find(({ voice }) => plain(voice).endsWith(`-${KNOWN_VOICES[known]}`));
+  const standIn = known < 0 ? undefined : voices[known % voices.length];
+  const found = find(name) ?? ending ?? find(fallback) ?? standIn;
   if (found) return found.id;
-  if (name === undefined) return model.defaultVoice;
-  const known = KNOWN_VOICES.indexOf(name);
-  const standIn = known < 0 ? undefined : model.voices[known % model.voices.length];
-  if (standIn) return standIn.id;
+  if (name === undefined) return defaultVoice;
   throw invalid(
     'voice',
-    `${model.id} has no voice of that name. It has ${model.voices.map(({ id }) => id).join(', ')}.`,
+    `${id} has no voice of that name. It has ${voices.map((each) => each.id).join(', ')}. Nothing was bought.`,
   );
 }

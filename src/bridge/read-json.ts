@@ -1,19 +1,29 @@
 import type { IncomingMessage } from 'node:http';
+import { decodeBody, readContentType, refuseContentType } from '../http/body.ts';
 import { ApiError, invalid } from './api-error.ts';
 
 /** Beyond the longest input with every character escaped, and instructions as long. */
 const MAX_BYTES = 256 * 1024;
+const JSON_TYPE = 'application/json';
 
 /**
- * The body of a request, a JSON object.
+ * The body of a request, a JSON object, read as strictly as the service reads it.
  * @throws ApiError
  */
 export async function readJson(request: IncomingMessage): Promise<Readonly<Record<string, unknown>>> {
-  if (!/^application\/json\b/i.test(request.headers['content-type'] ?? '')) {
+  const { headers } = request;
+  if (readContentType(headers['content-type']).type !== JSON_TYPE) {
     throw invalid(
       null,
-      'Send the request as JSON, with the header content-type: application/json.',
+      `Send the request as JSON, with the header content-type: ${JSON_TYPE}. Nothing was bought.`,
       'invalid_content_type',
+    );
+  }
+  const refusal = refuseContentType(headers, [JSON_TYPE]);
+  if (refusal) {
+    throw new ApiError(
+      { status: refusal.status, type: 'invalid_request_error', code: 'invalid_content_type' },
+      `${refusal.body.error.message} Nothing was bought.`,
     );
   }
   const parts: Buffer[] = [];
@@ -29,17 +39,13 @@ export async function readJson(request: IncomingMessage): Promise<Readonly<Recor
     }
     parts.push(bytes);
   }
-  const body = parse(Buffer.concat(parts).toString());
-  if (typeof body !== 'object' || body === null || Array.isArray(body)) {
-    throw invalid(null, 'The body is no JSON object.', 'invalid_json');
+  const decoded = decodeBody(JSON_TYPE, Buffer.concat(parts));
+  if (decoded.outcome === 'unreadable') {
+    throw invalid(null, `${decoded.failure.body.error.message} Nothing was bought.`, 'invalid_json');
   }
-  return body as Record<string, unknown>;
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
+  const { value } = decoded;
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw invalid(null, 'The body is not a JSON object. Nothing was bought.', 'invalid_json');
   }
+  return value as Record<string, unknown>;
 }

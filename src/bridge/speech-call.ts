@@ -1,10 +1,14 @@
+import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { KeptSpeech } from '../budget/kept-speech.ts';
 import { AudioLostError } from '../client/index.ts';
 import type { Flow } from '../client/pending-purchase.ts';
-import { type ApiError, invalid } from './api-error.ts';
+import type { Receipt } from '../client/speech.ts';
+import { formatUsd } from '../lib/money.ts';
+import { ApiError, invalid, NO_RETRY } from './api-error.ts';
 import type { AudioFormat } from './audio/formats.ts';
 import type { Catalog } from './catalog.ts';
-import { type Delivery, deliver, priceHeaders } from './deliver.ts';
+import { type Delivery, deliver, priceHeaders, UnconvertedError } from './deliver.ts';
 import { type Fallbacks, resolve } from './names.ts';
 import type { Purchases } from './purchases.ts';
 import { readJson } from './read-json.ts';
@@ -31,6 +35,7 @@ export interface SpeechParts {
   readonly purchases: Purchases;
   readonly fallbacks: Fallbacks;
   readonly flow: Flow;
+  readonly kept: Pick<KeptSpeech, 'keepAudio'> | undefined;
   /** What the budget still allows, in micro-USD; null without one. */
   readonly left: () => Promise<bigint | null>;
 }
@@ -55,7 +60,7 @@ export async function answerSpeech(
     call.spokenWith = { model: model.id, voice };
     checkLimits(asked, model);
     const { input: text, speed } = asked;
-    const order = { text, model: model.id, voice, ...(speed !== undefined && { speed }) };
+    const order = { text, model: model.id, voice, ...(speed !== undefined && speed !== 1 && { speed }) };
     const speech = await parts.purchases.buy(order, gone.signal);
     if (!speech) return { ...call, end: 'left' };
     call.chargedMicroUsd = speech.receipt.chargedMicroUsd;
@@ -67,13 +72,44 @@ export async function answerSpeech(
       'x-speechgate-model': model.id,
       'x-speechgate-voice': voice,
     };
-    call.end = await deliver(speech, asked, headers, response);
+    call.end = await deliver(speech, asked, headers, response).catch(async (error) => {
+      if (!(error instanceof UnconvertedError)) throw error;
+      throw await notConverted(error, { format: asked.format, headers, receipt: speech.receipt, kept: parts.kept });
+    });
   } catch (error) {
     if (error instanceof AudioLostError) call.chargedMicroUsd = error.chargedMicroUsd ?? error.maxMicroUsd;
     call.error = toApiError(error, parts.flow);
     refuse(response, call.error);
   }
   return call;
+}
+
+/** Keeps audio that can't be converted, so that what was paid for is not lost. */
+async function notConverted(
+  { message, audio }: UnconvertedError,
+  {
+    format,
+    headers,
+    receipt: { identifier, chargedMicroUsd },
+    kept,
+  }: {
+    readonly format: AudioFormat;
+    readonly headers: Readonly<Record<string, string>>;
+    readonly receipt: Receipt;
+    readonly kept: SpeechParts['kept'];
+  },
+): Promise<ApiError> {
+  const id = identifier ?? randomUUID();
+  const isKept = await (kept?.keepAudio(id, audio) ?? Promise.reject()).then(
+    () => true,
+    () => false,
+  );
+  const place = isKept ? `The audio is kept: speechgate resume ${id} --out FILE` : 'The audio could not be kept.';
+  return new ApiError(
+    { status: 502, type: 'server_error', code: 'audio_not_converted' },
+    `The audio can't be converted to ${format}: ${message} You were charged $${formatUsd(chargedMicroUsd)}. ${place}`,
+    { ...headers, ...NO_RETRY },
+  );
 }
 
 /** Tells an error in OpenAI's shape, unless the answer has begun. */

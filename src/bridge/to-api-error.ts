@@ -1,16 +1,15 @@
 import {
   AudioLostError,
-  InvalidRequestError,
   OutcomeUnknownError,
   OverCapError,
   PaymentRequiredError,
   RateLimitedError,
-  type ServiceError,
-  ServiceUnavailableError,
+  ServiceError,
   UnreachableError,
   UntrustedError,
 } from '../client/index.ts';
 import type { Flow } from '../client/pending-purchase.ts';
+import { isPassing } from '../client/service-error.ts';
 import { formatUsd } from '../lib/money.ts';
 import { ApiError, invalid, NO_RETRY } from './api-error.ts';
 
@@ -35,9 +34,7 @@ export function toApiError(error: unknown, flow: Flow): ApiError {
       later(error),
     );
   }
-  if (error instanceof ServiceUnavailableError) {
-    return new ApiError({ status: 503, type: 'server_error', code: error.code }, error.message, later(error));
-  }
+  if (error instanceof ServiceError) return isPassing(error) ? unavailable(error) : refused(error);
   if (error instanceof UnreachableError) {
     return new ApiError({ status: 503, type: 'server_error', code: 'unreachable' }, error.message, later());
   }
@@ -48,7 +45,6 @@ export function toApiError(error: unknown, flow: Flow): ApiError {
       NO_RETRY,
     );
   }
-  if (error instanceof InvalidRequestError) return refused(error);
   if (error instanceof AudioLostError) {
     return new ApiError({ status: 502, type: 'server_error', code: 'audio_lost' }, error.message, NO_RETRY);
   }
@@ -88,7 +84,11 @@ const outcomeUnknown = ({ pending }: OutcomeUnknownError): ApiError =>
     NO_RETRY,
   );
 
-function refused(error: InvalidRequestError): ApiError {
+const unavailable = (error: ServiceError): ApiError =>
+  new ApiError({ status: 503, type: 'server_error', code: error.code }, error.message, later(error));
+
+/** The same request would be refused again. */
+function refused(error: ServiceError): ApiError {
   const { field } = error.details ?? {};
   const param = typeof field === 'string' ? (PARAMS[field] ?? null) : null;
   if (error.status === 400) return invalid(param, error.message, error.code);

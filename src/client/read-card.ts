@@ -82,7 +82,8 @@ async function followJob(
         status: 502,
         code: code ?? 'UNKNOWN',
         message: message ?? 'The job failed.',
-        details: null,
+        // The service has tried it again itself for as long as that was of use.
+        details: { transient: false },
         traceId,
         retryAfterSeconds: null,
       };

@@ -41,6 +41,6 @@ const PASSING: ReadonlySet<number> = new Set([408, 429, 502, 503]);
 /** What the operator has to set up. */
 const LASTING: ReadonlySet<string> = new Set(['CONFIG_ERROR', 'TTS_PROVIDER_NOT_CONFIGURED']);
 
-/** Whether asking again, after a while, may be answered otherwise. */
-export const isPassing = ({ status, code }: Pick<Fault, 'status' | 'code'>): boolean =>
-  PASSING.has(status) && !LASTING.has(code);
+/** Whether asking again, after a while, may be answered otherwise. What the service tells of it decides. */
+export const isPassing = ({ status, code, details }: Pick<Fault, 'status' | 'code' | 'details'>): boolean =>
+  PASSING.has(status) && !LASTING.has(code) && details?.transient !== false;

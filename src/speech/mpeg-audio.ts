@@ -35,13 +35,18 @@ export function frameLength(bytes: Uint8Array, offset = 0): number | undefined {
   return Math.floor(((isMpeg1 ? 144_000 : 72_000) * kilobits) / sampleRate) + padding;
 }
 
-/** How long the frame plays whose header, known to be one, starts at `offset`: 1152 samples of MPEG 1, else 576. */
-export function frameSeconds(bytes: Uint8Array, offset = 0): number {
-  const version = ((bytes[offset + 1] as number) >> 3) & 3;
+/** Samples per second of the frame whose header, known to be one, starts at `offset`. */
+export function frameRate(bytes: Uint8Array, offset = 0): number {
+  const version = versionOf(bytes, offset);
   const fullRate = SAMPLE_RATES[((bytes[offset + 2] as number) >> 2) & 3] as number;
-  if (version === 3) return 1152 / fullRate;
-  return 576 / (version === 2 ? fullRate / 2 : fullRate / 4);
+  return version === 3 ? fullRate : version === 2 ? fullRate / 2 : fullRate / 4;
 }
+
+/** How long the frame plays whose header, known to be one, starts at `offset`: 1152 samples of MPEG 1, else 576. */
+export const frameSeconds = (bytes: Uint8Array, offset = 0): number =>
+  (versionOf(bytes, offset) === 3 ? 1152 : 576) / frameRate(bytes, offset);
+
+const versionOf = (bytes: Uint8Array, offset: number): number => ((bytes[offset + 1] as number) >> 3) & 3;
 
 /** Length in bytes of the ID3v2 tag whose header starts the bytes, header and footer included; undefined for no tag. */
 export function id3Length(bytes: Uint8Array): number | undefined {

@@ -3,7 +3,7 @@ import { test } from 'tap';
 import { type AudioFormat, FORMATS, inFormat } from '../../src/bridge/audio/formats.ts';
 import { probe, withoutProbe } from '../support/probed-audio.ts';
 import { silentMp3, silentWav } from '../support/silent-audio.ts';
-import { share, toneMp3 } from '../support/tone.ts';
+import { type Mp3Rate, pitch, share, toneMp3 } from '../support/tone.ts';
 
 const CODECS: Record<Exclude<AudioFormat, 'pcm'>, string> = {
   mp3: 'mp3',
@@ -43,9 +43,63 @@ for (const rate of [16_000, 44_100] as const) {
   });
 }
 
+const pcmSamples = (pcm: Buffer): Float32Array =>
+  Float32Array.from({ length: pcm.length / 2 }, (_, at) => pcm.readInt16LE(at * 2) / 32_768);
+
+/** The pitch of each second, without its first and last quarter, in which the encoder begins and ends. */
+const pitches = (samples: Float32Array, seconds: number): number[] =>
+  Array.from({ length: seconds }, (_, second) =>
+    Math.round(pitch(24_000, samples.slice(second * 24_600 + 6_000, second * 24_600 + 18_000))),
+  );
+
+/** Each part is a second of MP3 with this rate and number of channels. */
+const CHANGES: readonly (readonly (readonly [rate: Mp3Rate, channels: 1 | 2])[])[] = [
+  [
+    [44_100, 1],
+    [24_000, 1],
+  ],
+  [
+    [24_000, 1],
+    [44_100, 1],
+  ],
+  [
+    [48_000, 2],
+    [8_000, 1],
+    [22_050, 2],
+    [24_000, 2],
+  ],
+  [
+    [44_100, 1],
+    [44_100, 2],
+    [44_100, 1],
+  ],
+];
+
+for (const parts of CHANGES) {
+  test(`MP3 keeps its pitch from ${parts.map((part) => part.join(' Hz x')).join(' to ')}`, async (t) => {
+    const mp3s = await Promise.all(parts.map(([rate, channels]) => toneMp3(440, rate, 1, channels)));
+    for (const size of [1, 413, 5_000, 1_000_000]) {
+      const heard: Buffer[] = [];
+      const encoded = { audio: pieces(Buffer.concat(mp3s), size), contentType: 'audio/mpeg' as const };
+      for await (const part of inFormat('pcm', encoded)) heard.push(Buffer.from(part));
+      const samples = pcmSamples(Buffer.concat(heard));
+      for (const each of pitches(samples, parts.length)) assert.ok(Math.abs(each - 440) <= 1, `${size}: ${each} Hz`);
+      const loudest = Math.max(...samples.map(Math.abs));
+      assert.ok(loudest > 0.4 && loudest < 0.6, `${size}: ${loudest}`);
+    }
+    await t.test('in each format', { skip: withoutProbe }, async () => {
+      for (const format of ['wav', 'flac', 'opus', 'aac'] as const) {
+        const { samples } = await probe(await inWhole(format, Buffer.concat(mp3s)), format);
+        for (const each of pitches(samples, parts.length))
+          assert.ok(Math.abs(each - 440) <= 1, `${format}: ${each} Hz`);
+      }
+    });
+  });
+}
+
 test('PCM is what OpenAI documents: 24,000 samples a second, 16 bits, one channel, little-endian', async () => {
   const pcm = await inWhole('pcm', await toneMp3(1_000, 44_100, 1));
-  const samples = Float32Array.from({ length: pcm.length / 2 }, (_, at) => pcm.readInt16LE(at * 2) / 32_768);
+  const samples = pcmSamples(pcm);
   assert.ok(Math.abs(samples.length - 24_000) < 2_500);
   const spoken = samples.slice(6_000, 18_000);
   assert.ok(share(1_000, 24_000, spoken) > 0.99, String(share(1_000, 24_000, spoken)));

@@ -1,5 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { MPEGDecoder } from 'mpg123-decoder';
+import { FRAME_HEADER_BYTES, frameLength, frameRate } from '../../speech/mpeg-audio.ts';
 import { readWave } from './wave-samples.ts';
 
 /** One channel, from -1 to 1. */
@@ -10,7 +11,7 @@ export interface Samples {
 }
 
 /** A quarter of a second at 128 kbit/s: what is decoded, resampled and encoded before others have their turn. */
-const MP3_SLICE_BYTES = 4_096;
+const MP3_PIECE_BYTES = 4_096;
 const WAVE_SLICE_SAMPLES = 12_000;
 
 /**
@@ -27,20 +28,47 @@ async function* decodeMp3(audio: AsyncIterable<Uint8Array>): AsyncGenerator<Samp
   await decoder.ready;
   try {
     let isHeard = false;
-    for await (const bytes of audio) {
-      for (let start = 0; start < bytes.length; start += MP3_SLICE_BYTES) {
-        const { channelData, sampleRate, errors } = decoder.decode(bytes.subarray(start, start + MP3_SLICE_BYTES));
-        if (errors.length > 0) throw new Error(`The MP3 is damaged: ${errors[0]?.message}`);
-        const mono = mixed(channelData);
-        if (mono.length > 0) yield { rate: sampleRate, mono };
-        isHeard ||= mono.length > 0;
-        await turn();
-      }
+    for await (const piece of mp3Pieces(audio)) {
+      const { channelData, sampleRate, errors } = decoder.decode(piece);
+      if (errors.length > 0) throw new Error(`The MP3 is damaged: ${errors[0]?.message}`);
+      const mono = mixed(channelData);
+      if (mono.length > 0) yield { rate: sampleRate, mono };
+      isHeard ||= mono.length > 0;
+      await turn();
     }
     if (!isHeard) throw new Error('The audio is no MP3.');
   } finally {
     decoder.free();
   }
+}
+
+/**
+ * Cuts a stream between frames, also where their sample rate changes: the decoder tells one rate for all samples of a
+ * piece.
+ */
+async function* mp3Pieces(audio: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  let rest: Uint8Array = new Uint8Array();
+  let rate: number | undefined;
+  for await (const bytes of audio) {
+    const stream = Buffer.concat([rest, bytes]);
+    let start = 0;
+    let at = 0;
+    while (at + FRAME_HEADER_BYTES <= stream.length) {
+      const length = frameLength(stream, at);
+      const next = at + (length ?? 1);
+      if (next > stream.length) break;
+      const nextRate = length === undefined ? rate : frameRate(stream, at);
+      if (at > start && (nextRate !== rate || at - start >= MP3_PIECE_BYTES)) {
+        yield stream.subarray(start, at);
+        start = at;
+      }
+      rate = nextRate;
+      at = next;
+    }
+    if (at > start) yield stream.subarray(start, at);
+    rest = stream.subarray(at);
+  }
+  if (rest.length > 0) yield rest;
 }
 
 async function* decodeWave(audio: AsyncIterable<Uint8Array>): AsyncGenerator<Samples> {

@@ -30,5 +30,18 @@ export async function* inFormat(format: AudioFormat, speech: Encoded): AsyncGene
     return;
   }
   const encode: Encode = await FORMATS[format].encoder();
-  yield* encode(samplesOf(speech));
+  yield* encode(await begun(samplesOf(speech)));
+}
+
+/** The same samples, once there is a first one: some formats have a header that must not be sent for what can't be decoded. */
+async function begun(samples: AsyncGenerator<Float32Array>): Promise<AsyncGenerator<Float32Array>> {
+  const first = await samples.next();
+  return (async function* () {
+    try {
+      if (!first.done) yield first.value;
+      yield* samples;
+    } finally {
+      await samples.return(undefined);
+    }
+  })();
 }

@@ -12,15 +12,23 @@ export interface Encoded {
 }
 
 /** Speech as samples from -1 to 1, 24,000 a second, in pieces of about a quarter of a second. */
-export async function* samplesOf({ audio, contentType }: Encoded): AsyncGenerator<Float32Array> {
+export async function* samplesOf(speech: Encoded): AsyncGenerator<Float32Array> {
+  for await (const samples of resampled(speech)) if (samples.length > 0) yield samples;
+}
+
+/** Each part that has a sample rate of its own is resampled by itself. */
+async function* resampled({ audio, contentType }: Encoded): AsyncGenerator<Float32Array> {
+  let rate: number = SAMPLE_RATE;
   let resampler: Resampler | undefined;
-  for await (const { rate, mono } of decode(audio, contentType)) {
-    if (rate !== SAMPLE_RATE) resampler ??= new Resampler(rate, SAMPLE_RATE);
-    const samples = resampler ? resampler.push(mono) : mono;
-    if (samples.length > 0) yield samples;
+  for await (const piece of decode(audio, contentType)) {
+    if (piece.rate !== rate) {
+      if (resampler) yield resampler.end();
+      rate = piece.rate;
+      resampler = rate === SAMPLE_RATE ? undefined : new Resampler(rate, SAMPLE_RATE);
+    }
+    yield resampler ? resampler.push(piece.mono) : piece.mono;
   }
-  const rest = resampler?.end();
-  if (rest?.length) yield rest;
+  if (resampler) yield resampler.end();
 }
 
 /** Samples as signed 16-bit integers. */

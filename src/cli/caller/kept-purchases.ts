@@ -4,6 +4,7 @@ import type { KeptSpeech } from '../../budget/kept-speech.ts';
 import type { Budget } from '../../client/budget.ts';
 import type { PendingPurchase } from '../../client/pending-purchase.ts';
 import { ownFolder } from '../../lib/private-files.ts';
+import { fileNameOf, KeptAudio } from './kept-audio.ts';
 import { readSettingsFile, writeSettingsFile } from './settings-folder.ts';
 
 const FOLDER = 'pending';
@@ -27,11 +28,13 @@ export class KeptPurchases {
 
   async keep(kept: KeptPurchase): Promise<void> {
     await ownFolder(this.#folder);
-    await writeSettingsFile(join(this.#folder, FOLDER), fileOf(kept.pending.identifier), kept);
+    await writeSettingsFile(join(this.#folder, FOLDER), fileNameOf(kept.pending.identifier, SUFFIX), kept);
   }
 
   async find(identifier: string): Promise<KeptPurchase | undefined> {
-    return (await readSettingsFile(join(this.#folder, FOLDER), fileOf(identifier))) as KeptPurchase | undefined;
+    return (await readSettingsFile(join(this.#folder, FOLDER), fileNameOf(identifier, SUFFIX))) as
+      | KeptPurchase
+      | undefined;
   }
 
   async list(): Promise<readonly KeptPurchase[]> {
@@ -42,7 +45,7 @@ export class KeptPurchases {
   }
 
   async drop(identifier: string): Promise<void> {
-    await rm(join(this.#folder, FOLDER, fileOf(identifier)), { force: true });
+    await rm(join(this.#folder, FOLDER, fileNameOf(identifier, SUFFIX)), { force: true });
   }
 }
 
@@ -55,6 +58,7 @@ export function keptSpeech(folder: string): KeptSpeech {
     },
     find: async (identifier) => (await kept.find(identifier))?.pending,
     drop: (identifier) => kept.drop(identifier),
+    keepAudio: (identifier, audio) => new KeptAudio(folder).keep(identifier, audio),
   };
 }
 
@@ -88,6 +92,3 @@ export function watched(budget: Budget, watcher: Watcher): Budget {
 /** A card request that is no job would be paid again when it is repeated. */
 export const isRepeatable = ({ flow, headers }: PendingPurchase): boolean =>
   flow !== 'card' || 'idempotency-key' in headers;
-
-/** An identifier can be any text. */
-const fileOf = (identifier: string): string => `${encodeURIComponent(identifier).replaceAll('.', '%2E')}${SUFFIX}`;

@@ -4,6 +4,7 @@ import type { PendingPurchase } from '../../client/pending-purchase.ts';
 import { UsageError } from '../usage-error.ts';
 import { COMMON_OPTIONS, runCommand } from './command.ts';
 import { EXIT } from './exit-codes.ts';
+import { KeptAudio } from './kept-audio.ts';
 import { isRepeatable, type KeptPurchase, KeptPurchases, keptSpeech } from './kept-purchases.ts';
 import { BUDGET_FILE } from './open-caller.ts';
 import { withProgress } from './progress.ts';
@@ -34,15 +35,24 @@ For operators: speechgate resume FLOW --reason TEXT opens a paused flow again.
   run: async ({ out, list }, [identifier], output) => {
     const folder = settingsFolder(process.env);
     const budget = await openFileBudget(join(folder, BUDGET_FILE), {});
-    const purchases = identifier === undefined ? await all(folder, budget) : [await one(folder, budget, identifier)];
-    if (out !== undefined && purchases.length > 1) {
+    const audio = new KeptAudio(folder);
+    const audioIds = (await audio.list()).filter((each) => identifier === undefined || each === identifier);
+    const purchases =
+      identifier === undefined
+        ? await all(folder, budget)
+        : audioIds.length > 0
+          ? []
+          : [await one(folder, budget, identifier)];
+    if (out !== undefined && purchases.length + audioIds.length > 1) {
       throw new UsageError('--out names one file, and there are several purchases. Name the ID of one.');
     }
     if (list) {
       const lines = purchases.map(({ pending }) => `${pending.identifier}  ${pending.kind}, ${pending.baseUrl}`);
-      return output.done({ purchases: purchases.map(listed) }, lines);
+      const audioLines = audioIds.map((each) => `${each}  audio that is here and was written to no file`);
+      return output.done({ purchases: purchases.map(listed), audio: audioIds }, [...lines, ...audioLines]);
     }
     const resumed: Resumed[] = [];
+    for (const each of audioIds) resumed.push(await audio.writeTo(out, each));
     for (const kept of purchases) {
       const asking = resumePurchase(kept, { folder, budget, out }).catch((error) => {
         if (identifier !== undefined) throw error;
@@ -79,6 +89,6 @@ async function one(folder: string, budget: FileBudget, identifier: string): Prom
   throw new UsageError(`No purchase ${identifier} is kept here. speechgate resume --list shows those that are.`);
 }
 
-const listed = ({ pending: { identifier, flow, kind, baseUrl, maxMicroUsd }, out }: KeptPurchase) => ({
-  ...{ identifier, flow, kind, baseUrl, maxMicroUsd: Number(maxMicroUsd), out },
-});
+function listed({ pending: { identifier, flow, kind, baseUrl, maxMicroUsd }, out }: KeptPurchase) {
+  return { identifier, flow, kind, baseUrl, maxMicroUsd: Number(maxMicroUsd), out };
+}
