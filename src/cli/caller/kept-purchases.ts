@@ -85,9 +85,5 @@ export function watched(budget: Budget, watcher: Watcher): Budget {
   };
 }
 
-/** A card request that is no job would be paid again when it is repeated. */
-export const isRepeatable = ({ flow, headers }: PendingPurchase): boolean =>
-  flow !== 'card' || 'idempotency-key' in headers;
-
 /** An identifier can be any text. */
 const fileOf = (identifier: string): string => `${encodeURIComponent(identifier).replaceAll('.', '%2E')}${SUFFIX}`;
