@@ -1,18 +1,23 @@
 import type { Budget, Reservation } from './budget.ts';
 import { checkCall, reserveAll } from './caps.ts';
-import { type OutcomeUnknownError, UnreachableError } from './errors.ts';
-import type { Outcome, Reader } from './outcome.ts';
+import {
+  type OutcomeUnknownError,
+  ServiceError,
+  type SpeechgateError,
+  UnreachableError,
+  UntrustedError,
+} from './errors.ts';
+import type { Reader } from './outcome.ts';
 import type { Offer, PaymentWay, Service } from './payment-way.ts';
-import type { PendingPurchase } from './pending-purchase.ts';
+import { chargedWithin, type PendingPurchase } from './pending-purchase.ts';
 import { type End, pursue } from './pursue.ts';
 import { answerLost, isJob, readCard } from './read-card.ts';
 import { readDirect } from './read-direct.ts';
 import { readPrepaid } from './read-prepaid.ts';
+import { mayBeTaken } from './read-refusal.ts';
 import type { Speech, SpeechOrder } from './speech.ts';
 import { delayMs, pause } from './waiting.ts';
 
-/** Milliseconds that one answer with speech may take. */
-const ANSWER_MS = 120_000;
 /** How often a purchase is tried that the service can't make just now. */
 const ATTEMPTS = 3;
 
@@ -42,9 +47,9 @@ export async function buySpeech(purchase: Purchase): Promise<Speech> {
     const told = await buyOnce(purchase);
     if (told.outcome === 'bought') return told.bought;
     if (told.outcome !== 'refused') throw told.error;
-    if (told.again === 'metadata' && !hasRefreshed) {
+    if (told.again === 'terms' && !hasRefreshed) {
       hasRefreshed = true;
-      await purchase.service.metadata?.refresh();
+      await refreshTerms(purchase);
       continue;
     }
     const delay = delayMs(attempt, told.retryAfterSeconds ?? null);
@@ -53,20 +58,36 @@ export async function buySpeech(purchase: Purchase): Promise<Speech> {
   }
 }
 
+/** Reads again what a price depends on. */
+async function refreshTerms({ service, signal }: Purchase): Promise<void> {
+  await Promise.all([service.catalog.read(signal), service.metadata?.refresh()]);
+}
+
 async function buyOnce(purchase: Purchase): Promise<End<Speech>> {
   const { way, order, service, budgets, callLimits, isDurable, signal } = purchase;
   signal?.throwIfAborted();
-  const offer = await way.offer(order, { ...service, signal, isDurable });
+  const offer = await way.offer(order, { ...service, signal, isDurable }).catch((error) => {
+    if (!isOutdated(error)) throw error;
+    return { outcome: 'refused' as const, error, again: 'terms' as const };
+  });
+  if ('outcome' in offer) return offer;
   const { maxMicroUsd } = offer;
   checkCall(maxMicroUsd, callLimits);
   const reservation = await reserveAll(budgets, { flow: way.flow, maxMicroUsd });
   const pending = await signed(offer, reservation, signal);
   const end = await pursueSpeech({ ...purchase, pending, isRepetition: false });
-  if (end.outcome === 'unknown' || mayBeTaken(end, pending)) purchase.onUnknown(pending, reservation);
+  if (!isFinal(end, pending)) purchase.onUnknown(pending, reservation);
   // What a budget can't write down stays set aside there; what was bought is no less bought.
   else await reservation.settle(chargedOf(end, pending)).catch(() => {});
   return end;
 }
+
+/** What does not fit together any more once prices, payees or models have changed. */
+const OUTDATED: ReadonlySet<string> = new Set(['wrong_price', 'wrong_payee', 'unknown_model']);
+const isOutdated = (error: unknown): error is SpeechgateError =>
+  error instanceof UntrustedError
+    ? OUTDATED.has(error.reason)
+    : error instanceof ServiceError && error.code === 'UNKNOWN_TTS_MODEL';
 
 /** What is to leave, signed and recorded; nothing is set aside any more when that fails. */
 async function signed(
@@ -99,7 +120,7 @@ export async function pursueSpeech(asked: {
   const end = await pursue({
     ...asked,
     read: SPEECH_READERS[pending.flow],
-    answerMs: ANSWER_MS,
+    answerMs: await asked.service.timeout.read(asked.signal),
     ...(isOnce && { patienceMs: 0 }),
   });
   if (!isOnce || end.outcome !== 'unknown') return end;
@@ -107,7 +128,6 @@ export async function pursueSpeech(asked: {
   const { cause } = end.error;
   return {
     outcome: 'refused',
-    isSure: true,
     error: new UnreachableError('The service could not be reached.', { cause }),
   };
 }
@@ -129,17 +149,12 @@ const lostOf = ({ maxMicroUsd }: PendingPurchase, { cause }: OutcomeUnknownError
   chargedMicroUsd: BigInt(maxMicroUsd),
 });
 
-/** Whoever has the authorization can settle it until it ends, whatever was answered: it stays set aside until then. */
-const mayBeTaken = (end: End<unknown>, { flow }: PendingPurchase): boolean =>
-  flow === 'direct' && end.outcome === 'refused' && end.isSure !== true;
+type Final = Exclude<End<unknown>, { outcome: 'unknown' }>;
 
-/** In micro-USD; never more than was set aside, and all of it where the service tells no such amount. */
-export function chargedOf(
-  end: Extract<Outcome<unknown>, { outcome: 'bought' | 'lost' | 'refused' }>,
-  pending: PendingPurchase,
-): bigint {
-  if (end.outcome === 'refused') return 0n;
-  const { chargedMicroUsd } = end;
-  const maxMicroUsd = BigInt(pending.maxMicroUsd);
-  return chargedMicroUsd < 0n || chargedMicroUsd > maxMicroUsd ? maxMicroUsd : chargedMicroUsd;
-}
+/** Whether it is known for good what the purchase came to. */
+export const isFinal = <E extends End<unknown>>(end: E, pending: PendingPurchase): end is E & Final =>
+  end.outcome !== 'unknown' && (end.outcome !== 'refused' || !mayBeTaken(pending));
+
+/** In micro-USD. */
+export const chargedOf = (end: Final, pending: PendingPurchase): bigint =>
+  end.outcome === 'refused' ? 0n : chargedWithin(end.chargedMicroUsd, pending);

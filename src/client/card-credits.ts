@@ -2,8 +2,8 @@ import { SpeechgateError } from './errors.ts';
 import type { Balance, Offer, PaymentWay, Service, Terms } from './payment-way.ts';
 import type { PendingPurchase } from './pending-purchase.ts';
 import { priceOf } from './price.ts';
+import { rateOf } from './rate.ts';
 import { read } from './reading.ts';
-import { signedRate } from './signed-rate.ts';
 import type { SpeechOrder } from './speech.ts';
 
 /** Where speech is paid from a credit account: with its audio streamed, or as a job. */
@@ -20,11 +20,10 @@ export function cardCredits(accountId: string): PaymentWay {
 }
 
 async function offer(accountId: string, order: SpeechOrder, terms: Terms): Promise<Offer> {
-  const { catalog, metadata, baseUrl, signal, isDurable } = terms;
+  const { catalog, baseUrl, signal, isDurable } = terms;
   if (!/^[\x21-\x7e]+$/.test(accountId)) throw new SpeechgateError("The account's id can not be sent as a header.");
   const model = await catalog.modelOf(order, signal);
-  const rate = metadata ? signedRate(await metadata.read(), model) : await catalog.rateOf(model, signal);
-  const maxMicroUsd = priceOf(order.text, rate);
+  const maxMicroUsd = priceOf(order.text, await rateOf(model, terms));
   const identifier = crypto.randomUUID();
   const pending: PendingPurchase = {
     flow: 'card',
@@ -36,6 +35,7 @@ async function offer(accountId: string, order: SpeechOrder, terms: Terms): Promi
     headers: {
       'content-type': 'application/json',
       'x-credit-account': accountId,
+      'x-credit-max-amount': String(maxMicroUsd),
       ...(isDurable && { 'idempotency-key': identifier }),
     },
     body: JSON.stringify({ ...order, text: order.text.trim(), model }),

@@ -1,8 +1,8 @@
 import type { TtsModelsResponse } from '../contract/types.ts';
 import type { Api, Wire } from './api.ts';
-import { SpeechgateError } from './errors.ts';
 import { picoUsd } from './price.ts';
 import { read } from './reading.ts';
+import { unknownModel } from './service-error.ts';
 
 /** Milliseconds for which the catalog is taken as it was read. */
 const KEPT_MS = 60_000;
@@ -27,10 +27,10 @@ export class Catalog {
     return order.model ?? (await this.#recent(signal)).defaultModel;
   }
 
-  /** In 10^-12 USD per character. @throws SpeechgateError when there is no such model */
+  /** In 10^-12 USD per character. @throws InvalidRequestError when there is no such model */
   async rateOf(model: string, signal?: AbortSignal): Promise<bigint> {
     const found = (await this.#recent(signal)).models.find(({ id }) => id === model);
-    if (!found) throw new SpeechgateError(`The service has no model ${model}.`);
+    if (!found) throw unknownModel(model);
     return picoUsd(found.pricing.ratePerCharUsd.toFixed(12));
   }
 

@@ -1,12 +1,12 @@
-import { chargedOf, pursueSpeech } from './buy.ts';
+import { chargedOf, isFinal, pursueSpeech } from './buy.ts';
 import { CARD_TARGET, JOB_TARGET } from './card-credits.ts';
 import { DEPOSIT_TARGET, pursueDeposit } from './deposit.ts';
 import { X402_TARGET } from './direct-x402.ts';
-import { AudioLostError, OutcomeUnknownError, ServiceError, SpeechgateError } from './errors.ts';
+import { AudioLostError, SpeechgateError } from './errors.ts';
 import type { Service } from './payment-way.ts';
 import type { PendingPurchase } from './pending-purchase.ts';
 import { isJob } from './read-card.ts';
-import { hasEnded } from './read-direct.ts';
+import { hasEnded, isNonceForgotten } from './read-refusal.ts';
 import type { Speech } from './speech.ts';
 
 /** What a purchase came to. */
@@ -42,7 +42,10 @@ export function checkPending(pending: PendingPurchase, kind: PendingPurchase['ki
   }
 }
 
-/** Asks once what a purchase came to; null while that is unknown, or a signature could still buy it. */
+/**
+ * Asks once what a purchase came to; null while that is unknown, or a signature could still buy it. Once the service may
+ * have deleted a prepaid nonce, it stays unknown for good: only `resume` asks then.
+ */
 export async function conclude(
   pending: PendingPurchase,
   service: Service,
@@ -52,24 +55,13 @@ export async function conclude(
     return { chargedMicroUsd: BigInt(pending.maxMicroUsd), speech: null };
   }
   checkPending(pending, pending.kind, service);
-  if (pending.expiresAt !== null && !hasEnded(pending.expiresAt)) return null;
-  if (pending.kind === 'deposit') return concludeDeposit(pending, service, signal);
-  const end = await pursueSpeech({ pending, service, signal, patienceMs: 0, isRepetition: true });
-  if (end.outcome === 'unknown') return null;
-  return { chargedMicroUsd: chargedOf(end, pending), speech: end.outcome === 'bought' ? end.bought : null };
-}
-
-async function concludeDeposit(
-  pending: PendingPurchase,
-  service: Service,
-  signal: AbortSignal | undefined,
-): Promise<Conclusion | null> {
-  try {
-    await pursueDeposit(pending, service, signal, { patienceMs: 0 });
-    return { chargedMicroUsd: BigInt(pending.maxMicroUsd), speech: null };
-  } catch (error) {
-    if (error instanceof OutcomeUnknownError) return null;
-    if (error instanceof ServiceError) return { chargedMicroUsd: 0n, speech: null };
-    throw error;
+  if ((pending.expiresAt !== null && !hasEnded(pending)) || isNonceForgotten(pending)) return null;
+  const once = { patienceMs: 0, isRepetition: true };
+  if (pending.kind === 'deposit') {
+    const end = await pursueDeposit(pending, service, { signal, ...once });
+    return isFinal(end, pending) ? { chargedMicroUsd: chargedOf(end, pending), speech: null } : null;
   }
+  const end = await pursueSpeech({ pending, service, signal, ...once });
+  if (!isFinal(end, pending)) return null;
+  return { chargedMicroUsd: chargedOf(end, pending), speech: end.outcome === 'bought' ? end.bought : null };
 }

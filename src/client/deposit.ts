@@ -4,14 +4,14 @@ import { checkChallenge } from './check-challenge.ts';
 import type { Reader } from './outcome.ts';
 import type { Service, Wallet } from './payment-way.ts';
 import type { PendingPurchase } from './pending-purchase.ts';
-import { pursue } from './pursue.ts';
-import { refusedPayment, transactionOf } from './read-direct.ts';
+import { type End, pursue } from './pursue.ts';
+import { transactionOf } from './read-direct.ts';
+import { readRefusal } from './read-refusal.ts';
 import { newIdentifier, readChallenge, required, signPayment } from './sign-payment.ts';
 
 export const DEPOSIT_TARGET = '/x402/deposit';
 /** Milliseconds that one answer may take: the service itself waits two minutes for the transfer's confirmations. */
 const ANSWER_MS = 180_000;
-/** Milliseconds after which an unconfirmed deposit is told as one whose end is unknown. */
 const PATIENCE_MS = 300_000;
 
 /** A deposit that is credited. */
@@ -26,9 +26,16 @@ export interface Deposit {
   readonly transaction: string | null;
 }
 
-const readDeposit: Reader<Deposit> = async ({ pending, answer }) => {
+export interface DepositOptions {
+  readonly signal: AbortSignal | undefined;
+  /** Milliseconds after which an unconfirmed deposit is told as one whose end is unknown. */
+  readonly patienceMs?: number | undefined;
+}
+
+const readDeposit: Reader<Deposit> = async (asked) => {
+  const { pending, answer } = asked;
   const { response, body } = answer;
-  if (!response.ok) return refusedPayment(answer, pending.expiresAt);
+  if (!response.ok) return readRefusal(asked);
   const credited = (await new Response(body).json()) as Wire<X402DepositResponse>;
   const deposit: Deposit = {
     address: credited.address,
@@ -49,7 +56,7 @@ export async function deposit(
   wallet: Wallet,
   amountMicroUsd: bigint,
   service: Service,
-  signal: AbortSignal | undefined,
+  { signal, patienceMs }: DepositOptions,
 ): Promise<Deposit> {
   const { api, baseUrl } = service;
   const metadata = required(service.metadata);
@@ -75,18 +82,21 @@ export async function deposit(
     maxMicroUsd: String(amountMicroUsd),
     expiresAt: validBefore,
   };
-  return pursueDeposit(pending, service, signal, { isRepetition: false });
+  return deposited(await pursueDeposit(pending, service, { signal, patienceMs, isRepetition: false }));
+}
+
+/** @throws SpeechgateError when it is not credited */
+export function deposited(end: End<Deposit>): Deposit {
+  if (end.outcome === 'bought') return end.bought;
+  throw end.error;
 }
 
 /** Asks until the deposit is credited, or was refused. */
 export async function pursueDeposit(
   pending: PendingPurchase,
   service: Service,
-  signal: AbortSignal | undefined,
-  { isRepetition = true, patienceMs = PATIENCE_MS } = {},
-): Promise<Deposit> {
+  { signal, patienceMs = PATIENCE_MS, isRepetition = true }: DepositOptions & { readonly isRepetition?: boolean },
+): Promise<End<Deposit>> {
   const asked = { pending, service, signal, isRepetition, read: readDeposit };
-  const end = await pursue({ ...asked, patienceMs, answerMs: ANSWER_MS });
-  if (end.outcome === 'bought') return end.bought;
-  throw end.error;
+  return pursue({ ...asked, patienceMs, answerMs: ANSWER_MS });
 }

@@ -2,8 +2,8 @@ import { checkChallenge } from './check-challenge.ts';
 import type { Offer, PaymentWay, Terms, Wallet } from './payment-way.ts';
 import { priceOf } from './price.ts';
 import { readQuote } from './quote.ts';
+import { rateOf, signedRate } from './rate.ts';
 import { newIdentifier, readChallenge, required, signPayment } from './sign-payment.ts';
-import { signedRate } from './signed-rate.ts';
 import type { SpeechOrder } from './speech.ts';
 
 export const X402_TARGET = '/x402/tts';
@@ -26,6 +26,8 @@ async function offer(wallet: Wallet, order: SpeechOrder, terms: Terms, quoteFirs
   const { api, baseUrl, catalog, signal } = terms;
   const metadata = required(terms.metadata);
   const model = await catalog.modelOf(order, signal);
+  // Before the challenge, so that a model that the service does not have is told as such.
+  await rateOf(model, terms);
   const quote = quoteFirst ? await readQuote({ ...order, model }, { ...terms, metadata }) : undefined;
   const text = order.text.trim();
   const unpaid = JSON.stringify(quote ? { quoteToken: quote.quoteToken } : { ...order, text, model });

@@ -1,3 +1,4 @@
+import { type PaymentReport, paymentReport } from './payment-report.ts';
 import type { PendingPurchase } from './pending-purchase.ts';
 
 /** Everything that the client throws on purpose is one of these. */
@@ -16,7 +17,10 @@ export interface Fault {
   readonly retryAfterSeconds: number | null;
 }
 
-/** The service answered with an error, and nothing is owed for it. */
+/**
+ * The service refused. Where a purchase throws it, nothing was charged; a direct payment stays set aside until its signature
+ * has ended, since it can be settled until then.
+ */
 export class ServiceError extends SpeechgateError {
   override readonly name: string = 'ServiceError';
   readonly status: number;
@@ -24,14 +28,17 @@ export class ServiceError extends SpeechgateError {
   readonly details: Readonly<Record<string, unknown>> | null;
   readonly traceId: string;
   readonly retryAfterSeconds: number | null;
+  /** What the service says about the money; null when it had not looked up the payment. */
+  readonly payment: PaymentReport | null;
 
-  constructor(fault: Fault) {
-    super(fault.message);
+  constructor(fault: Fault, message = fault.message) {
+    super(message);
     this.status = fault.status;
     this.code = fault.code;
     this.details = fault.details;
     this.traceId = fault.traceId;
     this.retryAfterSeconds = fault.retryAfterSeconds;
+    this.payment = paymentReport(fault.details);
   }
 }
 
@@ -40,7 +47,7 @@ export class InvalidRequestError extends ServiceError {
   override readonly name = 'InvalidRequestError';
 }
 
-/** 402: the account or wallet has not enough. Nothing was charged; a direct payment may be, until its signature ends (R23). */
+/** 402: the account or wallet has not enough. */
 export class PaymentRequiredError extends ServiceError {
   override readonly name: string = 'PaymentRequiredError';
   /** Where card credit is bought; null in the other flows. It may name the account, and is not shown with the error. */
@@ -55,12 +62,26 @@ export class PaymentRequiredError extends ServiceError {
   }
 }
 
-/** 429: too much was asked; nothing was charged. */
+/** 402: the price is above the one that the purchase allowed, since it has risen. Nothing was charged. */
+export class PriceChangedError extends ServiceError {
+  override readonly name = 'PriceChangedError';
+
+  constructor(fault: Fault) {
+    const { priceMicroUsd } = fault.details ?? {};
+    const price = Number.isSafeInteger(priceMicroUsd) ? ` to ${priceMicroUsd} micro-USD` : '';
+    super(
+      fault,
+      `The price has risen${price}, above what this purchase allowed. Nothing was charged; ask for the price again.`,
+    );
+  }
+}
+
+/** 429: too much was asked. */
 export class RateLimitedError extends ServiceError {
   override readonly name = 'RateLimitedError';
 }
 
-/** 5xx: the service, or what it relies on, could not; nothing was charged. */
+/** 5xx: the service, or what it relies on, could not. */
 export class ServiceUnavailableError extends ServiceError {
   override readonly name = 'ServiceUnavailableError';
 }

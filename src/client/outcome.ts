@@ -9,15 +9,13 @@ export type Outcome<Bought> =
   /** It was charged, and what was bought is gone. */
   | { readonly outcome: 'lost'; readonly error: SpeechgateError; readonly chargedMicroUsd: bigint }
   /**
-   * This request was not charged. `isSure` tells that no request with the same payment was or will be; when it is false,
-   * the payment may still be taken.
-   * `again` is worth trying: the identical request, or a new purchase.
+   * Neither this request nor an earlier one with the same payment was charged. `again` is worth trying: the identical
+   * request, a new purchase, or a new purchase once catalog and metadata were read again.
    */
   | {
       readonly outcome: 'refused';
       readonly error: SpeechgateError;
-      readonly isSure?: boolean;
-      readonly again?: 'identical' | 'anew' | 'metadata';
+      readonly again?: 'identical' | 'anew' | 'terms';
       readonly retryAfterSeconds?: number | null;
     }
   /** It can't be told yet. */
@@ -35,6 +33,8 @@ export interface Answer {
 export type Reader<Bought> = (asked: {
   readonly pending: PendingPurchase;
   readonly answer: Answer;
+  /** Whether an earlier request with this payment may have arrived. */
+  readonly isRepetition: boolean;
   readonly service: Service;
   readonly signal: AbortSignal;
 }) => Promise<Outcome<Bought>>;

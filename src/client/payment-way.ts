@@ -3,6 +3,7 @@ import type { Api } from './api.ts';
 import type { Catalog } from './catalog.ts';
 import type { Flow, PendingPurchase } from './pending-purchase.ts';
 import type { SpeechOrder } from './speech.ts';
+import type { SpeechTimeout } from './speech-timeout.ts';
 import type { TrustedMetadata } from './trusted-metadata.ts';
 
 /** An account of viem's, or anything else with an address that signs typed data. */
@@ -29,6 +30,7 @@ export interface Service {
   readonly catalog: Catalog;
   /** Undefined without pinned keys. */
   readonly metadata: TrustedMetadata | undefined;
+  readonly timeout: SpeechTimeout;
 }
 
 export interface Terms extends Service {

@@ -24,3 +24,14 @@ export interface PendingPurchase {
 
 /** How a purchase is paid: card credits, one payment in USDC, or a prepaid balance in USDC. */
 export type Flow = 'card' | 'direct' | 'prepaid';
+
+/** What was charged, in micro-USD: all that was set aside where the service tells no amount up to that. */
+export function chargedWithin(chargedMicroUsd: bigint | null, pending: Pick<PendingPurchase, 'maxMicroUsd'>): bigint {
+  const maxMicroUsd = BigInt(pending.maxMicroUsd);
+  const isWithin = chargedMicroUsd !== null && chargedMicroUsd >= 0n && chargedMicroUsd <= maxMicroUsd;
+  return isWithin ? chargedMicroUsd : maxMicroUsd;
+}
+
+/** Whether it can be asked for again: a card request that is no job would be paid again. */
+export const isRepeatable = ({ flow, headers }: PendingPurchase): boolean =>
+  flow !== 'card' || 'idempotency-key' in headers;

@@ -2,9 +2,9 @@ import { X402_TARGET } from './direct-x402.ts';
 import type { Offer, PaymentWay, Terms, Wallet } from './payment-way.ts';
 import { prepaidBalance } from './prepaid-balance.ts';
 import { priceOf } from './price.ts';
+import { rateOf } from './rate.ts';
 import { required } from './sign-payment.ts';
 import { signPrepaid } from './sign-prepaid.ts';
-import { signedRate } from './signed-rate.ts';
 import type { SpeechOrder } from './speech.ts';
 
 /** Pays from the balance that the wallet has deposited, by a signature for each request. */
@@ -19,9 +19,10 @@ export function prepaid(wallet: Wallet): PaymentWay {
 
 async function offer(wallet: Wallet, order: SpeechOrder, terms: Terms): Promise<Offer> {
   const { baseUrl, catalog, signal } = terms;
-  const metadata = await required(terms.metadata).read();
+  const trusted = required(terms.metadata);
   const model = await catalog.modelOf(order, signal);
-  const maxMicroUsd = priceOf(order.text, signedRate(metadata, model));
+  const maxMicroUsd = priceOf(order.text, await rateOf(model, terms));
+  const metadata = await trusted.read();
   const call = {
     method: 'POST' as const,
     target: X402_TARGET,

@@ -9,3 +9,7 @@ export function picoUsd(decimal: string): bigint {
 
 /** What a text costs: its trimmed UTF-16 length times the rate, rounded up to a micro-USD (R1, R3). */
 export const priceOf = (text: string, ratePicoUsd: bigint): bigint => priceMicroUsd(text.trim().length, ratePicoUsd);
+
+/** An amount in a header; null where there is none. */
+export const readMicroUsd = (header: string | null): bigint | null =>
+  header !== null && /^\d{1,18}$/.test(header) ? BigInt(header) : null;

@@ -2,7 +2,7 @@ import { OutcomeUnknownError, type SpeechgateError } from './errors.ts';
 import type { Answer, Outcome, Reader } from './outcome.ts';
 import type { Service } from './payment-way.ts';
 import type { PendingPurchase } from './pending-purchase.ts';
-import { faultOf, serviceError } from './service-error.ts';
+import { mayBeTaken } from './read-refusal.ts';
 import { delayMs, pause, withDeadline } from './waiting.ts';
 
 /** How often the service may say that it can't just now, before that is told. */
@@ -28,33 +28,26 @@ export interface Pursuit<Bought> {
 
 /**
  * Sends a pending request, and sends it again, identical, until it is known what became of it. Once an answer was lost,
- * only an answer that tells of this very payment ends it otherwise.
+ * only an answer that says what happened to this very payment ends it.
  */
 export async function pursue<Bought>(pursuit: Pursuit<Bought>): Promise<End<Bought>> {
   const { pending, signal, patienceMs } = pursuit;
   const end = Date.now() + patienceMs;
-  let isDoubtful = pursuit.isRepetition;
+  let { isRepetition } = pursuit;
   let refusals = 0;
   for (let attempt = 1; ; attempt += 1) {
-    const told = await askOnce(pursuit);
-    switch (told.outcome) {
-      case 'bought':
-      case 'lost':
-        return told;
-      case 'refused':
-        if (told.isSure || (!isDoubtful && told.again !== 'identical')) return told;
-        break;
-      case 'unknown':
-        isDoubtful = true;
-    }
+    const told = await askOnce({ ...pursuit, isRepetition });
+    if (told.outcome === 'bought' || told.outcome === 'lost') return told;
+    if (told.outcome === 'refused') refusals += 1;
+    else isRepetition = true;
+    const isRefused = told.outcome === 'refused' && (told.again !== 'identical' || refusals === REFUSALS);
     const delay = delayMs(attempt, told.retryAfterSeconds ?? null);
-    if (told.outcome === 'refused' && !isDoubtful) refusals += 1;
-    const isOver = signal?.aborted || refusals === REFUSALS || Date.now() + delay > end;
-    if (isOver || !(await hasWaited(delay, signal))) {
-      if (told.outcome === 'refused' && !isDoubtful) return told;
-      const cause = signal?.aborted ? signal.reason : causeOf(told);
-      return { outcome: 'unknown', error: new OutcomeUnknownError(pending, { cause }) };
-    }
+    const isOver = isRefused || signal?.aborted || Date.now() + delay > end;
+    if (!isOver && (await hasWaited(delay, signal))) continue;
+    // An earlier request with an authorization that has not ended may still arrive.
+    if (told.outcome === 'refused' && !(isRepetition && mayBeTaken(pending))) return told;
+    const cause = signal?.aborted ? signal.reason : causeOf(told);
+    return { outcome: 'unknown', error: new OutcomeUnknownError(pending, { cause }) };
   }
 }
 
@@ -64,16 +57,12 @@ async function askOnce<Bought>({
   read,
   signal,
   answerMs,
+  isRepetition,
 }: Pursuit<Bought>): Promise<Outcome<Bought>> {
   try {
     return await withDeadline(answerMs, signal, async (signal) => {
       const answer = await send(service, pending, signal);
-      const fault = faultOf(answer.response, answer.error);
-      // A proxy's own answer: what it had handed on may have been charged.
-      if (fault.status >= 500 && fault.code === 'UNKNOWN') {
-        return { outcome: 'unknown', cause: serviceError(fault), retryAfterSeconds: fault.retryAfterSeconds };
-      }
-      return await read({ pending, answer, service, signal });
+      return await read({ pending, answer, isRepetition, service, signal });
     });
   } catch (cause) {
     return { outcome: 'unknown', cause };

@@ -5,8 +5,8 @@ import { sha256 } from './digest.ts';
 import { UntrustedError } from './errors.ts';
 import type { Service } from './payment-way.ts';
 import { priceOf } from './price.ts';
+import { signedRate } from './rate.ts';
 import { read } from './reading.ts';
-import { signedRate } from './signed-rate.ts';
 import type { SpeechOrder } from './speech.ts';
 
 /** A price that holds until it expires. */

@@ -1,11 +1,13 @@
 import type { TtsJob } from '../contract/types.ts';
 import { JOB_TARGET } from './card-credits.ts';
-import { AudioLostError, type Fault, ServiceError, ServiceUnavailableError } from './errors.ts';
+import { AudioLostError, ServiceError, ServiceUnavailableError } from './errors.ts';
 import { fetchAudio } from './fetch-audio.ts';
 import type { Answer, Outcome, Reader } from './outcome.ts';
 import type { Service } from './payment-way.ts';
-import type { PendingPurchase } from './pending-purchase.ts';
-import { faultOf, isPassing, serviceError } from './service-error.ts';
+import { chargedWithin, type PendingPurchase } from './pending-purchase.ts';
+import { readMicroUsd } from './price.ts';
+import { lostAudio, readRefusal } from './read-refusal.ts';
+import { faultOf, serviceError } from './service-error.ts';
 import type { Receipt, Speech } from './speech.ts';
 import { audioStream, audioType, streamedSpeech } from './speech-of.ts';
 import { topUpLink } from './top-up.ts';
@@ -19,14 +21,17 @@ const NO_ACCOUNT: ReadonlySet<string> = new Set(['no_account', 'unknown_account'
 export const isJob = ({ target }: PendingPurchase): boolean => target === JOB_TARGET;
 
 /** What the answer to a card request tells: its audio as it is spoken, or a job, which is followed to its end. */
-export const readCard: Reader<Speech> = async ({ pending, answer, service, signal }) => {
+export const readCard: Reader<Speech> = async (asked) => {
+  const { pending, answer, isRepetition, service, signal } = asked;
   const { response, body } = answer;
-  if (!response.ok) return refused(pending, answer, service);
-  const chargedMicroUsd = BigInt(pending.maxMicroUsd);
+  if (!response.ok) return readRefusal(asked, linkOf(pending, answer, service));
+  const told = readMicroUsd(response.headers.get('x-credit-charged'));
+  // The job of an earlier request: what is told is what this one has charged.
+  const chargedMicroUsd = chargedWithin(isRepetition && told === 0n ? null : told, pending);
   const receipt: Receipt = {
     flow: 'card',
     chargedMicroUsd,
-    balanceMicroUsd: BigInt(response.headers.get('x-credit-balance') ?? 0),
+    balanceMicroUsd: readMicroUsd(response.headers.get('x-credit-balance')),
     identifier: isJob(pending) ? pending.identifier : null,
     transaction: null,
     isReplay: false,
@@ -40,21 +45,10 @@ export const readCard: Reader<Speech> = async ({ pending, answer, service, signa
   return { outcome: 'bought', bought: speech, chargedMicroUsd };
 };
 
-function refused(pending: PendingPurchase, { response, error: body }: Answer, { baseUrl }: Service): Outcome<Speech> {
-  const fault = faultOf(response, body);
-  const { retryAfterSeconds } = fault;
-  const error = serviceError(fault, fault.status === 402 ? linkOf(pending, body, fault, baseUrl) : null);
-  if (isPassing(fault)) {
-    return { outcome: 'refused', again: isJob(pending) ? 'identical' : 'anew', error, retryAfterSeconds };
-  }
-  return fault.status === 500
-    ? { outcome: 'unknown', cause: error, retryAfterSeconds }
-    : { outcome: 'refused', isSure: true, error };
-}
-
 /** Where the missing credit is bought: for the same account, if there is such an account. */
-function linkOf(pending: PendingPurchase, body: unknown, { details }: Fault, baseUrl: string): string {
-  const { amount } = (body ?? {}) as { amount?: unknown };
+function linkOf(pending: PendingPurchase, { response, error }: Answer, { baseUrl }: Service): string {
+  const { amount } = (error ?? {}) as { amount?: unknown };
+  const { details } = faultOf(response, error);
   const account = NO_ACCOUNT.has(String(details?.reason)) ? undefined : pending.headers['x-credit-account'];
   return topUpLink(baseUrl, {
     ...(typeof amount === 'string' && { amountCents: Number(amount) }),
@@ -87,7 +81,7 @@ async function followJob(
         traceId,
         retryAfterSeconds: null,
       };
-      return { outcome: 'refused', isSure: true, error: new ServiceUnavailableError(fault) };
+      return { outcome: 'refused', error: new ServiceUnavailableError(fault) };
     }
     if (status === 'completed') return audioOf(links.audio, receipt, pending, { service, signal });
     await pause(POLL_MS, signal);
@@ -97,7 +91,7 @@ async function followJob(
 async function audioOf(
   link: string | null,
   receipt: Receipt,
-  { identifier }: PendingPurchase,
+  pending: PendingPurchase,
   parts: { readonly service: Service; readonly signal: AbortSignal },
 ): Promise<Outcome<Speech>> {
   const { chargedMicroUsd } = receipt;
@@ -106,12 +100,7 @@ async function audioOf(
   } catch (error) {
     if (!(error instanceof ServiceError) || (error.status !== 404 && error.status !== 410)) throw error;
   }
-  const money = { chargedMicroUsd, maxMicroUsd: chargedMicroUsd };
-  return {
-    outcome: 'lost',
-    error: new AudioLostError(`${identifier} was charged, and its audio is kept no longer.`, money),
-    chargedMicroUsd,
-  };
+  return lostAudio(pending, chargedMicroUsd);
 }
 
 /** A stream that breaks off may have been charged: the service gives back what it could not speak, and no more (R55). */

@@ -2,6 +2,7 @@ import {
   type Fault,
   InvalidRequestError,
   PaymentRequiredError,
+  PriceChangedError,
   RateLimitedError,
   type ServiceError,
   ServiceUnavailableError,
@@ -24,6 +25,7 @@ export function faultOf(response: Response, body: unknown): Fault {
 
 /** The error of that answer. @param topUpUrl where card credit is bought, in that flow */
 export function serviceError(fault: Fault, topUpUrl: string | null = null): ServiceError {
+  if (fault.details?.reason === 'over_max_amount') return new PriceChangedError(fault);
   if (fault.status === 402) return new PaymentRequiredError(fault, { topUpUrl, missingMicroUsd: missingOf(fault) });
   if (fault.status === 429) return new RateLimitedError(fault);
   return fault.status >= 500 ? new ServiceUnavailableError(fault) : new InvalidRequestError(fault);
@@ -41,6 +43,21 @@ const PASSING: ReadonlySet<number> = new Set([408, 429, 502, 503]);
 /** What the operator has to set up. */
 const LASTING: ReadonlySet<string> = new Set(['CONFIG_ERROR', 'TTS_PROVIDER_NOT_CONFIGURED']);
 
-/** Whether asking again, after a while, may be answered otherwise. What the service tells of it decides. */
-export const isPassing = ({ status, code, details }: Pick<Fault, 'status' | 'code' | 'details'>): boolean =>
-  PASSING.has(status) && !LASTING.has(code) && details?.transient !== false;
+/** Whether asking again, after a while, may be answered otherwise. */
+export const isPassing = (fault: Pick<Fault, 'status' | 'code' | 'details'>): boolean =>
+  isDatabaseUnavailable(fault) ||
+  (PASSING.has(fault.status) && !LASTING.has(fault.code) && fault.details?.transient !== false);
+
+export const isDatabaseUnavailable = ({ details }: Pick<Fault, 'details'>): boolean =>
+  details?.reason === 'database_unavailable';
+
+/** As the service refuses a model that it does not have. */
+export const unknownModel = (model: string): ServiceError =>
+  serviceError({
+    status: 400,
+    code: 'UNKNOWN_TTS_MODEL',
+    message: `The service has no model ${model}.`,
+    details: { field: 'model' },
+    traceId: '',
+    retryAfterSeconds: null,
+  });

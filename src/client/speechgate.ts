@@ -5,16 +5,17 @@ import { buySpeech, chargedOf, pursueSpeech } from './buy.ts';
 import { TotalCap } from './caps.ts';
 import { Catalog } from './catalog.ts';
 import { type Conclusion, checkPending, conclude } from './conclude.ts';
-import { type Deposit, deposit, pursueDeposit } from './deposit.ts';
+import { type Deposit, deposit, deposited, pursueDeposit } from './deposit.ts';
 import { SpeechgateError } from './errors.ts';
 import { type Feedback, type MessageSigner, sendFeedback } from './feedback.ts';
 import type { Balance, PaymentWay, Service } from './payment-way.ts';
 import type { PendingPurchase } from './pending-purchase.ts';
 import { type Quote, readQuote } from './quote.ts';
-import { hasEnded } from './read-direct.ts';
+import { hasEnded } from './read-refusal.ts';
 import { read } from './reading.ts';
 import { required } from './sign-payment.ts';
 import type { Speech, SpeechOrder } from './speech.ts';
+import { SpeechTimeout } from './speech-timeout.ts';
 import { readTopUpStatus, topUpLink } from './top-up.ts';
 import { TrustedMetadata } from './trusted-metadata.ts';
 import type { Metadata, PinnedKey } from './verify-metadata.ts';
@@ -30,7 +31,7 @@ export interface SpeechgateOptions {
   /** What this client may spend in its life. */
   readonly maxTotalMicroUsd?: bigint;
   readonly budget?: Budget;
-  /** How long a purchase is asked for before its end is told as unknown, in milliseconds. */
+  /** How long a purchase is asked for before its end is told as unknown, in milliseconds: 60,000, or 300,000 for a deposit. */
   readonly patienceMs?: number;
   /** Instead of the platform's. */
   readonly fetch?: typeof globalThis.fetch;
@@ -62,7 +63,7 @@ export class Speechgate {
     if (pathname !== '/' || search) throw new TypeError(`baseUrl has to be an origin, such as ${origin}.`);
     const api = openApi(origin, options.fetch);
     const metadata = trust.length > 0 ? new TrustedMetadata(api, origin, trust) : undefined;
-    this.#service = { api, baseUrl: origin, catalog: new Catalog(api), metadata };
+    this.#service = { api, baseUrl: origin, catalog: new Catalog(api), metadata, timeout: new SpeechTimeout(api) };
     this.#options = options;
     this.#budgets = [
       ...(maxTotalMicroUsd === undefined ? [] : [new TotalCap(maxTotalMicroUsd)]),
@@ -73,7 +74,7 @@ export class Speechgate {
   /**
    * Buys speech.
    * @throws OverCapError, UntrustedError before anything is signed
-   * @throws ServiceError when the service refused it, and nothing was charged
+   * @throws ServiceError when the service refused it and nothing was charged
    * @throws OutcomeUnknownError when it may have been charged: `resume` its `pending`
    * @throws AudioLostError when it was or may have been charged, and can't be resumed
    */
@@ -148,13 +149,14 @@ export class Speechgate {
   async deposit(amountMicroUsd: bigint, { signal }: CallOptions = {}): Promise<Deposit> {
     const { wallet } = this.#way();
     if (!wallet) throw new SpeechgateError('A deposit needs a wallet: prepaid(wallet).');
-    return deposit(wallet, amountMicroUsd, this.#service, signal);
+    return deposit(wallet, amountMicroUsd, this.#service, { signal, patienceMs: this.#options.patienceMs });
   }
 
   /** Asks for the end of a deposit by the identical request. It is never paid twice. */
   async resumeDeposit(pending: PendingPurchase, { signal }: CallOptions = {}): Promise<Deposit> {
     checkPending(pending, 'deposit', this.#service);
-    return pursueDeposit(pending, this.#service, signal);
+    const { patienceMs } = this.#options;
+    return deposited(await pursueDeposit(pending, this.#service, { signal, patienceMs }));
   }
 
   /** The page where a person buys credit by card. @param options.account the one to add to; a new one otherwise */
@@ -197,7 +199,7 @@ export class Speechgate {
 
   /** Frees what was set aside for signatures that have ended. What can't be told now is asked for again the next time. */
   async #concludeEnded(signal: AbortSignal | undefined): Promise<void> {
-    const ended = [...this.#unknown.values()].filter(({ pending }) => hasEnded(pending.expiresAt));
+    const ended = [...this.#unknown.values()].filter(({ pending }) => hasEnded(pending));
     await Promise.all(
       ended.map(({ pending }) => this.conclude(pending, { ...(signal && { signal }) }).catch(() => {})),
     );

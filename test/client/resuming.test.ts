@@ -67,7 +67,13 @@ test('conclude tells what became of a purchase once it can not be bought any mor
     { expiry },
   );
   const never = { ...ended, body: JSON.stringify(HELLO), headers: { ...ended.headers, ...(headers as object) } };
-  assert.deepEqual(await client.conclude(never), { chargedMicroUsd: 0n, speech: null });
+  const looksUp: typeof fetch = async (...call) => {
+    const { error } = (await (await fetch(...call)).json()) as { error: { details: object } };
+    Object.assign(error.details, { payment: { state: 'not_charged' } });
+    return Response.json({ error }, { status: 400 });
+  };
+  const asking = new Speechgate({ baseUrl: proxy.url, fetch: looksUp });
+  assert.deepEqual(await asking.conclude(never), { chargedMicroUsd: 0n, speech: null });
   assert.equal(await balance(), 1_000_000n - PRICE);
 });
 

@@ -37,12 +37,14 @@ function endingDirect() {
   };
 }
 
+const NOT_CHARGED = { payment: { state: 'not_charged' } };
+
 /** Answers what is paid otherwise. */
 const paid =
   (status: number, code: string): Lie =>
   (truth, path, { 'payment-signature': payment }) => {
     if (path !== '/x402/tts' || payment === undefined) return;
-    Object.assign(truth, { status, json: { error: { code, message: 'no', details: null } } });
+    Object.assign(truth, { status, json: { error: { code, message: 'no', details: NOT_CHARGED } } });
     truth.headers.delete('payment-required');
   };
 
@@ -78,7 +80,7 @@ test('what the service tells of a charge counts in full where it is no amount th
     const { client } = await prepaidCaller(gateway, { budget });
     lying.lie = (truth, path) => {
       if (path !== '/x402/tts') return;
-      const details = { state: 'charged', chargedMicroUsd: Number(charged) };
+      const details = { payment: { state: 'charged', amountMicroUsd: Number(charged) } };
       Object.assign(truth, {
         status: 409,
         json: { error: { code: 'PREPAID_NONCE_REPLAYED', message: 'no', details } },

@@ -44,7 +44,7 @@ test('a direct payment that is resumed after a day was charged, and its audio is
   };
   lying.lie = (truth, path) => {
     if (path !== '/x402/tts') return;
-    const details = { reason: 'replay_window_over' };
+    const details = { reason: 'replay_window_over', payment: { state: 'charged', amountMicroUsd: 198 } };
     Object.assign(truth, {
       status: 409,
       json: { error: { code: 'PAYMENT_IDENTIFIER_CONFLICT', message: 'no', details } },

@@ -1,13 +1,13 @@
 import { resolve } from 'node:path';
 import { AudioLostError, OutcomeUnknownError, SpeechgateError } from '../../client/errors.ts';
-import type { Flow, PendingPurchase } from '../../client/pending-purchase.ts';
+import { type Flow, isRepeatable, type PendingPurchase } from '../../client/pending-purchase.ts';
 import type { Receipt, SpeechOrder } from '../../client/speech.ts';
 import { openAudioFile } from './audio-file.ts';
 import { assertCanPay, paid } from './can-pay.ts';
 import { EXIT } from './exit-codes.ts';
 import { CommandError } from './failure.ts';
 import { interruption } from './interrupt.ts';
-import { isRepeatable, KeptPurchases, keptSpeech, type Watcher } from './kept-purchases.ts';
+import { KeptPurchases, keptSpeech, type Watcher } from './kept-purchases.ts';
 import { openCaller } from './open-caller.ts';
 import { withProgress } from './progress.ts';
 

@@ -88,7 +88,3 @@ export function watched(budget: Budget, watcher: Watcher): Budget {
     },
   };
 }
-
-/** A card request that is no job would be paid again when it is repeated. */
-export const isRepeatable = ({ flow, headers }: PendingPurchase): boolean =>
-  flow !== 'card' || 'idempotency-key' in headers;

@@ -1,11 +1,11 @@
 import { join } from 'node:path';
 import { type FileBudget, openFileBudget } from '../../budget/file-budget.ts';
-import type { PendingPurchase } from '../../client/pending-purchase.ts';
+import { isRepeatable, type PendingPurchase } from '../../client/pending-purchase.ts';
 import { UsageError } from '../usage-error.ts';
 import { COMMON_OPTIONS, runCommand } from './command.ts';
 import { EXIT } from './exit-codes.ts';
 import { KeptAudio } from './kept-audio.ts';
-import { isRepeatable, type KeptPurchase, KeptPurchases, keptSpeech } from './kept-purchases.ts';
+import { type KeptPurchase, KeptPurchases, keptSpeech } from './kept-purchases.ts';
 import { BUDGET_FILE } from './open-caller.ts';
 import { withProgress } from './progress.ts';
 import { clientOf, notWritten, type Resumed, resumePurchase } from './resume-purchase.ts';

@@ -3,7 +3,7 @@ import { test } from 'tap';
 import { DamagedBudgetError } from '../../../src/budget/budget-file.ts';
 import { BudgetBusyError } from '../../../src/budget/file-lock.ts';
 import { failureOf } from '../../../src/cli/caller/failure.ts';
-import { isRepeatable, watched } from '../../../src/cli/caller/kept-purchases.ts';
+import { watched } from '../../../src/cli/caller/kept-purchases.ts';
 import { UsageError } from '../../../src/cli/usage-error.ts';
 import {
   AudioLostError,
@@ -16,6 +16,7 @@ import {
   UnreachableError,
   UntrustedError,
 } from '../../../src/client/index.ts';
+import { isRepeatable } from '../../../src/client/pending-purchase.ts';
 import { ForeignFileError } from '../../../src/lib/private-files.ts';
 
 const PENDING: PendingPurchase = {
