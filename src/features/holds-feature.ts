@@ -24,7 +24,7 @@ export function openHolds({ config, db, log, metrics }: SharedParts): Holds {
   addHoldGauges(metrics, db);
   addDoubtGauge(metrics, givingBack);
   return {
-    reconcilers: ledgerReconcilers(db),
+    reconcilers: ledgerReconcilers(db, config),
     parts: () => ({
       ...{ db, log, metrics, unfinished, givingBack, captures },
       capturePatienceMs: config.capturePatienceMs,

@@ -1,4 +1,4 @@
-import { sql } from 'kysely';
+import { type RawBuilder, sql } from 'kysely';
 import type { Database } from '../db/database.ts';
 import { type Fragment, fragment, statement } from '../db/statement.ts';
 import { testPoint } from '../lib/test-point.ts';
@@ -116,15 +116,19 @@ export async function voidHold(db: Database, hold: HeldBy): Promise<bigint | und
   return rows[0]?.balance;
 }
 
-/** Voids every hold whose lease has ended: its process died or lost the database. Tells how many there were. */
-export async function voidExpiredHolds(db: Database): Promise<number> {
+/**
+ * Voids every hold whose lease has ended: its process died or lost the database. Tells how many there were.
+ * @param leaseSeconds what holds of this process have: those that lie no further ahead are left out by the index
+ */
+export async function voidExpiredHolds(db: Database, leaseSeconds = 0): Promise<number> {
+  const ended = (range: RawBuilder<unknown>) => sql`array(
+    select id from transfer where state = 'pending' and lease_until ${range} and ${HOLD_LEASE_HAS_ENDED}
+    order by lease_until limit 1000 for update skip locked)`;
+  const ahead = sql`> now() + make_interval(secs => ${leaseSeconds}::double precision)`;
   const { rows } = await sql<{ voided: bigint }>`
     with voided as (
       update transfer set state = 'voided', ended_at = now()
-      where id = any(array(
-        select id from transfer where state = 'pending' and lease_until is not null and ${HOLD_LEASE_HAS_ENDED}
-        order by lease_until limit 1000 for update skip locked
-      )) and state = 'pending'
+      where id = any(${ended(sql`< now()`)} || ${ended(ahead)}) and state = 'pending'
       returning debit_account_id, amount_micro_usd
     ), refund as (
       select debit_account_id, sum(amount_micro_usd)::bigint as amount from voided group by debit_account_id

@@ -23,7 +23,11 @@ import { topUps } from './top-ups.ts';
 import { undelivered } from './undelivered.ts';
 
 /** Of every ledger. */
-export const ledgerReconcilers = (db: Database): Reconciler[] => [expiredHolds(db), undelivered(db), debts(db)];
+export const ledgerReconcilers = (db: Database, { speech }: Config): Reconciler[] => [
+  expiredHolds(db, speech?.streaming.leaseSeconds ?? 0),
+  undelivered(db),
+  debts(db),
+];
 
 /** Of what is kept in the audio store whatever flow is on. */
 export const jobReconcilers = (db: Database, store: AudioStore): Reconciler[] => [
@@ -75,7 +79,7 @@ export const createReconcilers = (
   store: AudioStore,
   x402?: OpenPayments,
 ): Reconciler[] => [
-  ...ledgerReconcilers(db),
+  ...ledgerReconcilers(db, config),
   ...jobReconcilers(db, store),
   ...cardReconcilers(db, config),
   ...feedbackReconcilers(db, config.feedback),

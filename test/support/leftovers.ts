@@ -53,6 +53,9 @@ export const LEFTOVERS: Readonly<Record<string, Leftover>> = {
   expired_holds: {
     writes: ['Update transfer', 'Update account'],
     leave: async (db, cards) => {
+      // Those of requests that run are within their lease, as live ones are.
+      await sql`update transfer set lease_until = now() + interval '70 seconds'
+        where state = 'pending' and lease_until > now()`.execute(db);
       for (const card of cards.slice(0, LEFT)) await placeCardHold(db, card, PRICE, -10, { paidFor: paidFor() });
     },
   },

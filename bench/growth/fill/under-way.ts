@@ -5,8 +5,10 @@ import { inChunks, numbers, type Progress } from './chunks.ts';
 import { ASSET, anyOf, NETWORK, PAY_TO, RATE_PICO_USD } from './names.ts';
 import type { FillSizes } from './sizes.ts';
 
-/** For the whole of a long run nothing of it is over; a day is the most that the books allow. */
+/** For the whole of a long run no hold is over; a day is the most that the books allow. */
 const LASTS = sql`now() + interval '23 hours'`;
+/** What is due later was queued before the database's clock stepped back: it becomes due at once. */
+const DUE = sql`now() + interval '14 minutes'`;
 
 /** Holds of requests that run, and jobs that wait for their time, with their entries in the queue. */
 export async function fillUnderWay(db: Database, sizes: FillSizes, progress: Progress): Promise<void> {
@@ -32,7 +34,7 @@ export async function fillUnderWay(db: Database, sizes: FillSizes, progress: Pro
         returning id, debit_account_id, trace_id
       ), queued as (
         insert into job (account_id, hold_id, trace_id, text, model, voice, speed, store_audio, run_at)
-        select debit_account_id, id, trace_id, 'Hello world', 'tts-1', 'alloy', 1, true, ${LASTS} - interval '11 hours' from held
+        select debit_account_id, id, trace_id, 'Hello world', 'tts-1', 'alloy', 1, true, ${DUE} from held
         returning id, run_at, turn
       )
       select count(graphile_worker.add_job(

@@ -3,7 +3,8 @@ import { presentTransaction } from './balance-transaction.ts';
 import { presentDispute } from './dispute.ts';
 import { existing, existingCharge } from './existing.ts';
 import type { Parameters } from './parameters.ts';
-import { presentCharge, presentIntentOf } from './payment.ts';
+import { presentCharge } from './payment.ts';
+import { presentIntentOf } from './payment-intent.ts';
 import { presentRefund } from './refund.ts';
 import type { State } from './store.ts';
 

@@ -2,7 +2,8 @@ import type { FastifyInstance } from 'fastify';
 import { existingCharge } from './existing.ts';
 import { readExpansions } from './expand.ts';
 import type { Parameters } from './parameters.ts';
-import { chargeOf, presentCharge, presentIntentOf } from './payment.ts';
+import { chargeOf, presentCharge } from './payment.ts';
+import { presentIntentOf } from './payment-intent.ts';
 import { type ById, queryOf } from './request.ts';
 import type { Store } from './store.ts';
 
