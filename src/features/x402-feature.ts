@@ -6,6 +6,7 @@ import type { CredentialProofs, X402Operations } from '../contract/operations.ts
 import type { StandIn } from '../http/bare-request.ts';
 import type { OperationContext } from '../http/operation-context.ts';
 import type { Belonging } from '../ledger/belonging.ts';
+import { credentialAlarm } from '../observability/credential-alarm.ts';
 import { probeStandIns } from '../operations/probes.ts';
 import { x402Operations } from '../operations/x402-operations.ts';
 import { CARD_HEADERS } from '../payments/card-credits.ts';
@@ -96,7 +97,8 @@ function openChained(
   store: AudioStore,
 ) {
   const opened = openPayments(db, asset, rpcUrls, metrics);
-  const facilitator = new Facilitator(x402.facilitatorUrl, x402.facilitatorToken);
+  const onRefused = credentialAlarm({ metrics, log }, 'X402_FACILITATOR_AUTH');
+  const facilitator = new Facilitator(x402.facilitatorUrl, x402.facilitatorToken, onRefused);
   const settlement = new Settlement({ ...opened, facilitator, metrics, log });
   const known = new KnownPayments({ ...opened, log });
   const intake = new PaymentIntake({ ...opened, known, asset, facilitator, log });
