@@ -1,6 +1,7 @@
 import type { CreditsOperations, SpeechOperations, TopUpOperations } from '../contract/operations.ts';
 import type { OperationContext } from '../http/operation-context.ts';
 import { RollingWindow } from '../limits/rolling-window.ts';
+import { credentialAlarm } from '../observability/credential-alarm.ts';
 import { creditsOperations } from '../operations/credits-operations.ts';
 import { speechOperations } from '../operations/speech-operations.ts';
 import { TOP_UP_WINDOW_SECONDS, topUpOperations } from '../operations/top-up-operations.ts';
@@ -30,11 +31,15 @@ export function openCard(
   foreignHeaders: readonly string[],
 ): Card {
   const { baseUrl, serviceName, catalog } = config;
+  const onRefused = credentialAlarm({ metrics, log }, 'STRIPE_SECRET_KEY');
   const card = config.card && {
     credits: new CardCredits(config.card.livemode, limits.gate, holds.parts()),
     purchases: new Purchases(
       db,
-      new Processor(config.card.secretKey, config.card.apiBase, { checkoutOrigin: config.card.checkoutOrigin }),
+      new Processor(config.card.secretKey, config.card.apiBase, {
+        checkoutOrigin: config.card.checkoutOrigin,
+        onRefused,
+      }),
       { baseUrl, serviceName },
     ),
     checkoutOrigin: config.card.checkoutOrigin,
@@ -55,6 +60,6 @@ export function openCard(
       credits: creditsOperations(db, livemode),
     },
     purchaseLimits: purchaseWindow && new RollingWindow(db, purchaseWindow, metrics),
-    reconcilers: cardReconcilers(db, config),
+    reconcilers: cardReconcilers(db, config, onRefused),
   };
 }

@@ -6,6 +6,7 @@ import type { CredentialProofs, X402Operations } from '../contract/operations.ts
 import type { StandIn } from '../http/bare-request.ts';
 import type { OperationContext } from '../http/operation-context.ts';
 import type { Belonging } from '../ledger/belonging.ts';
+import { credentialAlarm } from '../observability/credential-alarm.ts';
 import { previousDirect, previousPrepaid } from '../operations/previous-requests.ts';
 import { probeStandIns } from '../operations/probes.ts';
 import { x402Operations } from '../operations/x402-operations.ts';
@@ -112,7 +113,8 @@ function openChained(
   { config, db, inProgress, metrics, log }: SharedParts,
   { asset, opened, known, directReplays, depositReplays, store, ...x402 }: ChainedParts,
 ) {
-  const facilitator = new Facilitator(x402.facilitatorUrl, x402.facilitatorToken);
+  const onRefused = credentialAlarm({ metrics, log }, 'X402_FACILITATOR_AUTH');
+  const facilitator = new Facilitator(x402.facilitatorUrl, x402.facilitatorToken, onRefused);
   const settlement = new Settlement({ ...opened, facilitator, metrics, log });
   const intake = new PaymentIntake({ ...opened, known, asset, facilitator, log });
   const work = new DirectWork(config.unpaidWork);

@@ -119,6 +119,12 @@ export class Metrics {
     aggregator: 'min',
     registers: [this.#registry],
   });
+  readonly #refusedCredentials = new Counter({
+    name: 'speechgate_refused_credentials_total',
+    help: 'Answers 401 and 403 of other services, by the setting that holds the credential.',
+    labelNames: ['setting'],
+    registers: [this.#registry],
+  });
   readonly #lostAnswers = new Counter({
     name: 'speechgate_lost_answers_total',
     help: 'Answers to prepaid requests that were charged and did not arrive, by whether their audio is kept.',
@@ -211,6 +217,15 @@ export class Metrics {
   /** @param isAvailable it is not broken, as far as this process knows */
   upstreamAvailable(upstream: string, isAvailable: boolean): void {
     this.#upstreamAvailable.set({ upstream }, isAvailable ? 1 : 0);
+  }
+
+  /** Begins to count, so that the first refusal is an increase. */
+  credentialUsed(setting: string): void {
+    this.#refusedCredentials.inc({ setting }, 0);
+  }
+
+  credentialRefused(setting: string): void {
+    this.#refusedCredentials.inc({ setting });
   }
 
   /** @param scope the kind of the bucket, as X-RateLimit-Scope names it */

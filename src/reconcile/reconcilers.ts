@@ -1,5 +1,6 @@
 import type { AudioStore } from '../audio/audio-store.ts';
 import type { Database } from '../db/database.ts';
+import type { CredentialAlarm } from '../observability/credential-alarm.ts';
 import type { Config } from '../settings/config.ts';
 import type { FeedbackConfig } from '../settings/feedback-settings.ts';
 import { Clawbacks } from '../top-up/clawbacks.ts';
@@ -37,10 +38,14 @@ export const jobReconcilers = (db: Database, store: AudioStore): Reconciler[] =>
 ];
 
 /** None while payment by card is off. */
-export function cardReconcilers(db: Database, { baseUrl, serviceName, card }: Config): Reconciler[] {
+export function cardReconcilers(
+  db: Database,
+  { baseUrl, serviceName, card }: Config,
+  onRefused?: CredentialAlarm,
+): Reconciler[] {
   if (!card) return [];
   // The next turn is the retry.
-  const processor = new Processor(card.secretKey, card.apiBase, { retries: 0 });
+  const processor = new Processor(card.secretKey, card.apiBase, { retries: 0, ...(onRefused && { onRefused }) });
   const purchases = new Purchases(db, processor, { baseUrl, serviceName });
   const clawbacks = new Clawbacks(db, processor, purchases);
   return [

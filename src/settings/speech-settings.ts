@@ -68,7 +68,7 @@ function readServers(reader: SettingsReader, catalog: Catalog | undefined): Serv
       const fix = 'Set it to the key of that server, or leave keyVariable out where it takes none.';
       reader.fault(keyVariable, `is not set, but upstream ${name} in CATALOG_FILE takes its key from it`, fix);
     }
-    return { name, baseUrl, apiKey };
+    return { name, baseUrl, apiKey, keyVariable };
   });
 }
 

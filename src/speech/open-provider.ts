@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import { credentialAlarm } from '../observability/credential-alarm.ts';
 import type { Metrics } from '../observability/metrics.ts';
 import type { Catalog, Model } from './catalog.ts';
 import { DEFAULT_UPSTREAM, EMBEDDED_UPSTREAM, type ModelUpstream } from './catalog-upstreams.ts';
@@ -20,6 +21,8 @@ export interface ServerSettings {
   readonly name: string;
   readonly baseUrl: string;
   readonly apiKey: string | undefined;
+  /** The setting that holds the key. */
+  readonly keyVariable?: string | undefined;
 }
 
 const EMBEDDED = 'embedded:';
@@ -39,11 +42,14 @@ export async function openProvider(
   if (baseUrl !== undefined) {
     const provider = await openServer(baseUrl, apiKey, timeoutMs);
     const name = isEmbedded ? EMBEDDED_UPSTREAM : DEFAULT_UPSTREAM;
-    upstreams.set(DEFAULT_UPSTREAM, new Upstream({ name, provider, silenceMs, ...parts }));
+    const onRefused = credentialAlarm(parts, 'SPEECH_API_KEY');
+    upstreams.set(DEFAULT_UPSTREAM, new Upstream({ name, provider, silenceMs, onRefused, ...parts }));
   }
   for (const server of servers) {
     const provider = await openServer(server.baseUrl, server.apiKey, timeoutMs);
-    upstreams.set(server.name, new Upstream({ name: server.name, provider, silenceMs, ...parts }));
+    // Without a key of its own, the catalog has to name one.
+    const onRefused = credentialAlarm(parts, server.keyVariable ?? 'CATALOG_FILE');
+    upstreams.set(server.name, new Upstream({ name: server.name, provider, silenceMs, onRefused, ...parts }));
   }
   const routesOf = (model: Model): readonly Route[] =>
     model.upstreams.flatMap((named) => {

@@ -72,9 +72,9 @@ export type SpeechErrorCode =
 
 /**
  * What a failure tells of its upstream: `utterance` nothing, since it would speak another one; `away` that nobody is
- * there at all; `upstream` that something is wrong with it.
+ * there at all; `credential` that it refuses our key; `upstream` that something else is wrong with it.
  */
-export type SpeechFault = 'utterance' | 'away' | 'upstream';
+export type SpeechFault = 'utterance' | 'away' | 'credential' | 'upstream';
 
 const OF_UTTERANCE: readonly SpeechErrorCode[] = ['TEXT_TOO_LONG', 'INVALID_REQUEST'];
 

@@ -1,6 +1,6 @@
 import { errors } from 'undici';
 import type { AudioFault } from './audio-reader.ts';
-import { SpeechError } from './provider.ts';
+import { SpeechError, type SpeechFault } from './provider.ts';
 
 const RETRY_AFTER_MIN_SECONDS = 1;
 const RETRY_AFTER_MAX_SECONDS = 3600;
@@ -26,8 +26,14 @@ function retryAfterSeconds(value: string | undefined, now: number): number | und
   return Math.min(Math.max(seconds, RETRY_AFTER_MIN_SECONDS), RETRY_AFTER_MAX_SECONDS);
 }
 
-/** Statuses by which a server refuses what it was asked to speak; another request may be served. */
-const REFUSES_UTTERANCE = [400, 413, 422];
+/** By `utterance` a server refuses what it was asked to speak; another request may be served. */
+const FAULTS: Readonly<Record<number, SpeechFault>> = {
+  400: 'utterance',
+  401: 'credential',
+  403: 'credential',
+  413: 'utterance',
+  422: 'utterance',
+};
 
 /** The error of a status other than 2xx (R9). */
 export function statusError(status: number, retryAfter: string | undefined): SpeechError {
@@ -35,7 +41,7 @@ export function statusError(status: number, retryAfter: string | undefined): Spe
     const message = `The speech provider is overloaded (status ${status}).`;
     return new SpeechError('TTS_UNAVAILABLE', message, true, retryAfterSeconds(retryAfter, Date.now()));
   }
-  const fault = REFUSES_UTTERANCE.includes(status) ? 'utterance' : 'upstream';
+  const fault = FAULTS[status] ?? 'upstream';
   const message = `The speech provider answered with status ${status}.`;
   return new SpeechError('TTS_UPSTREAM_ERROR', message, status >= 500, undefined, fault);
 }

@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import type { CredentialAlarm } from '../observability/credential-alarm.ts';
 import type { Metrics, SynthesisOutcome } from '../observability/metrics.ts';
 import { CircuitBreaker } from './circuit-breaker.ts';
 import { type FailedSynthesis, measuredProvider, type SynthesisEnd } from './measured-provider.ts';
@@ -10,6 +11,7 @@ export interface UpstreamOptions {
   readonly provider: SpeechProvider;
   /** A synthesis that its deadline has ended after so long was the upstream's to end. */
   readonly silenceMs: number;
+  readonly onRefused: CredentialAlarm;
   readonly metrics: Metrics;
   readonly log: Logger;
 }
@@ -22,7 +24,7 @@ export class Upstream {
   readonly #breaker: CircuitBreaker;
   readonly #silenceMs: number;
 
-  constructor({ name, provider, silenceMs, metrics, log }: UpstreamOptions) {
+  constructor({ name, provider, silenceMs, onRefused, metrics, log }: UpstreamOptions) {
     this.name = name;
     this.#silenceMs = silenceMs;
     metrics.upstreamAvailable(name, true);
@@ -42,6 +44,7 @@ export class Upstream {
       },
       ended: (end, seconds) => {
         metrics.upstreamEnded(name, outcomeOf(end), seconds);
+        if (end.outcome === 'failed' && faultOf(end.error) === 'credential') onRefused();
         this.#learn(end, seconds);
       },
     });
@@ -72,6 +75,8 @@ export class Upstream {
 }
 
 const UNEXPECTED = { fault: 'upstream', retryAfterSeconds: undefined } as const;
+
+const faultOf = (error: unknown) => (error instanceof SpeechError ? error.fault : undefined);
 
 function outcomeOf(end: SynthesisEnd): SynthesisOutcome {
   if (end.outcome !== 'failed') return end.outcome;

@@ -1,4 +1,5 @@
 import type Stripe from 'stripe';
+import type { CredentialAlarm } from '../observability/credential-alarm.ts';
 import { isLiveKey } from './live-key.ts';
 import { ProcessorBalance } from './processor-balance.ts';
 import { callProcessor, findOrUndefined, idOf, PAGE_SIZE, ProcessorError } from './processor-call.ts';
@@ -31,6 +32,8 @@ export interface ProcessorOptions {
   readonly retries?: number;
   /** Where the hosted checkout lives; buyers are sent over plain http only where this is http. */
   readonly checkoutOrigin?: string;
+  /** Told of each answer by which the processor refuses the key. */
+  readonly onRefused?: CredentialAlarm;
 }
 
 export interface SessionPage {
@@ -56,6 +59,9 @@ export class Processor {
     this.#pageProtocols = options.checkoutOrigin?.startsWith('http:') ? ['http:', 'https:'] : ['https:'];
     this.livemode = isLiveKey(secretKey);
     this.#stripe = stripeClient(secretKey, apiBase, options.retries ?? RETRIES);
+    this.#stripe.on('response', ({ status }: Stripe.ResponseEvent) => {
+      if (status === 401 || status === 403) options.onRefused?.();
+    });
     this.clawbacks = new ProcessorClawbacks(this.#stripe);
     this.balance = new ProcessorBalance(this.#stripe);
   }

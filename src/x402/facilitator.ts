@@ -1,5 +1,6 @@
 import { PAYMENT_IDENTIFIER } from '@x402/extensions/payment-identifier';
 import { Pool } from 'undici';
+import type { CredentialAlarm } from '../observability/credential-alarm.ts';
 import { identifierExtension, type Resource } from './challenge.ts';
 import type { Hex, PaymentEnvelope } from './envelope.ts';
 import { AnswerTimeout, postJson } from './json-exchange.ts';
@@ -55,8 +56,11 @@ export class Facilitator {
   readonly #path: string;
   readonly #headers: Record<string, string>;
 
+  readonly #onRefused: CredentialAlarm;
+
   /** @param token sent as a bearer token when set */
-  constructor(url: string, token: string | undefined) {
+  constructor(url: string, token: string | undefined, onRefused: CredentialAlarm = () => {}) {
+    this.#onRefused = onRefused;
     const base = new URL(url);
     this.#pool = new Pool(base.origin, {
       connections: 256,
@@ -117,7 +121,9 @@ export class Facilitator {
         { path, headers: this.#headers, body: bodyOf(payment) },
         timeoutMs,
       );
-      return { status, body: readObject(text) };
+      const body = readObject(text);
+      if (refusesCredential(status, body)) this.#onRefused();
+      return { status, body };
     } catch (error) {
       throw new FacilitatorError(
         error instanceof AnswerTimeout
@@ -128,6 +134,10 @@ export class Facilitator {
     }
   }
 }
+
+/** 401 and 403, unless they carry a judgement of the payment. */
+export const refusesCredential = (status: number, body: Readonly<Record<string, unknown>>): boolean =>
+  (status === 401 || status === 403) && body.isValid === undefined && body.success === undefined;
 
 const bodies = new WeakMap<FacilitatorPayment, string>();
 

@@ -76,8 +76,49 @@ export const FAULTS_OF_PROVIDERS: Cases = {
   'a facilitator that wants another token': {
     check: 'facilitator',
     state: 'fault',
-    message: /refuses us with status 401/,
+    message: /refuses us with status 401 at \/supported/,
     make: () => ({ own: { X402_FACILITATOR_AUTH: 'another-token' } }),
+  },
+  'a facilitator that tells anybody what it supports, and verifies for others only': {
+    check: 'facilitator',
+    state: 'fault',
+    message: /refuses us with status 401 at \/verify/,
+    make: async ({ env }, t) => {
+      const url = await serve(t, (incoming, response) => {
+        const isOpen = incoming.url === '/supported';
+        passOn(
+          env.X402_FACILITATOR_URL as string,
+          incoming,
+          response,
+          isOpen ? { authorization: 'Bearer a-token' } : {},
+        );
+      });
+      return { own: { X402_FACILITATOR_URL: url, X402_FACILITATOR_AUTH: 'another-token' } };
+    },
+  },
+  'a facilitator whose verify forbids us': {
+    check: 'facilitator',
+    state: 'fault',
+    message: /refuses us with status 403 at \/verify/,
+    make: async ({ env }, t) => {
+      const url = await serve(t, (incoming, response) => {
+        if (incoming.url === '/supported') passOn(env.X402_FACILITATOR_URL as string, incoming, response);
+        else response.writeHead(403).end('{"error":"forbidden"}');
+      });
+      return { own: { X402_FACILITATOR_URL: url } };
+    },
+  },
+  'a facilitator that has no verify': {
+    check: 'facilitator',
+    state: 'fault',
+    message: /status 404 at \/verify/,
+    make: async ({ env }, t) => {
+      const url = await serve(t, (incoming, response) => {
+        if (incoming.url === '/supported') passOn(env.X402_FACILITATOR_URL as string, incoming, response);
+        else response.writeHead(404).end();
+      });
+      return { own: { X402_FACILITATOR_URL: url } };
+    },
   },
   'a facilitator that is away': {
     check: 'facilitator',

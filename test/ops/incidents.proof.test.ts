@@ -13,7 +13,7 @@ import type { Installation } from '../support/installation.ts';
 import { later } from '../support/jobs.ts';
 import { withoutPrometheus } from '../support/prometheus.ts';
 import { failing } from '../support/rpc-node.ts';
-import { cutChunked, hangBeforeHeaders, mp3, startStubUpstream } from '../support/stub-upstream.ts';
+import { cutChunked, hangBeforeHeaders, mp3, openAiError, startStubUpstream } from '../support/stub-upstream.ts';
 import { until } from '../support/until.ts';
 import { payFor } from '../support/x402.ts';
 import { buy, form, shownAccount } from '../top-up/shop.ts';
@@ -103,6 +103,12 @@ test('each incident of the runbook shows by its alert, and ends by what its page
   t.teardown(() => other.close());
   await incident('UpstreamFailing', async (t) => {
     assert.match(await scene.follow(t, 'UpstreamFailing', { SPEECH_BASE_URL: other.url }), /200 audio\/mpeg/);
+  });
+  other.mode = openAiError(401);
+  await scene.isFiring('CredentialRefused');
+  other.mode = mp3();
+  await incident('CredentialRefused', async (t) => {
+    assert.match(await scene.follow(t, 'CredentialRefused'), /setting="SPEECH_API_KEY"/);
   });
   await incident('MarginNegative', (t) => scene.follow(t, 'MarginNegative'));
   await stopLoad();
