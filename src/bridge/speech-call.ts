@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Purchases } from '../budget/purchases.ts';
 import { AudioLostError } from '../client/index.ts';
 import type { Flow } from '../client/pending-purchase.ts';
 import { type ApiError, invalid } from './api-error.ts';
@@ -6,7 +7,6 @@ import type { AudioFormat } from './audio/formats.ts';
 import type { Catalog } from './catalog.ts';
 import { type Delivery, deliver, priceHeaders } from './deliver.ts';
 import { type Fallbacks, resolve } from './names.ts';
-import type { Purchases } from './purchases.ts';
 import { readJson } from './read-json.ts';
 import { readSpeechRequest, type SpeechRequest } from './speech-request.ts';
 import { toApiError } from './to-api-error.ts';

@@ -5,5 +5,6 @@ export interface KeptSpeech {
   /** What is kept already stays as it is. */
   keep(pending: PendingPurchase): Promise<void>;
   find(identifier: string): Promise<PendingPurchase | undefined>;
+  list(): Promise<readonly PendingPurchase[]>;
   drop(identifier: string): Promise<void>;
 }
