@@ -1,6 +1,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { KeptSpeech } from '../budget/kept-speech.ts';
+import { Purchases } from '../budget/purchases.ts';
 import { watchLost } from '../budget/watch-lost.ts';
 import type { Speechgate } from '../client/index.ts';
 import type { Flow } from '../client/pending-purchase.ts';
@@ -11,7 +12,6 @@ import { ApiError } from './api-error.ts';
 import { Catalog } from './catalog.ts';
 import { listModels, listSpeechModels, listVoices, showModel } from './lists.ts';
 import { type Fallbacks, modelFor } from './names.ts';
-import { Purchases } from './purchases.ts';
 import { answerSpeech, type Call, refuse, type SpeechParts } from './speech-call.ts';
 import { toApiError } from './to-api-error.ts';
 

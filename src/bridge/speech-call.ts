@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { KeptSpeech } from '../budget/kept-speech.ts';
+import type { Purchases } from '../budget/purchases.ts';
 import { AudioLostError } from '../client/index.ts';
 import type { Flow } from '../client/pending-purchase.ts';
 import type { Receipt } from '../client/speech.ts';
@@ -10,7 +11,6 @@ import type { AudioFormat } from './audio/formats.ts';
 import type { Catalog } from './catalog.ts';
 import { type Delivery, deliver, priceHeaders, UnconvertedError } from './deliver.ts';
 import { type Fallbacks, resolve } from './names.ts';
-import type { Purchases } from './purchases.ts';
 import { readJson } from './read-json.ts';
 import { readSpeechRequest, type SpeechRequest } from './speech-request.ts';
 import { toApiError } from './to-api-error.ts';

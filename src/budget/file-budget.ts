@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Budget, Reservation } from '../client/budget.ts';
 import { OverCapError } from '../client/errors.ts';
-import type { Flow, PendingPurchase } from '../client/pending-purchase.ts';
+import { type Flow, isRepeatable, type PendingPurchase } from '../client/pending-purchase.ts';
 import type { Book, OpenPurchase } from './book.ts';
 import type { KeptSpeech } from './kept-speech.ts';
 import { SharedBook } from './shared-book.ts';
@@ -145,6 +145,14 @@ export class FileBudget implements Budget {
       result: book.open().find(({ pending }) => pending?.identifier === identifier),
     }));
     return found?.pending && { pending: found.pending, reservation: this.#reservation(found.id) };
+  }
+
+  /** The open purchases that can be asked for by their identifier, whichever process has begun them. */
+  async resumable(): Promise<readonly PendingPurchase[]> {
+    return this.#shared.change((book) => ({
+      entries: [],
+      result: book.open().flatMap(({ pending }) => (pending && isRepeatable(pending) ? [pending] : [])),
+    }));
   }
 
   /** Lets others conclude what this process has left open. */

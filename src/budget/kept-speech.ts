@@ -12,6 +12,7 @@ export interface KeptSpeech {
   /** What is kept already stays as it is. */
   keep(pending: PendingPurchase): Promise<void>;
   find(identifier: string): Promise<PendingPurchase | undefined>;
+  list(): Promise<readonly PendingPurchase[]>;
   drop(identifier: string): Promise<void>;
   /** Keeps audio that its program could not be given; whoever resumes the purchase gets it. */
   keepAudio(identifier: string, audio: WholeAudio): Promise<void>;

@@ -15,8 +15,8 @@ interface OrderArguments {
 }
 
 export const orderOf = (text: string, { voice, model, speed }: OrderArguments): SpeechOrder => ({
-  text,
+  text: text.trim(),
   ...(voice !== undefined && { voice }),
   ...(model !== undefined && { model }),
-  ...(speed !== undefined && { speed }),
+  ...(speed !== undefined && speed !== 1 && { speed }),
 });

@@ -1,10 +1,12 @@
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import type { FileBudget } from '../budget/file-budget.ts';
 import type { KeptSpeech } from '../budget/kept-speech.ts';
+import { Purchases } from '../budget/purchases.ts';
 import type { Flow, Speechgate } from '../client/index.ts';
 import { addBalance } from './balance-tool.ts';
 import { addListVoices } from './list-voices-tool.ts';
 import { addQuote } from './quote-tool.ts';
+import { SharedPurchases } from './shared-purchases.ts';
 import { addSpeak } from './speak-tool.ts';
 import type { SpeechFolder } from './speech-folder.ts';
 
@@ -19,6 +21,8 @@ export interface McpParts {
   readonly flow: Flow;
   /** Where speech is written to, and nowhere else. */
   readonly folder: SpeechFolder;
+  /** Milliseconds after which a host may have given up on a call. */
+  readonly lateMs?: number;
 }
 
 const INSTRUCTIONS =
@@ -30,7 +34,8 @@ export function createMcpServer(parts: McpParts): McpServer {
   const server = new McpServer({ name: 'speechgate', version: '1' }, { instructions: INSTRUCTIONS });
   addListVoices(server, parts);
   addQuote(server, parts);
-  addSpeak(server, parts);
+  const purchases = new Purchases(parts.client, true, parts.kept);
+  addSpeak(server, parts, purchases, new SharedPurchases(purchases, parts.lateMs));
   addBalance(server, parts);
   return server;
 }

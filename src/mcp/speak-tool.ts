@@ -1,5 +1,6 @@
 import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import * as z from 'zod';
+import type { Purchases } from '../budget/purchases.ts';
 import { AudioLostError, ServiceError, type Speech } from '../client/index.ts';
 import { DECIMAL_USD, formatUsd, parseUsd } from '../lib/money.ts';
 import { formatted, leftUsd, usd, usdOrNull } from './money.ts';
@@ -7,6 +8,7 @@ import { ORDER_ARGUMENTS, orderOf } from './order.ts';
 import { type Extra, reportProgress } from './progress.ts';
 import { secondsOf } from './seconds.ts';
 import type { McpParts } from './server.ts';
+import type { SharedPurchases } from './shared-purchases.ts';
 import type { PlannedFile } from './speech-folder.ts';
 import { failed, ToolError } from './tool-error.ts';
 
@@ -53,7 +55,7 @@ const OUTPUT = {
 type Arguments = z.infer<z.ZodObject<typeof INPUT>>;
 
 /** Buys speech into a file of the allowed folder. */
-export function addSpeak(server: McpServer, parts: McpParts): void {
+export function addSpeak(server: McpServer, parts: McpParts, purchases: Purchases, shared: SharedPurchases): void {
   server.registerTool(
     'speak',
     {
@@ -67,7 +69,7 @@ export function addSpeak(server: McpServer, parts: McpParts): void {
     },
     async (given, extra) => {
       try {
-        return await speak(parts, given, extra);
+        return await speak({ ...parts, purchases, shared }, given, extra);
       } catch (error) {
         return failed(error);
       }
@@ -75,8 +77,13 @@ export function addSpeak(server: McpServer, parts: McpParts): void {
   );
 }
 
-async function speak(parts: McpParts, given: Arguments, extra: Extra) {
-  const { client, budget, kept, folder } = parts;
+interface SpeakParts extends McpParts {
+  readonly purchases: Purchases;
+  readonly shared: SharedPurchases;
+}
+
+async function speak(parts: SpeakParts, given: Arguments, extra: Extra) {
+  const { budget, kept, folder, shared } = parts;
   const { text, resume } = given;
   if ((text === undefined) === (resume === undefined)) {
     throw new ToolError('Say either text, or resume with the identifier of an earlier call. Nothing was bought.');
@@ -84,10 +91,10 @@ async function speak(parts: McpParts, given: Arguments, extra: Extra) {
   const file = await folder.plan(given.file, given.overwrite ?? false);
   const stopReporting = reportProgress(extra, 'speaking');
   try {
-    const speech =
+    const { speech, isShared } =
       resume === undefined
-        ? await client.speak(orderOf(text as string, given), { ...optionsOf(given), signal: extra.signal })
-        : await resumed(parts, resume, extra.signal);
+        ? await shared.buy(orderOf(text as string, given), limitsOf(given), extra.signal)
+        : { speech: await resumed(parts, resume, extra.signal), isShared: false };
     const audio = await speech.bytes();
     const path = await written(file, audio, speech);
     if (resume !== undefined) await kept.drop(resume).catch(() => {});
@@ -102,12 +109,13 @@ async function speak(parts: McpParts, given: Arguments, extra: Extra) {
       bytes: audio.length,
       contentType: speech.contentType,
       priceUsd,
-      receipt: { ...receipt, balanceUsd: formatted(balanceMicroUsd) },
+      receipt: { ...receipt, isReplay: receipt.isReplay || isShared, balanceUsd: formatted(balanceMicroUsd) },
       budgetLeftUsd,
     };
     const left = budgetLeftUsd === null ? '' : ` The budget leaves ${budgetLeftUsd} USD.`;
     const length = seconds === null ? '' : ` (${seconds} s)`;
-    const line = `The speech is in ${path}${length}. It cost ${priceUsd} USD.${left}`;
+    const paid = isShared ? ', paid once by an earlier call' : '';
+    const line = `The speech is in ${path}${length}. It cost ${priceUsd} USD${paid}.${left}`;
     return { structuredContent, content: [{ type: 'text' as const, text: line }] };
   } finally {
     stopReporting();
@@ -115,14 +123,17 @@ async function speak(parts: McpParts, given: Arguments, extra: Extra) {
   }
 }
 
-/** Jobs, where card credits pay: their audio can be fetched again. */
-function optionsOf({ maxUsd }: Arguments) {
+function limitsOf({ maxUsd }: Arguments) {
   const maxMicroUsd = maxUsd === undefined ? undefined : parseUsd(maxUsd);
-  return { durable: true, ...(maxMicroUsd !== undefined && { maxMicroUsd }) };
+  return { ...(maxMicroUsd !== undefined && { maxMicroUsd }) };
 }
 
 /** Asks for the speech of a purchase whose end was unknown, and settles it in the budget, whichever process bought it. */
-async function resumed({ client, budget, kept }: McpParts, identifier: string, signal: AbortSignal): Promise<Speech> {
+async function resumed(
+  { client, budget, kept, purchases }: SpeakParts,
+  identifier: string,
+  signal: AbortSignal,
+): Promise<Speech> {
   const found = await budget.find(identifier);
   const pending = found?.pending ?? (await kept.find(identifier));
   if (!pending) {
@@ -131,11 +142,15 @@ async function resumed({ client, budget, kept }: McpParts, identifier: string, s
   try {
     const speech = await client.resume(pending, { signal });
     await found?.reservation.settle(speech.receipt.chargedMicroUsd);
+    purchases.forget(identifier);
     return speech;
   } catch (error) {
     if (error instanceof AudioLostError) await found?.reservation.settle(error.chargedMicroUsd ?? error.maxMicroUsd);
     if (error instanceof ServiceError) await found?.reservation.settle(0n);
-    if (error instanceof AudioLostError || error instanceof ServiceError) await kept.drop(identifier);
+    if (error instanceof AudioLostError || error instanceof ServiceError) {
+      purchases.forget(identifier);
+      await kept.drop(identifier);
+    }
     throw error;
   }
 }

@@ -57,6 +57,7 @@ export function keptSpeech(folder: string): KeptSpeech {
       if (!(await kept.find(pending.identifier))) await kept.keep({ pending, out: null });
     },
     find: async (identifier) => (await kept.find(identifier))?.pending,
+    list: async () => (await kept.list()).map(({ pending }) => pending).filter(({ kind }) => kind === 'speech'),
     drop: (identifier) => kept.drop(identifier),
     keepAudio: (identifier, audio) => new KeptAudio(folder).keep(identifier, audio),
   };

@@ -1,8 +1,8 @@
 import { once } from 'node:events';
-import type { KeptSpeech } from '../budget/kept-speech.ts';
-import { OutcomeUnknownError, type Speechgate } from '../client/index.ts';
+import { OutcomeUnknownError, ServiceError, type SpeakOptions, type Speechgate } from '../client/index.ts';
 import type { PendingPurchase } from '../client/pending-purchase.ts';
 import type { Speech, SpeechOrder } from '../client/speech.ts';
+import type { KeptSpeech } from './kept-speech.ts';
 
 /** How many are remembered. */
 const MAX_UNKNOWN = 1_000;
@@ -50,7 +50,7 @@ export class Purchases {
     const key = JSON.stringify(order);
     const abandoned = this.#abandoned.get(key);
     abandoned?.end(true);
-    const speech = abandoned?.speech ?? this.#buy(key, order);
+    const speech = abandoned?.speech ?? this.resumeOrBuy(order);
     const heard = new AbortController();
     await Promise.race([speech.catch(() => {}), once(gone, 'abort', { signal: heard.signal }).catch(() => {})]);
     heard.abort();
@@ -65,25 +65,43 @@ export class Purchases {
     }
   }
 
+  /** Takes out a purchase that was resumed by its identifier. */
+  forget(identifier: string): void {
+    for (const [key, pending] of this.#unknown) if (pending.identifier === identifier) this.#unknown.delete(key);
+  }
+
   /** Holds nothing any longer for programs that left. */
   release(): void {
     for (const abandoned of [...this.#abandoned.values()]) abandoned.end(false);
   }
 
-  async #buy(key: string, order: SpeechOrder): Promise<Speech> {
+  /**
+   * The speech of the same order whose end is unknown, or else, once nothing was charged for that, a new purchase.
+   * @throws SpeechgateError
+   */
+  async resumeOrBuy(order: SpeechOrder, options: Omit<SpeakOptions, 'durable'> = {}): Promise<Speech> {
+    const key = JSON.stringify(order);
     const pending = this.#unknown.get(key);
     this.#unknown.delete(key);
     try {
-      if (!pending) return await this.#client.speak(order, { durable: this.#isDurable });
-      const speech = await this.#client.resume(pending);
-      await this.#kept?.drop(pending.identifier).catch(() => {});
-      return speech;
+      const resumed = pending && (await this.#resume(pending, options));
+      return resumed ?? (await this.#client.speak(order, { ...options, durable: this.#isDurable }));
     } catch (error) {
       if (error instanceof OutcomeUnknownError && this.#unknown.size < MAX_UNKNOWN) {
         this.#unknown.set(key, error.pending);
       }
       throw error;
     }
+  }
+
+  /** Undefined when nothing was charged. */
+  async #resume(pending: PendingPurchase, { signal }: Pick<SpeakOptions, 'signal'>): Promise<Speech | undefined> {
+    const speech = await this.#client.resume(pending, { ...(signal && { signal }) }).catch((error) => {
+      if (!(error instanceof ServiceError)) throw error;
+      return undefined;
+    });
+    await this.#kept?.drop(pending.identifier).catch(() => {});
+    return speech;
   }
 
   async #concludeOne(key: string, pending: PendingPurchase): Promise<void> {
