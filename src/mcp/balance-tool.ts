@@ -1,5 +1,6 @@
 import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { formatUsd } from '../lib/money.ts';
+import { toolInput } from './arguments.ts';
 import { formatted, usd, usdOrNull } from './money.ts';
 import type { McpParts } from './server.ts';
 import { failed } from './tool-error.ts';
@@ -12,6 +13,7 @@ export function addBalance(server: McpServer, { client, budget, flow }: McpParts
       title: 'Tell balance and budget',
       description:
         'Tells what is left of the account or prepaid balance, and of the budget that your user has set. Free.',
+      inputSchema: toolInput('balance', {}),
       outputSchema: {
         balanceUsd: usdOrNull('What the account or prepaid balance has; null where each call is paid by itself'),
         budgetLeftUsd: usdOrNull('What the budget leaves; null where its sum is not limited'),
@@ -21,7 +23,7 @@ export function addBalance(server: McpServer, { client, budget, flow }: McpParts
       },
       annotations: { readOnlyHint: true, openWorldHint: true },
     },
-    async ({ signal }) => {
+    async (_none, { signal }) => {
       try {
         const state = await budget.read();
         // A wallet that pays each call by itself has no balance with the service.
