@@ -1,6 +1,7 @@
 import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import * as z from 'zod';
 import { formatUsd } from '../lib/money.ts';
+import { toolInput } from './arguments.ts';
 import { formatted, usd, usdOrNull } from './money.ts';
 import type { McpParts } from './server.ts';
 import { failed } from './tool-error.ts';
@@ -14,6 +15,7 @@ export function addBalance(server: McpServer, { client, budget, kept, flow }: Mc
       description:
         'Tells what is left of the account or prepaid balance, and of the budget that your user has set, and which ' +
         'purchases are open. Free.',
+      inputSchema: toolInput('balance', {}),
       outputSchema: {
         balanceUsd: usdOrNull('What the account or prepaid balance has; null where each call is paid by itself'),
         budgetLeftUsd: usdOrNull('What the budget leaves; null where its sum is not limited'),
@@ -34,7 +36,7 @@ export function addBalance(server: McpServer, { client, budget, kept, flow }: Mc
       },
       annotations: { readOnlyHint: true, openWorldHint: true },
     },
-    async ({ signal }) => {
+    async (_none, { signal }) => {
       try {
         const state = await budget.read();
         const open = new Map(

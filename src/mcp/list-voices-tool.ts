@@ -1,5 +1,6 @@
 import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import * as z from 'zod';
+import { text, toolInput } from './arguments.ts';
 import type { McpParts } from './server.ts';
 import { failed, ToolError } from './tool-error.ts';
 
@@ -10,7 +11,9 @@ export function addListVoices(server: McpServer, { client }: Pick<McpParts, 'cli
     {
       title: 'List voices',
       description: 'Lists the models, their prices, limits and voices. Free.',
-      inputSchema: { model: z.string().optional().describe("Only this model's voices; all models when left out.") },
+      inputSchema: toolInput('list_voices', {
+        model: text('model', "Only this model's voices; all models when left out."),
+      }),
       outputSchema: {
         defaultModel: z.string(),
         models: z.array(

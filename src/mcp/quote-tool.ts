@@ -1,6 +1,7 @@
 import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import * as z from 'zod';
 import { formatUsd } from '../lib/money.ts';
+import { requiredText, toolInput } from './arguments.ts';
 import { leftUsd, usd, usdOrNull } from './money.ts';
 import { ORDER_ARGUMENTS, orderOf } from './order.ts';
 import type { McpParts } from './server.ts';
@@ -13,7 +14,7 @@ export function addQuote(server: McpServer, { client, budget }: Pick<McpParts, '
     {
       title: 'Quote a price',
       description: 'Tells what speak would charge for a text. Free; only its length and SHA-256 leave this machine.',
-      inputSchema: { text: z.string().min(1).describe('What would be spoken.'), ...ORDER_ARGUMENTS },
+      inputSchema: toolInput('quote', { text: requiredText('text', 'What would be spoken.'), ...ORDER_ARGUMENTS }),
       outputSchema: {
         priceUsd: usd('The price'),
         characters: z.number().describe('What is charged for: the length of the trimmed text.'),

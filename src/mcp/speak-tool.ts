@@ -2,7 +2,8 @@ import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import * as z from 'zod';
 import type { Purchases } from '../budget/purchases.ts';
 import { AudioLostError, ServiceError, type Speech } from '../client/index.ts';
-import { DECIMAL_USD, formatUsd, parseUsd } from '../lib/money.ts';
+import { formatUsd, parseUsd } from '../lib/money.ts';
+import { dollars, flag, text, toolInput } from './arguments.ts';
 import { formatted, leftUsd, usd, usdOrNull } from './money.ts';
 import { ORDER_ARGUMENTS, orderOf } from './order.ts';
 import { type Extra, reportProgress } from './progress.ts';
@@ -12,26 +13,20 @@ import type { SharedPurchases } from './shared-purchases.ts';
 import type { PlannedFile } from './speech-folder.ts';
 import { failed, ToolError } from './tool-error.ts';
 
-const INPUT = {
-  text: z.string().optional().describe('What to speak: plain text. Left out with resume only.'),
+const INPUT = toolInput('speak', {
+  text: text('text', 'What to speak: plain text. Left out with resume only.'),
   ...ORDER_ARGUMENTS,
-  file: z
-    .string()
-    .optional()
-    .describe('The name of the file, such as hello.mp3, without folders; a new one by default.'),
-  overwrite: z.boolean().optional().describe('Whether a file of that name may be replaced. It is not by default.'),
-  maxUsd: z
-    .string()
-    .regex(DECIMAL_USD)
-    .optional()
-    .describe('The most that this call may cost, in US dollars, such as "0.01". Nothing is bought above it.'),
-  resume: z
-    .string()
-    .optional()
-    .describe(
-      'The identifier that an earlier call gave whose outcome was unknown: fetches its speech, never pays twice.',
-    ),
-};
+  file: text('file', 'The name of the file, such as hello.mp3, without folders; a new one by default.'),
+  overwrite: flag('overwrite', 'Whether a file of that name may be replaced. It is not by default.'),
+  maxUsd: dollars(
+    'maxUsd',
+    'The most that this call may cost, in US dollars, such as "0.01". Nothing is bought above it.',
+  ),
+  resume: text(
+    'resume',
+    'The identifier that an earlier call gave whose outcome was unknown: fetches its speech, never pays twice.',
+  ),
+});
 
 const OUTPUT = {
   path: z.string().describe('Where the audio is.'),
@@ -52,7 +47,7 @@ const OUTPUT = {
   ),
 };
 
-type Arguments = z.infer<z.ZodObject<typeof INPUT>>;
+type Arguments = z.infer<typeof INPUT>;
 
 /** Buys speech into a file of the allowed folder. */
 export function addSpeak(server: McpServer, parts: McpParts, purchases: Purchases, shared: SharedPurchases): void {

@@ -1,6 +1,6 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { type FileHandle, link, lstat, open, realpath, rename, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { extname, join } from 'node:path';
 import { syncFolder } from '../lib/private-files.ts';
 import { ToolError } from './tool-error.ts';
 
@@ -81,7 +81,8 @@ export class SpeechFolder {
   async #place(fresh: string, stem: string, extension: string, overwrite: boolean): Promise<string> {
     for (let count = 0; ; count++) {
       const path = join(this.path, `${stem}${count === 0 ? '' : `-${count}`}${extension}`);
-      const isPlaced = await (overwrite && count === 0 ? rename(fresh, path) : placeNew(fresh, path)).then(
+      const mayReplace = overwrite && count === 0 && extension === EXTENSIONS['audio/mpeg'];
+      const isPlaced = await (mayReplace ? rename(fresh, path) : placeNew(fresh, path)).then(
         () => true,
         (error) => {
           if (!TAKEN.includes(error.code) || count > MAX_TRIES) throw error;
@@ -109,13 +110,16 @@ async function placeNew(fresh: string, path: string): Promise<void> {
 
 /** A name as it was asked for, without its extension. */
 function stemOf(name: string, folder: string): string {
-  const stem = name.replace(/\.(mp3|wav)$/i, '');
+  const stem = name.replace(/\.mp3$/i, '');
   const isUsable =
     stem !== '' && !stem.startsWith('.') && !FORBIDDEN.test(stem) && !DEVICE.test(stem) && stem === stem.trim();
-  if (isUsable && Buffer.byteLength(stem) <= MAX_NAME_BYTES) return stem;
-  throw new ToolError(
-    `file takes a plain name such as hello.mp3, without folders; it is written to ${folder}. Nothing was bought.`,
-  );
+  if (!isUsable || Buffer.byteLength(stem) > MAX_NAME_BYTES) {
+    throw new ToolError(
+      `file takes a plain name such as hello.mp3, without folders; it is written to ${folder}. Nothing was bought.`,
+    );
+  }
+  if (stem !== name || extname(name) === '') return stem;
+  throw new ToolError(`file takes a name that ends in .mp3, such as ${stem}.mp3. Nothing was bought.`);
 }
 
 /** Undefined when there is no folder; a link is none. */

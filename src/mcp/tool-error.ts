@@ -36,9 +36,10 @@ function messageOf(error: unknown): string {
   if (error instanceof PaymentRequiredError) return noMoney(error);
   if (error instanceof RateLimitedError) return `${error.message} Nothing was charged. ${again(error)}`;
   if (error instanceof InvalidRequestError) {
-    const field = error.details?.field;
+    const { field, allowed } = error.details ?? {};
     const about = typeof field === 'string' ? ` (${field})` : '';
-    return `${error.message}${about} Nothing was charged. Change the arguments; list_voices tells the models and voices.`;
+    const known = Array.isArray(allowed) ? ` There are: ${allowed.join(', ')}.` : '';
+    return `${error.message}${about}${known} Nothing was charged. Change the arguments; list_voices tells the models and voices.`;
   }
   if (error instanceof ServiceError) {
     return `${error.message} Nothing was charged. ${again(error)} (${error.code}, trace id ${error.traceId})`;

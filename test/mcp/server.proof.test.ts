@@ -169,7 +169,6 @@ test('speech is written into the one folder only, replaces nothing unasked, and 
     '..',
     '.',
     '.hidden',
-    '',
     'a\0b',
     'x'.repeat(300),
     'C:x',
