@@ -35,8 +35,8 @@ test('upstreams of the catalog have their keys from the variables that it names,
   const { speech } = configOf({ DATABASE_URL, CATALOG_FILE, CLOUD_SPEECH_KEY: 'key of the cloud' });
   assert.equal(speech?.baseUrl, undefined);
   assert.deepEqual(speech?.servers, [
-    { name: 'cloud', baseUrl: 'https://cloud.example/v1', apiKey: 'key of the cloud' },
-    { name: 'local', baseUrl: 'http://127.0.0.1:8880/v1', apiKey: undefined },
+    { name: 'cloud', baseUrl: 'https://cloud.example/v1', apiKey: 'key of the cloud', keyVariable: 'CLOUD_SPEECH_KEY' },
+    { name: 'local', baseUrl: 'http://127.0.0.1:8880/v1', apiKey: undefined, keyVariable: undefined },
   ]);
 });
 
