@@ -10,6 +10,7 @@ const REQUEST_HEADERS = [
   'if-range',
   'idempotency-key',
   'x-credit-account',
+  'x-credit-max-amount',
   'payment-signature',
   'x-x402-account',
   'x-x402-nonce',
