@@ -9,11 +9,11 @@ const { chain, skip } = await testChain();
 test('R25: a settle that hangs after its broadcast is given up after 30 s, and the deposit credited all the same', {
   skip,
 }, async (t) => {
-  const gateway = await startX402Gateway(t, chain);
+  const gateway = await startX402Gateway(t, chain, {}, { confirmationTimeoutMs: 0 });
   const payer = await wallet(chain.client, 1_000_000n);
   gateway.facilitator.faults.settle({ broadcast: true, answer: 'hang' });
   const { reply, paid } = await payDeposit(gateway, payer);
-  assert.deepEqual(told(reply), [409, 'PAYMENT_OUTCOME_UNKNOWN']);
+  assert.deepEqual(told(reply), [409, 'PAYMENT_REPLAY_PENDING']);
   await chain.client.mine({ blocks: 1 });
   assert.deepEqual(await doubtfulTurn(gateway), ['done', 1]);
   assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [200, 0, true]);

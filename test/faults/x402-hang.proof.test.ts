@@ -14,9 +14,8 @@ for (const broadcast of [true, false]) {
     const payer = await wallet(chain.client, 10n * PRICE);
     gateway.facilitator.faults.settle({ broadcast, answer: 'hang' });
     const { reply, paid } = await payFor(gateway, payer);
-    assert.equal(reply.json.error.code, 'PAYMENT_OUTCOME_UNKNOWN');
     const replay = await gateway.call('/x402/tts', paid);
-    assert.equal(replay.status, broadcast ? 200 : 409);
+    assert.deepEqual([reply.status, replay.status], broadcast ? [200, 200] : [409, 409]);
     assert.equal(await timesPaid(chain, payer), broadcast ? 1 : 0);
     assert.equal(gateway.facilitator.calls.filter(({ endpoint }) => endpoint === 'settle').length, 1);
     assert.deepEqual(await audit(gateway.db), []);

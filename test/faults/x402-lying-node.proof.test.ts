@@ -2,14 +2,24 @@ import assert from 'node:assert/strict';
 import { sql } from 'kysely';
 import { test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
-import { settlementPending } from '../../src/sandbox/facilitator/faults.ts';
 import { testChain, wallet } from '../support/chain.ts';
-import { assertCredited, DEPOSIT, DEPOSIT_PATH, payDeposit, paymentStates, told } from '../support/deposit.ts';
+import {
+  assertCredited,
+  DEPOSIT,
+  DEPOSIT_PATH,
+  payDeposit,
+  paymentStates,
+  payUnknown,
+  told,
+} from '../support/deposit.ts';
 import { denial, failing, startRpcNode } from '../support/rpc-node.ts';
 import { unguarded } from '../support/unguarded.ts';
-import { HELLO, PRICE, payFor, startX402Gateway, type X402Gateway } from '../support/x402.ts';
+import { PRICE, payFor, startX402Gateway, type X402Gateway } from '../support/x402.ts';
 
 const { chain, skip } = await testChain();
+
+/** Nobody waits for confirmations. */
+const IMPATIENT = { confirmationTimeoutMs: 0 };
 
 /** What the reconciler did in one turn. */
 async function turn({ app }: X402Gateway, name: 'doubtful_payments' | 'failed_payments') {
@@ -18,11 +28,11 @@ async function turn({ app }: X402Gateway, name: 'doubtful_payments' | 'failed_pa
 }
 
 /** A paid payment whose answer was lost, and whose authorization ended long ago, so that nothing but its use counts. */
-async function lost(gateway: X402Gateway, pay: () => Promise<unknown>): Promise<void> {
-  gateway.facilitator.faults.settle(settlementPending);
-  await pay();
+async function lost(gateway: X402Gateway, pay: () => ReturnType<typeof payFor>) {
+  const paid = await payUnknown(gateway, chain, pay);
   await unguarded(gateway.db, (db) => sql`update x402_payment set valid_before = 1`.execute(db));
   await chain.client.mine({ blocks: 3 });
+  return paid;
 }
 
 const aDayLater = ({ db }: X402Gateway) =>
@@ -40,7 +50,7 @@ for (const [order, isFirst] of [
   test(`a node that denies every payment, ${order} an honest one, loses no deposit`, { skip }, async (t) => {
     const liar = await startRpcNode(t, chain.rpcUrl, denial);
     const urls = isFirst ? [liar.url, chain.rpcUrl] : [chain.rpcUrl, liar.url];
-    const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: urls.join(',') });
+    const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: urls.join(',') }, IMPATIENT);
     const payer = await wallet(chain.client, 1_000_000n);
     await lost(gateway, () => payDeposit(gateway, payer));
     assert.deepEqual(await turn(gateway, 'doubtful_payments'), ['done', 1]);
@@ -51,7 +61,7 @@ for (const [order, isFirst] of [
 test('what one node alone denies has not failed while another one fails', { skip }, async (t) => {
   const liar = await startRpcNode(t, chain.rpcUrl, denial);
   const other = await startRpcNode(t, chain.rpcUrl);
-  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: `${liar.url},${other.url}` });
+  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: `${liar.url},${other.url}` }, IMPATIENT);
   const payer = await wallet(chain.client, 1_000_000n);
   await lost(gateway, () => payDeposit(gateway, payer));
   other.falsehood = failing;
@@ -64,12 +74,9 @@ test('what one node alone denies has not failed while another one fails', { skip
 
 test('a deposit that the only node denied is credited a day later, once, when it is honest', { skip }, async (t) => {
   const node = await startRpcNode(t, chain.rpcUrl);
-  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
+  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url }, IMPATIENT);
   const payer = await wallet(chain.client, 1_000_000n);
-  let paid = HELLO;
-  await lost(gateway, async () => {
-    ({ paid } = await payDeposit(gateway, payer));
-  });
+  const { paid } = await lost(gateway, () => payDeposit(gateway, payer));
   node.falsehood = denial;
   assert.deepEqual(await turn(gateway, 'doubtful_payments'), ['done', 1]);
   assert.deepEqual(await paymentStates(gateway), ['failed']);
@@ -95,11 +102,9 @@ test('speech whose payment the only node denied is settled a day later, and had 
   skip,
 }, async (t) => {
   const node = await startRpcNode(t, chain.rpcUrl);
-  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
-  let paid = HELLO;
-  await lost(gateway, async () => {
-    ({ paid } = await payFor(gateway, await wallet(chain.client, PRICE)));
-  });
+  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url }, IMPATIENT);
+  const payer = await wallet(chain.client, PRICE);
+  const { paid } = await lost(gateway, () => payFor(gateway, payer));
   node.falsehood = denial;
   assert.deepEqual(await turn(gateway, 'doubtful_payments'), ['done', 1]);
   await gateway.app.reconcilers.turn();
@@ -117,7 +122,7 @@ test('speech whose payment the only node denied is settled a day later, and had 
 
 test('a payment that never landed is looked for once more, and costs the node 4 calls then', { skip }, async (t) => {
   const node = await startRpcNode(t, chain.rpcUrl);
-  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
+  const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url }, IMPATIENT);
   gateway.facilitator.faults.settle({ broadcast: false, answer: 'error' });
   await payDeposit(gateway, await wallet(chain.client, 1_000_000n));
   await unguarded(gateway.db, (db) => sql`update x402_payment set valid_before = 1`.execute(db));

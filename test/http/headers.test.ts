@@ -24,7 +24,7 @@ const ON_EVERY_ANSWER = {
 
 const ON_PREFLIGHTS = {
   'access-control-allow-headers':
-    'content-type, accept, range, if-range, idempotency-key, x-credit-account, payment-signature, x-x402-account, ' +
+    'content-type, accept, range, if-range, idempotency-key, x-credit-account, x-credit-max-amount, payment-signature, x-x402-account, ' +
     'x-x402-nonce, x-x402-expiry, x-x402-max-amount, x-x402-signature, access-control-expose-headers',
   'access-control-allow-methods': 'GET, HEAD, POST, OPTIONS',
   'access-control-max-age': '86400',

@@ -4,11 +4,11 @@ import { sql } from 'kysely';
 import { type Test, test } from 'tap';
 import { openAudioStore } from '../../src/audio/open-store.ts';
 import { audit } from '../../src/ledger/audit.ts';
-import { settlementPending } from '../../src/sandbox/facilitator/faults.ts';
 import { paymentAudioKey } from '../../src/x402/payment-audio.ts';
 import { claimedByWorker, start as startJobs } from '../jobs/claiming.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import { startChild } from '../support/child.ts';
+import { payUnknown } from '../support/deposit.ts';
 import type { Gateway } from '../support/gateway.ts';
 import { later, untilJob } from '../support/jobs.ts';
 import { killCommand, letLeasesEnd } from '../support/kill.ts';
@@ -42,9 +42,7 @@ const landed = (state: 'unknown' | 'failed' | 'reserved') => async (t: Test) => 
   const since = new Date(Date.now() - 3_600_000);
   const gateway = await startX402Gateway(t, chain);
   const payer = await wallet(chain.client, 10n * PRICE);
-  gateway.facilitator.faults.settle(settlementPending);
-  const { reply, paid } = await payFor(gateway, payer);
-  assert.equal(reply.status, 409);
+  const { paid } = await payUnknown(gateway, chain, () => payFor(gateway, payer));
   await chain.client.mine({ blocks: 2 });
   const due = () =>
     state === 'failed'

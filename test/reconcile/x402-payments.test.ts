@@ -3,9 +3,10 @@ import { sql } from 'kysely';
 import { test } from 'tap';
 import { openAudioStore } from '../../src/audio/open-store.ts';
 import { audit } from '../../src/ledger/audit.ts';
-import { refused, settlementPending } from '../../src/sandbox/facilitator/faults.ts';
+import { refused } from '../../src/sandbox/facilitator/faults.ts';
 import { paymentAudioKey } from '../../src/x402/payment-audio.ts';
 import { testChain, wallet } from '../support/chain.ts';
+import { payUnknown } from '../support/deposit.ts';
 import { startTcpProxy } from '../support/tcp-proxy.ts';
 import { unguarded } from '../support/unguarded.ts';
 import {
@@ -43,9 +44,8 @@ async function isStored(gateway: X402Gateway): Promise<boolean> {
 
 test('R25: a payment whose answer was lost is settled without its client', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
-  gateway.facilitator.faults.settle(settlementPending);
-  const { reply, paid } = await payFor(gateway, await wallet(chain.client, PRICE));
-  assert.equal(reply.status, 409);
+  const payer = await wallet(chain.client, PRICE);
+  const { paid } = await payUnknown(gateway, chain, () => payFor(gateway, payer));
   assert.deepEqual(await turn(gateway), { doubtful_payments: 1 });
   assert.equal(await stateOf(gateway), 'settled');
   assert.deepEqual(await turn(gateway), {});
@@ -55,8 +55,8 @@ test('R25: a payment whose answer was lost is settled without its client', { ski
 
 test('R45: a payment that a dead process was settling is unknown, and the chain tells', { skip }, async (t) => {
   const gateway = await startX402Gateway(t, chain);
-  gateway.facilitator.faults.settle(settlementPending);
-  await payFor(gateway, await wallet(chain.client, PRICE));
+  const payer = await wallet(chain.client, PRICE);
+  await payUnknown(gateway, chain, () => payFor(gateway, payer));
   const asIf = (lease: string) =>
     sql`update x402_payment set state = 'settling', lease_until = ${sql.raw(lease)}`.execute(gateway.db);
   await asIf(`now() + interval '5 seconds'`);
@@ -142,8 +142,8 @@ test('after the replay window the audio is deleted, and the payment buys nothing
 test('R25: without its node a turn fails and changes nothing; the next one settles', { skip }, async (t) => {
   const node = await startTcpProxy(t, chain.rpcUrl);
   const gateway = await startX402Gateway(t, chain, { X402_RPC_URL: node.url });
-  gateway.facilitator.faults.settle(settlementPending);
-  await payFor(gateway, await wallet(chain.client, PRICE));
+  const payer = await wallet(chain.client, PRICE);
+  await payUnknown(gateway, chain, () => payFor(gateway, payer));
   node.cut();
   assert.deepEqual(await turn(gateway), { doubtful_payments: 'failed' });
   assert.equal(await stateOf(gateway), 'unknown');

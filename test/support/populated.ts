@@ -7,10 +7,10 @@ import { claimJob } from '../../src/jobs/claim-job.ts';
 import { completeJob, failJob } from '../../src/jobs/end-job.ts';
 import { placeCardHold } from '../../src/ledger/card-holds.ts';
 import { placeWalletHold } from '../../src/ledger/wallet-holds.ts';
-import { refused, settlementPending } from '../../src/sandbox/facilitator/faults.ts';
+import { refused } from '../../src/sandbox/facilitator/faults.ts';
 import { type TestChain, wallet } from './chain.ts';
 import { type TestCheckout, testCheckout } from './checkout.ts';
-import { DEPOSIT_PATH, payDeposit } from './deposit.ts';
+import { DEPOSIT_PATH, payDeposit, payUnknown } from './deposit.ts';
 import { later } from './jobs.ts';
 import { domainOf, HELLO, TTS, withCredential } from './prepaid.ts';
 import { body, openAiError, silentMp3 } from './stub-upstream.ts';
@@ -72,8 +72,7 @@ export async function populate(t: Test, chain: TestChain): Promise<Populated> {
   // The turn has credited the purchase that was paid; this one is on its way for ever.
   await checkout.pay(await open(gateway, 500));
   for (const from of [payer, otherPayer]) assert.equal((await payFor(gateway, from)).reply.status, 200);
-  gateway.facilitator.faults.settle(settlementPending);
-  assert.equal((await payFor(gateway, payer)).reply.status, 409);
+  await payUnknown(gateway, chain, () => payFor(gateway, payer));
   const third = await wallet(chain.client, 10_000_000n);
   gateway.facilitator.faults.settle(refused('insufficient_funds'));
   assert.equal((await payFor(gateway, third)).reply.status, 402);
