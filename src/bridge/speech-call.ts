@@ -1,8 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Purchases } from '../budget/purchases.ts';
-import { AudioLostError } from '../client/index.ts';
+import { AudioLostError, OutcomeUnknownError, ServiceError } from '../client/index.ts';
 import type { Flow } from '../client/pending-purchase.ts';
-import { type ApiError, invalid } from './api-error.ts';
+import { formatUsd } from '../lib/money.ts';
+import { ApiError, invalid, NO_RETRY } from './api-error.ts';
 import type { AudioFormat } from './audio/formats.ts';
 import type { Catalog } from './catalog.ts';
 import { type Delivery, deliver, priceHeaders } from './deliver.ts';
@@ -51,12 +52,19 @@ export async function answerSpeech(
   try {
     const asked = readSpeechRequest(await readJson(request));
     call.asked = { format: asked.format, characters: asked.input.trim().length, voice: asked.voice };
-    const { model, voice } = resolve(await parts.catalog.read(), asked, parts.fallbacks);
-    call.spokenWith = { model: model.id, voice };
-    checkLimits(asked, model);
-    const { input: text, speed } = asked;
-    const order = { text, model: model.id, voice, ...(speed !== undefined && { speed }) };
-    const speech = await parts.purchases.buy(order, gone.signal);
+    const buy = async () => {
+      const { model, voice } = resolve(await parts.catalog.read(), asked, parts.fallbacks);
+      call.spokenWith = { model: model.id, voice };
+      checkLimits(asked, model);
+      const { input: text, speed } = asked;
+      const order = { text, model: model.id, voice, ...(speed !== undefined && { speed }) };
+      return { model, voice, speech: await parts.purchases.buy(order, gone.signal) };
+    };
+    const { model, voice, speech } = await buy().catch((error) => {
+      if (!(error instanceof ServiceError) || error.code !== 'UNKNOWN_TTS_MODEL') throw error;
+      parts.catalog.forget();
+      return buy();
+    });
     if (!speech) return { ...call, end: 'left' };
     call.chargedMicroUsd = speech.receipt.chargedMicroUsd;
     call.end = 'broken';
@@ -70,10 +78,23 @@ export async function answerSpeech(
     call.end = await deliver(speech, asked, headers, response);
   } catch (error) {
     if (error instanceof AudioLostError) call.chargedMicroUsd = error.chargedMicroUsd ?? error.maxMicroUsd;
-    call.error = toApiError(error, parts.flow);
+    call.error = withCharge(toApiError(error, parts.flow), call.chargedMicroUsd, error);
     refuse(response, call.error);
   }
   return call;
+}
+
+/** The error with what was charged. It is not known of a purchase whose end is unknown, which says so itself. */
+function withCharge(error: ApiError, chargedMicroUsd: bigint, cause: unknown): ApiError {
+  if (cause instanceof OutcomeUnknownError) return error;
+  const { status, type, code, param, message } = error;
+  const isUncertain = cause instanceof AudioLostError && cause.chargedMicroUsd === null;
+  const charge = `You were charged ${isUncertain ? 'up to ' : ''}$${formatUsd(chargedMicroUsd)}.`;
+  const kind = { status, type, ...(code !== null && { code }), ...(param !== null && { param }) };
+  const headers = { 'x-speechgate-charged-micro-usd': String(chargedMicroUsd), ...error.headers };
+  return chargedMicroUsd === 0n
+    ? new ApiError(kind, message, headers)
+    : new ApiError(kind, `${message} ${charge}`, { ...headers, ...NO_RETRY });
 }
 
 /** Tells an error in OpenAI's shape, unless the answer has begun. */

@@ -4,6 +4,7 @@ import {
   OutcomeUnknownError,
   OverCapError,
   PaymentRequiredError,
+  PriceChangedError,
   RateLimitedError,
   type ServiceError,
   ServiceUnavailableError,
@@ -34,6 +35,9 @@ export function toApiError(error: unknown, flow: Flow): ApiError {
       error.message,
       later(error),
     );
+  }
+  if (error instanceof PriceChangedError) {
+    return new ApiError({ status: 503, type: 'server_error', code: 'price_changed' }, error.message, later(error));
   }
   if (error instanceof ServiceUnavailableError) {
     return new ApiError({ status: 503, type: 'server_error', code: error.code }, error.message, later(error));

@@ -2,12 +2,14 @@ import { join } from 'node:path';
 import { type FileBudget, openFileBudget } from '../../budget/file-budget.ts';
 import { isRepeatable, type PendingPurchase } from '../../client/pending-purchase.ts';
 import { UsageError } from '../usage-error.ts';
+import { capsLine } from './caps.ts';
 import { COMMON_OPTIONS, runCommand } from './command.ts';
 import { EXIT } from './exit-codes.ts';
 import { type KeptPurchase, KeptPurchases, keptSpeech } from './kept-purchases.ts';
 import { BUDGET_FILE } from './open-caller.ts';
 import { withProgress } from './progress.ts';
 import { clientOf, notWritten, type Resumed, resumePurchase } from './resume-purchase.ts';
+import { readSetCaps } from './settings.ts';
 import { settingsFolder } from './settings-folder.ts';
 
 const EXITS = {
@@ -34,7 +36,9 @@ For operators: speechgate resume FLOW --reason TEXT opens a paused flow again.
   run: async ({ out, list }, [identifier], output) => {
     const folder = settingsFolder(process.env);
     const budget = await openFileBudget(join(folder, BUDGET_FILE), {});
+    const caps = await readSetCaps(process.env);
     const purchases = identifier === undefined ? await all(folder, budget) : [await one(folder, budget, identifier)];
+    if (!list) output.note(`${capsLine(caps)} What is resumed was set aside under them.`);
     if (out !== undefined && purchases.length > 1) {
       throw new UsageError('--out names one file, and there are several purchases. Name the ID of one.');
     }
@@ -79,6 +83,6 @@ async function one(folder: string, budget: FileBudget, identifier: string): Prom
   throw new UsageError(`No purchase ${identifier} is kept here. speechgate resume --list shows those that are.`);
 }
 
-const listed = ({ pending: { identifier, flow, kind, baseUrl, maxMicroUsd }, out }: KeptPurchase) => ({
-  ...{ identifier, flow, kind, baseUrl, maxMicroUsd: Number(maxMicroUsd), out },
-});
+function listed({ pending: { identifier, flow, kind, baseUrl, maxMicroUsd }, out }: KeptPurchase) {
+  return { identifier, flow, kind, baseUrl, maxMicroUsd: Number(maxMicroUsd), out };
+}
