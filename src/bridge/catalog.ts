@@ -14,6 +14,11 @@ export class Catalog {
     this.#client = client;
   }
 
+  /** Has it read again. */
+  forget(): void {
+    this.#kept = undefined;
+  }
+
   /** @throws SpeechgateError when the service can't be asked */
   async read(): Promise<Models> {
     if (!this.#kept || this.#kept.until < performance.now()) {

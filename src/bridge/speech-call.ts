@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { KeptSpeech } from '../budget/kept-speech.ts';
 import type { Purchases } from '../budget/purchases.ts';
-import { AudioLostError } from '../client/index.ts';
+import { AudioLostError, OutcomeUnknownError, ServiceError } from '../client/index.ts';
 import type { Flow } from '../client/pending-purchase.ts';
 import type { Receipt } from '../client/speech.ts';
 import { formatUsd } from '../lib/money.ts';
@@ -56,12 +56,19 @@ export async function answerSpeech(
   try {
     const asked = readSpeechRequest(await readJson(request));
     call.asked = { format: asked.format, characters: asked.input.trim().length, voice: asked.voice };
-    const { model, voice } = resolve(await parts.catalog.read(), asked, parts.fallbacks);
-    call.spokenWith = { model: model.id, voice };
-    checkLimits(asked, model);
-    const { input: text, speed } = asked;
-    const order = { text, model: model.id, voice, ...(speed !== undefined && speed !== 1 && { speed }) };
-    const speech = await parts.purchases.buy(order, gone.signal);
+    const buy = async () => {
+      const { model, voice } = resolve(await parts.catalog.read(), asked, parts.fallbacks);
+      call.spokenWith = { model: model.id, voice };
+      checkLimits(asked, model);
+      const { input: text, speed } = asked;
+      const order = { text, model: model.id, voice, ...(speed !== undefined && speed !== 1 && { speed }) };
+      return { model, voice, speech: await parts.purchases.buy(order, gone.signal) };
+    };
+    const { model, voice, speech } = await buy().catch((error) => {
+      if (!(error instanceof ServiceError) || error.code !== 'UNKNOWN_TTS_MODEL') throw error;
+      parts.catalog.forget();
+      return buy();
+    });
     if (!speech) return { ...call, end: 'left' };
     call.chargedMicroUsd = speech.receipt.chargedMicroUsd;
     call.end = 'broken';
@@ -78,7 +85,7 @@ export async function answerSpeech(
     });
   } catch (error) {
     if (error instanceof AudioLostError) call.chargedMicroUsd = error.chargedMicroUsd ?? error.maxMicroUsd;
-    call.error = toApiError(error, parts.flow);
+    call.error = withCharge(toApiError(error, parts.flow), call.chargedMicroUsd, error);
     refuse(response, call.error);
   }
   return call;
@@ -90,7 +97,7 @@ async function notConverted(
   {
     format,
     headers,
-    receipt: { identifier, chargedMicroUsd },
+    receipt: { identifier },
     kept,
   }: {
     readonly format: AudioFormat;
@@ -107,9 +114,22 @@ async function notConverted(
   const place = isKept ? `The audio is kept: speechgate resume ${id} --out FILE` : 'The audio could not be kept.';
   return new ApiError(
     { status: 502, type: 'server_error', code: 'audio_not_converted' },
-    `The audio can't be converted to ${format}: ${message} You were charged $${formatUsd(chargedMicroUsd)}. ${place}`,
+    `The audio can't be converted to ${format}: ${message} ${place}`,
     { ...headers, ...NO_RETRY },
   );
+}
+
+/** The error with what was charged. It is not known of a purchase whose end is unknown, which says so itself. */
+function withCharge(error: ApiError, chargedMicroUsd: bigint, cause: unknown): ApiError {
+  if (cause instanceof OutcomeUnknownError) return error;
+  const { status, type, code, param, message } = error;
+  const isUncertain = cause instanceof AudioLostError && cause.chargedMicroUsd === null;
+  const charge = `You were charged ${isUncertain ? 'up to ' : ''}$${formatUsd(chargedMicroUsd)}.`;
+  const kind = { status, type, ...(code !== null && { code }), ...(param !== null && { param }) };
+  const headers = { 'x-speechgate-charged-micro-usd': String(chargedMicroUsd), ...error.headers };
+  return chargedMicroUsd === 0n
+    ? new ApiError(kind, message, headers)
+    : new ApiError(kind, `${message} ${charge}`, { ...headers, ...NO_RETRY });
 }
 
 /** Tells an error in OpenAI's shape, unless the answer has begun. */

@@ -3,6 +3,7 @@ import {
   OutcomeUnknownError,
   OverCapError,
   PaymentRequiredError,
+  PriceChangedError,
   RateLimitedError,
   ServiceError,
   UnreachableError,
@@ -33,6 +34,9 @@ export function toApiError(error: unknown, flow: Flow): ApiError {
       error.message,
       later(error),
     );
+  }
+  if (error instanceof PriceChangedError) {
+    return new ApiError({ status: 503, type: 'server_error', code: 'price_changed' }, error.message, later(error));
   }
   if (error instanceof ServiceError) return isPassing(error) ? unavailable(error) : refused(error);
   if (error instanceof UnreachableError) {

@@ -69,11 +69,11 @@ export const notAudio = () =>
 
 /** The error of a body that can't be sold (R68). */
 export function audioError(fault: AudioFault): SpeechError {
-  if (fault === 'truncated') return brokenOff();
   return fault === 'no audio' ? notAudio() : new SpeechError('TTS_UPSTREAM_ERROR', UNUSABLE[fault], false);
 }
 
 const UNUSABLE = {
+  truncated: 'The speech provider answered with audio that is cut off.',
   damaged: 'The speech provider answered with damaged audio.',
   'several files': 'The speech provider answered with several audio files that cannot be joined.',
 } as const;

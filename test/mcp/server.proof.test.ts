@@ -109,9 +109,10 @@ test('an agent lists voices, asks for a price, buys speech into a file, and read
     spentTodayUsd: '0.000198',
     spentUsd: '0.000198',
     reservedUsd: '0.000000',
+    openPurchases: [],
   });
   await agent.client.close();
-  assert.equal(agent.complaints(), '', 'nothing but the protocol was printed');
+  assert.equal(agent.complaints(), 'Caps: 0.001000 USD in total.\n', 'nothing else but the protocol was printed');
 });
 
 test('over the budget, without money, or asked for wrongly, an agent is told what to do, and pays nothing', async (t) => {

@@ -1,11 +1,13 @@
 import { readFile } from 'node:fs/promises';
+import { ApiError } from '../../bridge/api-error.ts';
 import { type Bridge, type BridgeOptions, startBridge } from '../../bridge/bridge.ts';
 import { CallLines } from '../../bridge/call-lines.ts';
+import { findModel, resolve } from '../../bridge/names.ts';
 import type { Call } from '../../bridge/speech-call.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { UsageError } from '../usage-error.ts';
 import { assertCanPay } from './can-pay.ts';
-import { readCaps } from './caps.ts';
+import { capsLine, readCaps } from './caps.ts';
 import { COMMON_OPTIONS, runCommand } from './command.ts';
 import { flowWord, readFlow } from './flow-word.ts';
 import { interruption } from './interrupt.ts';
@@ -59,6 +61,7 @@ Each request is a line on standard error, with its price and the total; with --j
       }),
     });
     assertCanPay(caller);
+    await assertSpoken(caller, values);
     const stop = interruption();
     const lines = new CallLines();
     const bridge = await listen({
@@ -84,6 +87,23 @@ function documentOf({ error, ...call }: Call, totalMicroUsd: bigint): object {
   return { ...call, ...told, totalMicroUsd };
 }
 
+/** @throws UsageError for a model or voice that the service does not have: programs would get another one unasked */
+async function assertSpoken({ client }: Caller, given: { readonly model?: string; readonly voice?: string }) {
+  const { model, voice } = given;
+  if (model === undefined && voice === undefined) return;
+  const catalog = await client.models();
+  if (model !== undefined && !findModel(catalog, model)) {
+    const known = catalog.models.map(({ id }) => id).join(', ');
+    throw new UsageError(`--model ${model} is no model of this service. It has ${known}.`);
+  }
+  try {
+    resolve(catalog, { model, voice }, {});
+  } catch (error) {
+    if (error instanceof ApiError && error.param === 'voice') throw new UsageError(`--voice: ${error.message}`);
+    throw error;
+  }
+}
+
 async function listen(options: BridgeOptions): Promise<Bridge> {
   try {
     return await startBridge(options);
@@ -102,11 +122,8 @@ async function announce({ url }: Bridge, caller: Caller, hasToken: boolean, outp
     `OPENAI_API_KEY=${key}`,
   ]);
   output.note(`Paid by ${flowWord(flow)} at ${baseUrl}.`);
-  output.note(
-    leftMicroUsd === null
-      ? 'There is no cap: the programs of this machine can spend all there is. Set --max-per-day.'
-      : `$${formatUsd(leftMicroUsd)} are left of the budget.`,
-  );
+  output.note(capsLine(caller.caps));
+  if (leftMicroUsd !== null) output.note(`$${formatUsd(leftMicroUsd)} are left of the budget.`);
 }
 
 /** @throws UsageError */

@@ -4,11 +4,13 @@ import { type Flow, isRepeatable, type PendingPurchase } from '../../client/pend
 import type { Receipt, SpeechOrder } from '../../client/speech.ts';
 import { openAudioFile } from './audio-file.ts';
 import { assertCanPay, paid } from './can-pay.ts';
+import { capsLine } from './caps.ts';
 import { EXIT } from './exit-codes.ts';
 import { CommandError } from './failure.ts';
 import { interruption } from './interrupt.ts';
 import { KeptPurchases, keptSpeech, type Watcher } from './kept-purchases.ts';
 import { openCaller } from './open-caller.ts';
+import type { Output } from './output.ts';
 import { withProgress } from './progress.ts';
 
 export interface SpeechPurchase {
@@ -20,7 +22,7 @@ export interface SpeechPurchase {
   readonly pay: Flow | undefined;
   readonly maxMicroUsd: bigint | undefined;
   readonly durable: boolean;
-  readonly isJson: boolean;
+  readonly output: Output;
 }
 
 /** What was bought. */
@@ -35,7 +37,7 @@ export interface BoughtSpeech {
  * @throws OutcomeUnknownError of a purchase that is kept
  */
 export async function buySpeech(purchase: SpeechPurchase): Promise<BoughtSpeech> {
-  const { order, path, isLasting, pay, maxMicroUsd, durable, isJson } = purchase;
+  const { order, path, isLasting, pay, maxMicroUsd, durable, output } = purchase;
   /** What has left and may have been charged, if it can be asked for again. */
   let left: PendingPurchase | undefined;
   const drop = async () => {
@@ -53,6 +55,7 @@ export async function buySpeech(purchase: SpeechPurchase): Promise<BoughtSpeech>
   const caller = await openCaller({ pay, maxMicroUsd, watcher });
   const kept = new KeptPurchases(caller.settings.folder);
   assertCanPay(caller);
+  output.note(capsLine(caller.caps));
   // What earlier commands have left open need not be held back any longer; what can't be told stays so.
   await caller.budget.concludeLost(caller.client, keptSpeech(caller.settings.folder)).catch(() => {});
   const file = await openAudioFile(path);
@@ -66,7 +69,7 @@ export async function buySpeech(purchase: SpeechPurchase): Promise<BoughtSpeech>
     return { bytes, contentType: speech.contentType, receipt };
   };
   try {
-    const bought = await withProgress('Speaking', isJson, speak());
+    const bought = await withProgress('Speaking', output.isJson, speak());
     await drop();
     return bought;
   } catch (error) {

@@ -1,4 +1,6 @@
 import type { BudgetLimits } from '../../budget/file-budget.ts';
+import { formatUsd } from '../../lib/money.ts';
+import { UsageError } from '../usage-error.ts';
 import { readUsd } from './usd.ts';
 
 /** The names of options or variables, and what they say, in US dollars. */
@@ -6,9 +8,26 @@ export type GivenCaps = Readonly<Record<keyof BudgetLimits, readonly [name: stri
 
 /**
  * What may be spent; no limit where nothing was said.
- * @throws UsageError
+ * @throws UsageError; a blank cap is one too, since it would be no cap
  */
 export function readCaps(given: GivenCaps): BudgetLimits {
-  const said = Object.entries(given).flatMap(([cap, [name, text]]) => (text ? [[cap, readUsd(text, name)]] : []));
+  const said = Object.entries(given).flatMap(([cap, [name, text]]) => {
+    if (text === undefined) return [];
+    if (text.trim() !== '') return [[cap, readUsd(text, name)]];
+    throw new UsageError(`${name} is empty, so it would be no cap. Name US dollars, such as 0.01, or leave it out.`);
+  });
   return Object.fromEntries(said);
+}
+
+/** What may be spent, for people. */
+export function capsLine({ perCallMicroUsd, perDayMicroUsd, totalMicroUsd }: BudgetLimits): string {
+  const caps = [
+    [perCallMicroUsd, 'per call'],
+    [perDayMicroUsd, 'per day'],
+    [totalMicroUsd, 'in total'],
+  ] as const;
+  const set = caps.flatMap(([cap, of]) => (cap === undefined ? [] : [`${formatUsd(cap)} USD ${of}`]));
+  return set.length > 0
+    ? `Caps: ${set.join(', ')}.`
+    : 'There is no cap: this can spend all there is. Set one with speechgate connect --max-per-day 1.';
 }

@@ -3,6 +3,7 @@ import { parseCommandLine } from '../arguments.ts';
 import { UsageError } from '../usage-error.ts';
 import { EXIT_HELP } from './exit-codes.ts';
 import { failureOf } from './failure.ts';
+import { assertVariables } from './known-names.ts';
 import { Output } from './output.ts';
 
 /** The options that every command of callers takes. */
@@ -35,6 +36,7 @@ export async function runCommand<const T extends Options>(command: Command<T>): 
     if (values.help) return console.log(helpOf(command));
     const surplus = positionals[command.maxWords];
     if (surplus !== undefined) throw new UsageError(`${surplus} is one word too many. Put a text into quotes.`);
+    assertVariables(process.env);
     await command.run(values as unknown as Parsed<T>['values'], positionals, output);
   } catch (error) {
     const failure = failureOf(error);

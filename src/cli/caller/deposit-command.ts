@@ -2,6 +2,7 @@ import { OutcomeUnknownError } from '../../client/errors.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { UsageError } from '../usage-error.ts';
 import { assertCanPay, paid } from './can-pay.ts';
+import { capsLine } from './caps.ts';
 import { COMMON_OPTIONS, runCommand } from './command.ts';
 import { interruption } from './interrupt.ts';
 import { KeptPurchases } from './kept-purchases.ts';
@@ -23,6 +24,7 @@ Puts USDC of the wallet onto its prepaid balance, from which say --pay prepaid i
     const amountMicroUsd = readUsd(word, 'AMOUNT');
     const caller = await openCaller({ pay: 'prepaid' });
     assertCanPay(caller);
+    output.note(`${capsLine(caller.caps)} They count what is spent from the balance, not the deposit.`);
     const depositing = caller.client.deposit(amountMicroUsd, { signal: interruption() });
     const deposit = await withProgress(
       'Waiting until it is on the chain',

@@ -5,6 +5,7 @@ import { createMcpServer } from '../../mcp/server.ts';
 import { SpeechFolder } from '../../mcp/speech-folder.ts';
 import { UsageError } from '../usage-error.ts';
 import { assertCanPay } from './can-pay.ts';
+import { capsLine } from './caps.ts';
 import { COMMON_OPTIONS, runCommand } from './command.ts';
 import { readFlow } from './flow-word.ts';
 import { keptSpeech } from './kept-purchases.ts';
@@ -28,13 +29,14 @@ starts it. Its tools are list_voices, quote, speak and balance.
     max: { type: 'string' },
   },
   maxWords: 0,
-  run: async ({ folder: path, pay, max }) => {
+  run: async ({ folder: path, pay, max }, _words, output) => {
     const folder = await openFolder(path);
     const caller = await openCaller({
       ...(pay !== undefined && { pay: readFlow(pay, '--pay') }),
       ...(max !== undefined && { maxMicroUsd: readUsd(max, '--max') }),
     });
     assertCanPay(caller);
+    output.note(capsLine(caller.caps));
     const { client, budget, flow, settings } = caller;
     const kept = keptSpeech(settings.folder);
     const server = createMcpServer({ client, budget, kept, flow, folder });

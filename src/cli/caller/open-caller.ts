@@ -16,6 +16,8 @@ export interface Caller {
   readonly baseUrl: string;
   readonly flow: Flow;
   readonly settings: Settings;
+  /** Under which it spends. */
+  readonly caps: BudgetLimits;
 }
 
 /** What a command says beside the settings. */
@@ -37,7 +39,8 @@ export async function openCaller(options: CallerOptions = {}): Promise<Caller> {
   const { maxMicroUsd, watcher } = options;
   const settings = await readSettings(process.env, options.pay);
   const { baseUrl, flow, trust, folder } = settings;
-  const budget = await openFileBudget(join(folder, BUDGET_FILE), { ...settings.caps, ...options.caps });
+  const limits = { ...settings.caps, ...options.caps };
+  const budget = await openFileBudget(join(folder, BUDGET_FILE), limits);
   const way = wayToPay(settings);
   const client = new Speechgate({
     baseUrl,
@@ -46,8 +49,12 @@ export async function openCaller(options: CallerOptions = {}): Promise<Caller> {
     ...(way && { pay: way }),
     ...(maxMicroUsd !== undefined && { maxPerRequestMicroUsd: maxMicroUsd }),
   });
-  return { client, budget, baseUrl, flow, settings };
+  const caps =
+    maxMicroUsd === undefined ? limits : { ...limits, perCallMicroUsd: least(maxMicroUsd, limits.perCallMicroUsd) };
+  return { client, budget, baseUrl, flow, settings, caps };
 }
+
+const least = (one: bigint, other = one): bigint => (other < one ? other : one);
 
 function wayToPay({ flow, account, walletKey }: Settings) {
   if (flow === 'card') return account === undefined ? undefined : cardCredits(account);

@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { type FileBudget, openFileBudget } from '../../budget/file-budget.ts';
 import { isRepeatable, type PendingPurchase } from '../../client/pending-purchase.ts';
 import { UsageError } from '../usage-error.ts';
+import { capsLine } from './caps.ts';
 import { COMMON_OPTIONS, runCommand } from './command.ts';
 import { EXIT } from './exit-codes.ts';
 import { KeptAudio } from './kept-audio.ts';
@@ -9,6 +10,7 @@ import { type KeptPurchase, KeptPurchases, keptSpeech } from './kept-purchases.t
 import { BUDGET_FILE } from './open-caller.ts';
 import { withProgress } from './progress.ts';
 import { clientOf, notWritten, type Resumed, resumePurchase } from './resume-purchase.ts';
+import { readSetCaps } from './settings.ts';
 import { settingsFolder } from './settings-folder.ts';
 
 const EXITS = {
@@ -35,6 +37,7 @@ For operators: speechgate resume FLOW --reason TEXT opens a paused flow again.
   run: async ({ out, list }, [identifier], output) => {
     const folder = settingsFolder(process.env);
     const budget = await openFileBudget(join(folder, BUDGET_FILE), {});
+    const caps = await readSetCaps(process.env);
     const audio = new KeptAudio(folder);
     const audioIds = (await audio.list()).filter((each) => identifier === undefined || each === identifier);
     const purchases =
@@ -43,6 +46,7 @@ For operators: speechgate resume FLOW --reason TEXT opens a paused flow again.
         : audioIds.length > 0
           ? []
           : [await one(folder, budget, identifier)];
+    if (!list) output.note(`${capsLine(caps)} What is resumed was set aside under them.`);
     if (out !== undefined && purchases.length + audioIds.length > 1) {
       throw new UsageError('--out names one file, and there are several purchases. Name the ID of one.');
     }

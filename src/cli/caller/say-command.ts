@@ -50,7 +50,7 @@ ${SPEECH_USAGE}
     try {
       const bought = await buySpeech({
         ...{ order, path, pay, maxMicroUsd, durable: values.durable },
-        ...{ isLasting: out !== undefined && out !== '-', isJson: values.json },
+        ...{ isLasting: out !== undefined && out !== '-', output },
       });
       const line = `${out ?? 'Speech'}: ${receiptLine(bought)}`;
       if (out === '-') output.note(line);

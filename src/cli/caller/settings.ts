@@ -8,7 +8,7 @@ import { readCaps } from './caps.ts';
 import { readFlow } from './flow-word.ts';
 import { readPinnedKeys } from './pinned-keys.ts';
 import { settingsFolder } from './settings-folder.ts';
-import { readConfig, readTrust, readWallet, WALLET_FILE } from './stored-settings.ts';
+import { CONFIG_FILE, readConfig, readTrust, readWallet, type StoredConfig, WALLET_FILE } from './stored-settings.ts';
 import { readWalletKey } from './wallet-key.ts';
 
 /** All that a caller has set, of the service that is used now. */
@@ -46,12 +46,24 @@ export async function readSettings(env: NodeJS.ProcessEnv, pay?: Flow): Promise<
     account: said('SPEECHGATE_ACCOUNT') ?? config.accounts?.[baseUrl],
     walletKey: walletKey ? readWalletKey(walletKey, 'SPEECHGATE_WALLET_KEY') : await storedKey(folder, baseUrl),
     trust: trust ? await readPinnedKeys(trust, 'SPEECHGATE_TRUST') : await readTrust(folder, baseUrl),
-    caps: readCaps({
-      perCallMicroUsd: ['SPEECHGATE_MAX_PER_CALL', said('SPEECHGATE_MAX_PER_CALL') ?? config.maxPerCall],
-      perDayMicroUsd: ['SPEECHGATE_MAX_PER_DAY', said('SPEECHGATE_MAX_PER_DAY') ?? config.maxPerDay],
-      totalMicroUsd: ['SPEECHGATE_MAX_TOTAL', said('SPEECHGATE_MAX_TOTAL') ?? config.maxTotal],
-    }),
+    caps: capsOf(env, config),
   };
+}
+
+/** What may be spent, whatever the service. @throws UsageError */
+export const readSetCaps = async (env: NodeJS.ProcessEnv): Promise<BudgetLimits> =>
+  capsOf(env, await readConfig(settingsFolder(env)));
+
+function capsOf(env: NodeJS.ProcessEnv, { maxPerCall, maxPerDay, maxTotal }: StoredConfig): BudgetLimits {
+  const given = (variable: string, stored: string | undefined, member: string) =>
+    env[variable] === undefined
+      ? ([`${member} in ${CONFIG_FILE}`, stored] as const)
+      : ([variable, env[variable]] as const);
+  return readCaps({
+    perCallMicroUsd: given('SPEECHGATE_MAX_PER_CALL', maxPerCall, 'maxPerCall'),
+    perDayMicroUsd: given('SPEECHGATE_MAX_PER_DAY', maxPerDay, 'maxPerDay'),
+    totalMicroUsd: given('SPEECHGATE_MAX_TOTAL', maxTotal, 'maxTotal'),
+  });
 }
 
 async function storedKey(folder: string, baseUrl: string): Promise<Hex | undefined> {

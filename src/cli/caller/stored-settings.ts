@@ -3,9 +3,11 @@ import type { Address, Hex } from 'viem';
 import { privateKeyToAccount } from 'viem/accounts';
 import type { PinnedKey } from '../../client/index.ts';
 import { createOwnFile } from '../../lib/private-files.ts';
+import { UsageError } from '../usage-error.ts';
+import { assertKnown } from './known-names.ts';
 import { readSettingsFile, writeSettingsFile } from './settings-folder.ts';
 
-const CONFIG_FILE = 'config.json';
+export const CONFIG_FILE = 'config.json';
 export const WALLET_FILE = 'wallet.json';
 const TRUST_FILE = 'trust.json';
 
@@ -46,10 +48,38 @@ export interface StoredWallet {
   readonly privateKey: Hex;
 }
 
-type Services<T> = Promise<ByService<T> | undefined>;
+const MEMBERS: Readonly<Record<keyof StoredConfig, 'string' | 'object'>> = {
+  url: 'string',
+  pay: 'string',
+  maxPerCall: 'string',
+  maxPerDay: 'string',
+  maxTotal: 'string',
+  accounts: 'object',
+  formerAccounts: 'object',
+  topUps: 'object',
+};
 
-export const readConfig = async (folder: string): Promise<StoredConfig> =>
-  ((await readSettingsFile(folder, CONFIG_FILE)) ?? {}) as StoredConfig;
+/** @throws UsageError for members that are misspelt or of another type: a cap that is not read would be no cap */
+export async function readConfig(folder: string): Promise<StoredConfig> {
+  const config = await readObject<unknown>(folder, CONFIG_FILE);
+  assertKnown(Object.keys(config), Object.keys(MEMBERS), CONFIG_FILE);
+  for (const [name, type] of Object.entries(MEMBERS)) {
+    const value = config[name];
+    if (value === undefined || (type === 'string' ? typeof value === 'string' : isObject(value))) continue;
+    const wanted = type === 'string' ? 'a text in quotes, such as "0.01" for US dollars' : 'an object';
+    throw new UsageError(`${name} in ${CONFIG_FILE} has to be ${wanted}; it is ${JSON.stringify(value)}.`);
+  }
+  return config as StoredConfig;
+}
+
+/** @throws UsageError when the file holds something else */
+async function readObject<T>(folder: string, name: string): Promise<ByService<T>> {
+  const value = (await readSettingsFile(folder, name)) ?? {};
+  if (isObject(value)) return value as ByService<T>;
+  throw new UsageError(`${name} has to hold an object. Correct it, or remove it and run speechgate connect again.`);
+}
+
+const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /** Members to change; one that is undefined goes away. */
 export type ConfigChange = { readonly [Name in keyof StoredConfig]?: StoredConfig[Name] | undefined };
@@ -83,14 +113,17 @@ export const dropTopUp = (folder: string, baseUrl: string, { sessionId }: Stored
   }));
 
 /** The service's wallet. */
-export const readWallet = async (folder: string, baseUrl: string): Promise<StoredWallet | undefined> =>
-  (await (readSettingsFile(folder, WALLET_FILE) as Services<StoredWallet>))?.[baseUrl];
+export async function readWallet(folder: string, baseUrl: string): Promise<StoredWallet | undefined> {
+  const { [baseUrl]: wallet } = await readObject<StoredWallet>(folder, WALLET_FILE);
+  if (wallet === undefined || typeof wallet?.privateKey === 'string') return wallet;
+  throw new UsageError(`${WALLET_FILE} has no privateKey for ${baseUrl}. Run speechgate connect --wallet FILE.`);
+}
 
 /** Puts a wallet in the place of a former one, whose key is kept in a file of its own: it may hold money. */
 export async function storeWallet(folder: string, baseUrl: string, privateKey: Hex): Promise<Address> {
   const { address } = privateKeyToAccount(privateKey);
-  const wallets = await (readSettingsFile(folder, WALLET_FILE) as Services<StoredWallet>);
-  const former = wallets?.[baseUrl];
+  const wallets = await readObject<StoredWallet>(folder, WALLET_FILE);
+  const former = wallets[baseUrl];
   if (former && former.address !== address) {
     await createOwnFile(join(folder, `wallet-${former.address}.json`), `${JSON.stringify(former, null, 2)}\n`).catch(
       (error) => {
@@ -103,10 +136,13 @@ export async function storeWallet(folder: string, baseUrl: string, privateKey: H
 }
 
 /** The keys of the service that its operator gave out. */
-export const readTrust = async (folder: string, baseUrl: string): Promise<readonly PinnedKey[]> =>
-  (await (readSettingsFile(folder, TRUST_FILE) as Services<readonly PinnedKey[]>))?.[baseUrl] ?? [];
+export async function readTrust(folder: string, baseUrl: string): Promise<readonly PinnedKey[]> {
+  const { [baseUrl]: keys = [] } = await readObject<readonly PinnedKey[]>(folder, TRUST_FILE);
+  if (Array.isArray(keys)) return keys;
+  throw new UsageError(`${TRUST_FILE} has no list of keys for ${baseUrl}. Run speechgate connect --trust FILE.`);
+}
 
 export async function storeTrust(folder: string, baseUrl: string, keys: readonly PinnedKey[]): Promise<void> {
-  const trust = await (readSettingsFile(folder, TRUST_FILE) as Services<readonly PinnedKey[]>);
+  const trust = await readObject<readonly PinnedKey[]>(folder, TRUST_FILE);
   await writeSettingsFile(folder, TRUST_FILE, { ...trust, [baseUrl]: keys });
 }
