@@ -122,9 +122,12 @@ function own(schema: Schema): Written {
   const composed = schema.allOf !== undefined || schema.anyOf !== undefined || schema.oneOf !== undefined;
   if (declared || typeof schema.additionalProperties === 'object') {
     const { additionalProperties = false } = schema;
+    const members = mapValues(properties, written);
+    // Anything may stand in it, so that there is nothing to leave out.
+    if (additionalProperties === true && !Object.values(members).some(hasBigint)) return {};
     return {
       type: 'object',
-      properties: mapValues(properties, written),
+      properties: members,
       required: schema.required ?? [],
       additionalProperties:
         typeof additionalProperties === 'object' ? written(additionalProperties) : additionalProperties,

@@ -95,13 +95,18 @@ class Recording {
   }
 }
 
+/** What a request has cost. */
+export const chargedHeaders = (chargedMicroUsd: bigint): Record<string, string> => ({
+  'x-speechgate-charged-micro-usd': String(chargedMicroUsd),
+  'x-speechgate-charged-usd': formatUsd(chargedMicroUsd),
+});
+
 /** What a program can read of its price, before the first byte of the audio. */
 export const priceHeaders = (
   { chargedMicroUsd, balanceMicroUsd, identifier, traceId }: Receipt,
   leftMicroUsd: bigint | null,
 ): Record<string, string> => ({
-  'x-speechgate-charged-micro-usd': String(chargedMicroUsd),
-  'x-speechgate-charged-usd': formatUsd(chargedMicroUsd),
+  ...chargedHeaders(chargedMicroUsd),
   ...(balanceMicroUsd !== null && { 'x-speechgate-balance-micro-usd': String(balanceMicroUsd) }),
   ...(leftMicroUsd !== null && { 'x-speechgate-budget-left-micro-usd': String(leftMicroUsd) }),
   ...(identifier !== null && { 'x-speechgate-payment': identifier }),

@@ -9,7 +9,7 @@ import { formatUsd } from '../lib/money.ts';
 import { ApiError, invalid, NO_RETRY } from './api-error.ts';
 import type { AudioFormat } from './audio/formats.ts';
 import type { Catalog } from './catalog.ts';
-import { type Delivery, deliver, priceHeaders, UnconvertedError } from './deliver.ts';
+import { chargedHeaders, type Delivery, deliver, priceHeaders, UnconvertedError } from './deliver.ts';
 import { type Fallbacks, resolve } from './names.ts';
 import { readJson } from './read-json.ts';
 import { readSpeechRequest, type SpeechRequest } from './speech-request.ts';
@@ -126,7 +126,7 @@ function withCharge(error: ApiError, chargedMicroUsd: bigint, cause: unknown): A
   const isUncertain = cause instanceof AudioLostError && cause.chargedMicroUsd === null;
   const charge = `You were charged ${isUncertain ? 'up to ' : ''}$${formatUsd(chargedMicroUsd)}.`;
   const kind = { status, type, ...(code !== null && { code }), ...(param !== null && { param }) };
-  const headers = { 'x-speechgate-charged-micro-usd': String(chargedMicroUsd), ...error.headers };
+  const headers = { ...chargedHeaders(chargedMicroUsd), ...error.headers };
   return chargedMicroUsd === 0n
     ? new ApiError(kind, message, headers)
     : new ApiError(kind, `${message} ${charge}`, { ...headers, ...NO_RETRY });

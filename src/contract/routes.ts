@@ -202,7 +202,7 @@ const PaymentRequiredError: RouteResponse = {
 };
 const X402ConflictError: RouteResponse = {
   produces: ['application/json'],
-  serialize: serialize.error409,
+  serialize: serialize.error400,
   errorCodes: [
     'PAYMENT_IDENTIFIER_CONFLICT',
     'PAYMENT_REPLAY_PENDING',

@@ -18,6 +18,5 @@ export declare const getTopUpStatus200: Serialize;
 export declare const getCredits200: Serialize;
 export declare const createQuote200: Serialize;
 export declare const getX402Speech402: Serialize;
-export declare const error409: Serialize;
 export declare const createDeposit200: Serialize;
 export declare const getPrepaidAccount200: Serialize;

@@ -111,59 +111,6 @@ return json + JSON_STR_END_OBJECT
 
 export const error400 = (() => {
     
-      // "#/properties/error/properties/details/properties/payment"
-      function anonymous3 (input) {
-        const obj = (input && typeof input.toJSON === 'function')
-    ? input.toJSON()
-    : input
-        if (obj === null) return JSON_STR_EMPTY_OBJECT
-        let json = ''
-      const value_state_9 = obj["state"]
-      if (value_state_9 !== undefined) {
-        json += "{\"state\":"
-        json += asText(value_state_9)
-      } else {
-        throw new Error('"state" is required!')
-      }
-      const value_amountMicroUsd_10 = obj["amountMicroUsd"]
-      if (value_amountMicroUsd_10 !== undefined) {
-        json += ",\"amountMicroUsd\":"
-        json += asNumber(value_amountMicroUsd_10)
-      }
-      const value_transaction_11 = obj["transaction"]
-      if (value_transaction_11 !== undefined) {
-        json += ",\"transaction\":"
-        json += asText(value_transaction_11)
-      }
-return json + JSON_STR_END_OBJECT
-      }
-      // "#/properties/error/properties/details"
-      function anonymous2 (input) {
-        const obj = (input && typeof input.toJSON === 'function')
-    ? input.toJSON()
-    : input
-        if (obj === null) return JSON_STR_NULL
-        let json = ''
-        let addComma_6 = false
-          const value_payment_7 = obj["payment"]
-          if (value_payment_7 !== undefined) {
-            json += addComma_6 ? ",\"payment\":" : ((addComma_6 = true), "{\"payment\":")
-            json += anonymous3(value_payment_7)
-          }
-    for (const key of Object.keys(obj)) {
-      if (
-        key === "payment" ||
-        obj[key] === undefined ||
-        typeof obj[key] === 'function' ||
-        typeof obj[key] === 'symbol'
-      ) continue
-      const value = obj[key]
-        json += addComma_6 ? JSON_STR_COMMA : ((addComma_6 = true), JSON_STR_BEGIN_OBJECT)
-        json += asString(key) + JSON_STR_COLONS + JSON.stringify(value)
-    }
-  if (!addComma_6) json += JSON_STR_BEGIN_OBJECT
-return json + JSON_STR_END_OBJECT
-      }
       // "#/properties/error"
       function anonymous1 (input) {
         const obj = (input && typeof input.toJSON === 'function')
@@ -188,11 +135,7 @@ return json + JSON_STR_END_OBJECT
       const value_details_5 = obj["details"]
       if (value_details_5 !== undefined) {
         json += ",\"details\":"
-      if (value_details_5 === null) {
-        json += JSON_STR_NULL
-      } else {
-    json += anonymous2(value_details_5)
-      }
+        json += JSON.stringify(value_details_5)
       } else {
         throw new Error('"details" is required!')
       }
@@ -250,34 +193,7 @@ export const getGuide200 = (() => {
       }
 return json + JSON_STR_END_OBJECT
       }
-      // "#/properties/limits"
-      function anonymous2 (input) {
-        const obj = (input && typeof input.toJSON === 'function')
-    ? input.toJSON()
-    : input
-        if (obj === null) return JSON_STR_EMPTY_OBJECT
-        let json = ''
-      const value_speechTimeoutSeconds_12 = obj["speechTimeoutSeconds"]
-      if (value_speechTimeoutSeconds_12 !== undefined) {
-        json += "{\"speechTimeoutSeconds\":"
-        json += asNumber(value_speechTimeoutSeconds_12)
-      } else {
-        throw new Error('"speechTimeoutSeconds" is required!')
-      }
-    for (const key of Object.keys(obj)) {
-      if (
-        key === "speechTimeoutSeconds" ||
-        obj[key] === undefined ||
-        typeof obj[key] === 'function' ||
-        typeof obj[key] === 'symbol'
-      ) continue
-      const value = obj[key]
-        json += JSON_STR_COMMA
-        json += asString(key) + JSON_STR_COLONS + JSON.stringify(value)
-    }
-return json + JSON_STR_END_OBJECT
-      }
-    function anonymous3 (obj) {
+    function anonymous2 (obj) {
       // "#/properties/errorCodes"
       let json = ''
     if (obj === null) return JSON_STR_EMPTY_ARRAY
@@ -345,35 +261,35 @@ return json + JSON_STR_END_OBJECT
       const value_limits_10 = obj["limits"]
       if (value_limits_10 !== undefined) {
         json += ",\"limits\":"
-        json += anonymous2(value_limits_10)
+        json += JSON.stringify(value_limits_10)
       } else {
         throw new Error('"limits" is required!')
       }
-      const value_payment_13 = obj["payment"]
-      if (value_payment_13 !== undefined) {
+      const value_payment_11 = obj["payment"]
+      if (value_payment_11 !== undefined) {
         json += ",\"payment\":"
-        json += JSON.stringify(value_payment_13)
+        json += JSON.stringify(value_payment_11)
       } else {
         throw new Error('"payment" is required!')
       }
-      const value_endpoints_14 = obj["endpoints"]
-      if (value_endpoints_14 !== undefined) {
+      const value_endpoints_12 = obj["endpoints"]
+      if (value_endpoints_12 !== undefined) {
         json += ",\"endpoints\":"
-        json += JSON.stringify(value_endpoints_14)
+        json += JSON.stringify(value_endpoints_12)
       } else {
         throw new Error('"endpoints" is required!')
       }
-      const value_errorCodes_15 = obj["errorCodes"]
-      if (value_errorCodes_15 !== undefined) {
+      const value_errorCodes_13 = obj["errorCodes"]
+      if (value_errorCodes_13 !== undefined) {
         json += ",\"errorCodes\":"
-        json += anonymous3(value_errorCodes_15)
+        json += anonymous2(value_errorCodes_13)
       } else {
         throw new Error('"errorCodes" is required!')
       }
-      const value_agentGuide_16 = obj["agentGuide"]
-      if (value_agentGuide_16 !== undefined) {
+      const value_agentGuide_14 = obj["agentGuide"]
+      if (value_agentGuide_14 !== undefined) {
         json += ",\"agentGuide\":"
-        json += JSON.stringify(value_agentGuide_16)
+        json += JSON.stringify(value_agentGuide_14)
       } else {
         throw new Error('"agentGuide" is required!')
       }
@@ -383,86 +299,7 @@ return json + JSON_STR_END_OBJECT
     return main
 })();
 
-export const getContract200 = (() => {
-    
-      // "#/properties/info"
-      function anonymous1 (input) {
-        const obj = (input && typeof input.toJSON === 'function')
-    ? input.toJSON()
-    : input
-        if (obj === null) return JSON_STR_EMPTY_OBJECT
-        let json = ''
-      const value_title_4 = obj["title"]
-      if (value_title_4 !== undefined) {
-        json += "{\"title\":"
-        json += asText(value_title_4)
-      } else {
-        throw new Error('"title" is required!')
-      }
-      const value_version_5 = obj["version"]
-      if (value_version_5 !== undefined) {
-        json += ",\"version\":"
-        json += asText(value_version_5)
-      } else {
-        throw new Error('"version" is required!')
-      }
-    for (const key of Object.keys(obj)) {
-      if (
-        key === "title" || key === "version" ||
-        obj[key] === undefined ||
-        typeof obj[key] === 'function' ||
-        typeof obj[key] === 'symbol'
-      ) continue
-      const value = obj[key]
-        json += JSON_STR_COMMA
-        json += asString(key) + JSON_STR_COLONS + JSON.stringify(value)
-    }
-return json + JSON_STR_END_OBJECT
-      }
-      // "#"
-      function anonymous0 (input) {
-        const obj = (input && typeof input.toJSON === 'function')
-    ? input.toJSON()
-    : input
-        if (obj === null) return JSON_STR_EMPTY_OBJECT
-        let json = ''
-      const value_openapi_1 = obj["openapi"]
-      if (value_openapi_1 !== undefined) {
-        json += "{\"openapi\":"
-        json += asText(value_openapi_1)
-      } else {
-        throw new Error('"openapi" is required!')
-      }
-      const value_info_2 = obj["info"]
-      if (value_info_2 !== undefined) {
-        json += ",\"info\":"
-        json += anonymous1(value_info_2)
-      } else {
-        throw new Error('"info" is required!')
-      }
-      const value_paths_6 = obj["paths"]
-      if (value_paths_6 !== undefined) {
-        json += ",\"paths\":"
-        json += JSON.stringify(value_paths_6)
-      } else {
-        throw new Error('"paths" is required!')
-      }
-    for (const key of Object.keys(obj)) {
-      if (
-        key === "openapi" || key === "info" || key === "paths" ||
-        obj[key] === undefined ||
-        typeof obj[key] === 'function' ||
-        typeof obj[key] === 'symbol'
-      ) continue
-      const value = obj[key]
-        json += JSON_STR_COMMA
-        json += asString(key) + JSON_STR_COLONS + JSON.stringify(value)
-    }
-return json + JSON_STR_END_OBJECT
-      }
-    const main = anonymous0
-    return main
-})();
+export const getContract200 = JSON.stringify;
 
 export const getServiceMetadata200 = (() => {
     
@@ -2125,59 +1962,6 @@ export const error402 = (() => {
       }
 return json + JSON_STR_END_OBJECT
       }
-      // "#/properties/error/properties/details/properties/payment"
-      function anonymous4 (input) {
-        const obj = (input && typeof input.toJSON === 'function')
-    ? input.toJSON()
-    : input
-        if (obj === null) return JSON_STR_EMPTY_OBJECT
-        let json = ''
-      const value_state_19 = obj["state"]
-      if (value_state_19 !== undefined) {
-        json += "{\"state\":"
-        json += asText(value_state_19)
-      } else {
-        throw new Error('"state" is required!')
-      }
-      const value_amountMicroUsd_20 = obj["amountMicroUsd"]
-      if (value_amountMicroUsd_20 !== undefined) {
-        json += ",\"amountMicroUsd\":"
-        json += asNumber(value_amountMicroUsd_20)
-      }
-      const value_transaction_21 = obj["transaction"]
-      if (value_transaction_21 !== undefined) {
-        json += ",\"transaction\":"
-        json += asText(value_transaction_21)
-      }
-return json + JSON_STR_END_OBJECT
-      }
-      // "#/properties/error/properties/details"
-      function anonymous3 (input) {
-        const obj = (input && typeof input.toJSON === 'function')
-    ? input.toJSON()
-    : input
-        if (obj === null) return JSON_STR_NULL
-        let json = ''
-        let addComma_16 = false
-          const value_payment_17 = obj["payment"]
-          if (value_payment_17 !== undefined) {
-            json += addComma_16 ? ",\"payment\":" : ((addComma_16 = true), "{\"payment\":")
-            json += anonymous4(value_payment_17)
-          }
-    for (const key of Object.keys(obj)) {
-      if (
-        key === "payment" ||
-        obj[key] === undefined ||
-        typeof obj[key] === 'function' ||
-        typeof obj[key] === 'symbol'
-      ) continue
-      const value = obj[key]
-        json += addComma_16 ? JSON_STR_COMMA : ((addComma_16 = true), JSON_STR_BEGIN_OBJECT)
-        json += asString(key) + JSON_STR_COLONS + JSON.stringify(value)
-    }
-  if (!addComma_16) json += JSON_STR_BEGIN_OBJECT
-return json + JSON_STR_END_OBJECT
-      }
       // "#/properties/error"
       function anonymous2 (input) {
         const obj = (input && typeof input.toJSON === 'function')
@@ -2202,11 +1986,7 @@ return json + JSON_STR_END_OBJECT
       const value_details_15 = obj["details"]
       if (value_details_15 !== undefined) {
         json += ",\"details\":"
-      if (value_details_15 === null) {
-        json += JSON_STR_NULL
-      } else {
-    json += anonymous3(value_details_15)
-      }
+        json += JSON.stringify(value_details_15)
       } else {
         throw new Error('"details" is required!')
       }
@@ -2496,59 +2276,6 @@ return json + JSON_STR_END_OBJECT
 
 export const getX402Speech402 = (() => {
     
-      // "#/properties/error/properties/details/properties/payment"
-      function anonymous3 (input) {
-        const obj = (input && typeof input.toJSON === 'function')
-    ? input.toJSON()
-    : input
-        if (obj === null) return JSON_STR_EMPTY_OBJECT
-        let json = ''
-      const value_state_9 = obj["state"]
-      if (value_state_9 !== undefined) {
-        json += "{\"state\":"
-        json += asText(value_state_9)
-      } else {
-        throw new Error('"state" is required!')
-      }
-      const value_amountMicroUsd_10 = obj["amountMicroUsd"]
-      if (value_amountMicroUsd_10 !== undefined) {
-        json += ",\"amountMicroUsd\":"
-        json += asNumber(value_amountMicroUsd_10)
-      }
-      const value_transaction_11 = obj["transaction"]
-      if (value_transaction_11 !== undefined) {
-        json += ",\"transaction\":"
-        json += asText(value_transaction_11)
-      }
-return json + JSON_STR_END_OBJECT
-      }
-      // "#/properties/error/properties/details"
-      function anonymous2 (input) {
-        const obj = (input && typeof input.toJSON === 'function')
-    ? input.toJSON()
-    : input
-        if (obj === null) return JSON_STR_NULL
-        let json = ''
-        let addComma_6 = false
-          const value_payment_7 = obj["payment"]
-          if (value_payment_7 !== undefined) {
-            json += addComma_6 ? ",\"payment\":" : ((addComma_6 = true), "{\"payment\":")
-            json += anonymous3(value_payment_7)
-          }
-    for (const key of Object.keys(obj)) {
-      if (
-        key === "payment" ||
-        obj[key] === undefined ||
-        typeof obj[key] === 'function' ||
-        typeof obj[key] === 'symbol'
-      ) continue
-      const value = obj[key]
-        json += addComma_6 ? JSON_STR_COMMA : ((addComma_6 = true), JSON_STR_BEGIN_OBJECT)
-        json += asString(key) + JSON_STR_COLONS + JSON.stringify(value)
-    }
-  if (!addComma_6) json += JSON_STR_BEGIN_OBJECT
-return json + JSON_STR_END_OBJECT
-      }
       // "#/properties/error"
       function anonymous1 (input) {
         const obj = (input && typeof input.toJSON === 'function')
@@ -2573,102 +2300,71 @@ return json + JSON_STR_END_OBJECT
       const value_details_5 = obj["details"]
       if (value_details_5 !== undefined) {
         json += ",\"details\":"
-      if (value_details_5 === null) {
-        json += JSON_STR_NULL
-      } else {
-    json += anonymous2(value_details_5)
-      }
+        json += JSON.stringify(value_details_5)
       } else {
         throw new Error('"details" is required!')
       }
 return json + JSON_STR_END_OBJECT
       }
-      // "#/properties/resource"
-      function anonymous4 (input) {
-        const obj = (input && typeof input.toJSON === 'function')
-    ? input.toJSON()
-    : input
-        if (obj === null) return JSON_STR_EMPTY_OBJECT
-        let json = ''
-      const value_url_15 = obj["url"]
-      if (value_url_15 !== undefined) {
-        json += "{\"url\":"
-        json += asText(value_url_15)
-      } else {
-        throw new Error('"url" is required!')
-      }
-    for (const key of Object.keys(obj)) {
-      if (
-        key === "url" ||
-        obj[key] === undefined ||
-        typeof obj[key] === 'function' ||
-        typeof obj[key] === 'symbol'
-      ) continue
-      const value = obj[key]
-        json += JSON_STR_COMMA
-        json += asString(key) + JSON_STR_COLONS + JSON.stringify(value)
-    }
-return json + JSON_STR_END_OBJECT
-      }
       // "#/properties/accepts/items"
-      function anonymous6 (input) {
+      function anonymous3 (input) {
         const obj = (input && typeof input.toJSON === 'function')
     ? input.toJSON()
     : input
         if (obj === null) return JSON_STR_EMPTY_OBJECT
         let json = ''
-      const value_scheme_18 = obj["scheme"]
-      if (value_scheme_18 !== undefined) {
+      const value_scheme_10 = obj["scheme"]
+      if (value_scheme_10 !== undefined) {
         json += "{\"scheme\":"
-        json += asText(value_scheme_18)
+        json += asText(value_scheme_10)
       } else {
         throw new Error('"scheme" is required!')
       }
-      const value_network_19 = obj["network"]
-      if (value_network_19 !== undefined) {
+      const value_network_11 = obj["network"]
+      if (value_network_11 !== undefined) {
         json += ",\"network\":"
-        json += asText(value_network_19)
+        json += asText(value_network_11)
       } else {
         throw new Error('"network" is required!')
       }
-      const value_amount_20 = obj["amount"]
-      if (value_amount_20 !== undefined) {
+      const value_amount_12 = obj["amount"]
+      if (value_amount_12 !== undefined) {
         json += ",\"amount\":"
-        json += asText(value_amount_20)
+        json += asText(value_amount_12)
       } else {
         throw new Error('"amount" is required!')
       }
-      const value_asset_21 = obj["asset"]
-      if (value_asset_21 !== undefined) {
+      const value_asset_13 = obj["asset"]
+      if (value_asset_13 !== undefined) {
         json += ",\"asset\":"
-        json += asText(value_asset_21)
+        json += asText(value_asset_13)
       } else {
         throw new Error('"asset" is required!')
       }
-      const value_payTo_22 = obj["payTo"]
-      if (value_payTo_22 !== undefined) {
+      const value_payTo_14 = obj["payTo"]
+      if (value_payTo_14 !== undefined) {
         json += ",\"payTo\":"
-        json += asText(value_payTo_22)
+        json += asText(value_payTo_14)
       } else {
         throw new Error('"payTo" is required!')
       }
-      const value_maxTimeoutSeconds_23 = obj["maxTimeoutSeconds"]
-      if (value_maxTimeoutSeconds_23 !== undefined) {
+      const value_maxTimeoutSeconds_15 = obj["maxTimeoutSeconds"]
+      if (value_maxTimeoutSeconds_15 !== undefined) {
         json += ",\"maxTimeoutSeconds\":"
-        json += asNumber(value_maxTimeoutSeconds_23)
+        json += asNumber(value_maxTimeoutSeconds_15)
       } else {
         throw new Error('"maxTimeoutSeconds" is required!')
       }
-      const value_extra_24 = obj["extra"]
-      if (value_extra_24 !== undefined) {
+      const value_extra_16 = obj["extra"]
+      if (value_extra_16 !== undefined) {
         json += ",\"extra\":"
-        json += JSON.stringify(value_extra_24)
+        json += JSON.stringify(value_extra_16)
       } else {
         throw new Error('"extra" is required!')
       }
 return json + JSON_STR_END_OBJECT
       }
-    function anonymous5 (obj) {
+    function anonymous2 (obj) {
       // "#/properties/accepts"
       let json = ''
     if (obj === null) return JSON_STR_EMPTY_ARRAY
@@ -2679,11 +2375,11 @@ return json + JSON_STR_END_OBJECT
     json += JSON_STR_BEGIN_ARRAY
       if (arrayLength > 0) {
         const value = obj[0]
-        json += anonymous6(value)
+        json += anonymous3(value)
         for (let i = 1; i < arrayLength; i++) {
           json += JSON_STR_COMMA
           const value = obj[i]
-          json += anonymous6(value)
+          json += anonymous3(value)
         }
       }
       return json + JSON_STR_END_ARRAY
@@ -2702,149 +2398,25 @@ return json + JSON_STR_END_OBJECT
       } else {
         throw new Error('"error" is required!')
       }
-      const value_x402Version_12 = obj["x402Version"]
-      if (value_x402Version_12 !== undefined) {
+      const value_x402Version_6 = obj["x402Version"]
+      if (value_x402Version_6 !== undefined) {
         json += ",\"x402Version\":"
-        json += asNumber(value_x402Version_12)
+        json += asNumber(value_x402Version_6)
       }
-      const value_resource_13 = obj["resource"]
-      if (value_resource_13 !== undefined) {
+      const value_resource_7 = obj["resource"]
+      if (value_resource_7 !== undefined) {
         json += ",\"resource\":"
-        json += anonymous4(value_resource_13)
+        json += JSON.stringify(value_resource_7)
       }
-      const value_accepts_16 = obj["accepts"]
-      if (value_accepts_16 !== undefined) {
+      const value_accepts_8 = obj["accepts"]
+      if (value_accepts_8 !== undefined) {
         json += ",\"accepts\":"
-        json += anonymous5(value_accepts_16)
+        json += anonymous2(value_accepts_8)
       }
-      const value_extensions_25 = obj["extensions"]
-      if (value_extensions_25 !== undefined) {
+      const value_extensions_17 = obj["extensions"]
+      if (value_extensions_17 !== undefined) {
         json += ",\"extensions\":"
-        json += JSON.stringify(value_extensions_25)
-      }
-return json + JSON_STR_END_OBJECT
-      }
-    const main = anonymous0
-    return main
-})();
-
-export const error409 = (() => {
-    
-      // "#/properties/error/properties/details/properties/payment"
-      function anonymous3 (input) {
-        const obj = (input && typeof input.toJSON === 'function')
-    ? input.toJSON()
-    : input
-        if (obj === null) return JSON_STR_EMPTY_OBJECT
-        let json = ''
-      const value_state_9 = obj["state"]
-      if (value_state_9 !== undefined) {
-        json += "{\"state\":"
-        json += asText(value_state_9)
-      } else {
-        throw new Error('"state" is required!')
-      }
-      const value_amountMicroUsd_10 = obj["amountMicroUsd"]
-      if (value_amountMicroUsd_10 !== undefined) {
-        json += ",\"amountMicroUsd\":"
-        json += asNumber(value_amountMicroUsd_10)
-      }
-      const value_transaction_11 = obj["transaction"]
-      if (value_transaction_11 !== undefined) {
-        json += ",\"transaction\":"
-        json += asText(value_transaction_11)
-      }
-return json + JSON_STR_END_OBJECT
-      }
-      // "#/properties/error/properties/details"
-      function anonymous2 (input) {
-        const obj = (input && typeof input.toJSON === 'function')
-    ? input.toJSON()
-    : input
-        if (obj === null) return JSON_STR_NULL
-        let json = ''
-        let addComma_6 = false
-          const value_payment_7 = obj["payment"]
-          if (value_payment_7 !== undefined) {
-            json += addComma_6 ? ",\"payment\":" : ((addComma_6 = true), "{\"payment\":")
-            json += anonymous3(value_payment_7)
-          }
-          const value_state_12 = obj["state"]
-          if (value_state_12 !== undefined) {
-            json += addComma_6 ? ",\"state\":" : ((addComma_6 = true), "{\"state\":")
-        json += asText(value_state_12)
-          }
-          const value_chargedMicroUsd_13 = obj["chargedMicroUsd"]
-          if (value_chargedMicroUsd_13 !== undefined) {
-            json += addComma_6 ? ",\"chargedMicroUsd\":" : ((addComma_6 = true), "{\"chargedMicroUsd\":")
-            json += asNumber(value_chargedMicroUsd_13)
-          }
-          const value_audio_14 = obj["audio"]
-          if (value_audio_14 !== undefined) {
-            json += addComma_6 ? ",\"audio\":" : ((addComma_6 = true), "{\"audio\":")
-        json += asText(value_audio_14)
-          }
-    for (const key of Object.keys(obj)) {
-      if (
-        key === "payment" || key === "state" || key === "chargedMicroUsd" || key === "audio" ||
-        obj[key] === undefined ||
-        typeof obj[key] === 'function' ||
-        typeof obj[key] === 'symbol'
-      ) continue
-      const value = obj[key]
-        json += addComma_6 ? JSON_STR_COMMA : ((addComma_6 = true), JSON_STR_BEGIN_OBJECT)
-        json += asString(key) + JSON_STR_COLONS + JSON.stringify(value)
-    }
-  if (!addComma_6) json += JSON_STR_BEGIN_OBJECT
-return json + JSON_STR_END_OBJECT
-      }
-      // "#/properties/error"
-      function anonymous1 (input) {
-        const obj = (input && typeof input.toJSON === 'function')
-    ? input.toJSON()
-    : input
-        if (obj === null) return JSON_STR_EMPTY_OBJECT
-        let json = ''
-      const value_code_3 = obj["code"]
-      if (value_code_3 !== undefined) {
-        json += "{\"code\":"
-        json += asText(value_code_3)
-      } else {
-        throw new Error('"code" is required!')
-      }
-      const value_message_4 = obj["message"]
-      if (value_message_4 !== undefined) {
-        json += ",\"message\":"
-        json += asText(value_message_4)
-      } else {
-        throw new Error('"message" is required!')
-      }
-      const value_details_5 = obj["details"]
-      if (value_details_5 !== undefined) {
-        json += ",\"details\":"
-      if (value_details_5 === null) {
-        json += JSON_STR_NULL
-      } else {
-    json += anonymous2(value_details_5)
-      }
-      } else {
-        throw new Error('"details" is required!')
-      }
-return json + JSON_STR_END_OBJECT
-      }
-      // "#"
-      function anonymous0 (input) {
-        const obj = (input && typeof input.toJSON === 'function')
-    ? input.toJSON()
-    : input
-        if (obj === null) return JSON_STR_EMPTY_OBJECT
-        let json = ''
-      const value_error_1 = obj["error"]
-      if (value_error_1 !== undefined) {
-        json += "{\"error\":"
-        json += anonymous1(value_error_1)
-      } else {
-        throw new Error('"error" is required!')
+        json += JSON.stringify(value_extensions_17)
       }
 return json + JSON_STR_END_OBJECT
       }

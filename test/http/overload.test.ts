@@ -60,7 +60,9 @@ const held = async ({ db }: Gateway) =>
 
 function assertRefused(reply: Reply): void {
   assert.deepEqual([reply.status, reply.json.error.code], [503, 'TTS_UNAVAILABLE']);
-  assert.deepEqual(reply.json.error.details, { transient: true, reason: 'overloaded' });
+  const { payment, ...details } = reply.json.error.details;
+  assert.deepEqual(details, { transient: true, reason: 'overloaded' });
+  assert.notEqual(payment?.state, 'charged');
   assert.ok([1, 2, 3].includes(Number(reply.headers.get('retry-after'))));
 }
 
