@@ -58,7 +58,7 @@ export async function makeDeposit(
 
   async function credit(onAdmitted: () => void): Promise<CreateDepositResult> {
     const shown = readPaymentHeader(headers);
-    if (shown.outcome === 'refused') return refusalFailure(shown);
+    if (shown.outcome === 'refused') return 'status' in offered ? offered : refusalFailure(shown);
     const { credential: envelope } = shown;
     context.note({ flow: 'deposit' });
     const identity = { method, url, bytes, envelope, traceId };

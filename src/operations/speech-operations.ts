@@ -125,10 +125,11 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
       context.payment = unknownPayment(priceMicroUsd);
     };
     const spoken = await speak({ flow: cardCredits, credential, charge, delivery: streamed(streaming), onHeld });
-    context.payment = NOTHING_CHARGED;
+    context.payment = undefined;
     // Whatever else speaks against it, the window's refusal goes before (R39).
     const limited = await slot.refusal();
     if (limited) return limited;
+    context.payment = NOTHING_CHARGED;
     switch (spoken.outcome) {
       case 'delivered': {
         context.admission.credentialVerified();
