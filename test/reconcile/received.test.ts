@@ -66,7 +66,7 @@ async function row({ db, config }: Gateway, payer: LocalAccount, nonce: string, 
 }
 
 const PAST = sql<Date>`now() - interval '1 minute'`;
-const AHEAD = sql<Date>`now() + interval '1 minute'`;
+const AHEAD = sql<Date>`now() + interval '5 seconds'`;
 
 for (const [name, columns, found] of [
   ['a reservation whose process settled it after the backup', { lease_until: PAST }, { known: 1, open: 0 }],
