@@ -106,7 +106,11 @@ export const SABOTAGES = {
         `where id = \${paid.topUpId} and state <> 'credited' and not`,
         `where id = \${paid.topUpId} and not`,
       ),
-      change('reconcile/credit-listed.ts', 'paid.filter(({ id }) => !known.has(id))', 'paid'),
+      change(
+        'reconcile/credit-listed.ts',
+        "if (state === 'credited' || (state !== undefined && session.payment_status !== 'paid')) continue;",
+        "if (session.payment_status !== 'paid') continue;",
+      ),
     ],
     sql: 'drop index transfer_top_up; drop trigger top_up_credited on top_up',
   },

@@ -60,6 +60,8 @@ class Exchange implements Dispatcher.DispatchHandler, ChunkSource {
   #type: AudioType = 'audio/mpeg';
   #reader: AudioReader | undefined;
   #hasRoom = true;
+  /** The body ends with its connection: a break looks like its end. */
+  #endsByClose = false;
   readonly #queue = new ChunkQueue(this);
   readonly #resolve: (speech: Speech) => void;
   readonly #reject: (error: SpeechError) => void;
@@ -84,6 +86,7 @@ class Exchange implements Dispatcher.DispatchHandler, ChunkSource {
     if (status < 200) return;
     const length = headers['content-length'];
     this.#bodyBytes = length === undefined ? undefined : Number(length);
+    this.#endsByClose = length === undefined && headers['transfer-encoding'] === undefined;
     if (status > 299) this.#refuse(statusError(status, headers['retry-after']));
     else if (TEXT_CONTENT_TYPE.test(String(headers['content-type']).toLowerCase())) this.#refuse(notAudio());
     else if (this.#bodyBytes !== undefined && this.#bodyBytes > MAX_AUDIO_BYTES) this.#stop(tooLarge());
@@ -105,8 +108,9 @@ class Exchange implements Dispatcher.DispatchHandler, ChunkSource {
 
   onResponseEnd(): void {
     const fault = this.#reader?.end();
-    if (this.#state === 'sniffing') this.#reject(audioError(fault ?? 'no audio'));
-    this.#queue.close(fault && audioError(fault));
+    const error = fault === 'truncated' && this.#endsByClose ? brokenOff() : fault && audioError(fault);
+    if (this.#state === 'sniffing') this.#reject(error ?? audioError('no audio'));
+    this.#queue.close(error);
     this.#finish();
   }
 
