@@ -79,7 +79,7 @@ test('half a sentence is not sold: audio that was cut off throws TTS_UPSTREAM_ER
   unsized.writeUInt32LE(0xffffffff, 40);
   const close = { framing: 'close' } as const;
   const asWav = { contentType: 'audio/wav' };
-  const cases: [string, Mode, object?][] = [
+  const cases: [string, Mode, typeof BROKEN_OFF?][] = [
     ['Content-Length larger than what came', stub.contentLengthTooLarge()],
     ['a chunked body without its end', stub.cutChunked()],
     ['a reset in a body with Content-Length', stub.resetInBody()],
