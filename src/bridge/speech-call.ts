@@ -97,7 +97,7 @@ async function notConverted(
   {
     format,
     headers,
-    receipt: { identifier },
+    receipt: { identifier, chargedMicroUsd },
     kept,
   }: {
     readonly format: AudioFormat;
@@ -114,14 +114,14 @@ async function notConverted(
   const place = isKept ? `The audio is kept: speechgate resume ${id} --out FILE` : 'The audio could not be kept.';
   return new ApiError(
     { status: 502, type: 'server_error', code: 'audio_not_converted' },
-    `The audio can't be converted to ${format}: ${message} ${place}`,
+    `The audio can't be converted to ${format}: ${message} You were charged $${formatUsd(chargedMicroUsd)}. ${place}`,
     { ...headers, ...NO_RETRY },
   );
 }
 
-/** The error with what was charged. It is not known of a purchase whose end is unknown, which says so itself. */
+/** The error with what was charged. A purchase whose end is unknown, and what the bridge itself says, name it already. */
 function withCharge(error: ApiError, chargedMicroUsd: bigint, cause: unknown): ApiError {
-  if (cause instanceof OutcomeUnknownError) return error;
+  if (cause instanceof OutcomeUnknownError || cause instanceof ApiError) return error;
   const { status, type, code, param, message } = error;
   const isUncertain = cause instanceof AudioLostError && cause.chargedMicroUsd === null;
   const charge = `You were charged ${isUncertain ? 'up to ' : ''}$${formatUsd(chargedMicroUsd)}.`;
