@@ -12,7 +12,22 @@ import { createLinkSigner } from '../../src/audio/link-token.ts';
 import { LINGER_MS } from '../../src/http/linger.ts';
 import { audit } from '../../src/ledger/audit.ts';
 import type { Call, Gateway } from '../support/gateway.ts';
-import { assertOffered, CHARGED, concluded, detailsOf, endedLongerAgo, FUNDS, follow, GET, loseAnswer, PRICE, SECRET, sendUnread, startWithFunds, PENDING } from '../support/lost-answer.ts';
+import {
+  assertOffered,
+  CHARGED,
+  concluded,
+  detailsOf,
+  endedLongerAgo,
+  FUNDS,
+  follow,
+  GET,
+  loseAnswer,
+  PENDING,
+  PRICE,
+  SECRET,
+  sendUnread,
+  startWithFunds,
+} from '../support/lost-answer.ts';
 import { HELLO, type PrepaidGateway, startPrepaidGateway, TTS } from '../support/prepaid.ts';
 import { connectRaw, requestBytes } from '../support/raw-http.ts';
 import { body, Drip, silentMp3 } from '../support/stub-upstream.ts';

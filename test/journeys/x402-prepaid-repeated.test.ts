@@ -7,7 +7,24 @@ import { join } from 'node:path';
 import { sql } from 'kysely';
 import { test } from 'tap';
 import type { Config } from '../../src/settings/config.ts';
-import { assertOffered, BARE, CHARGED, concluded, detailsOf, endedLongerAgo, FUNDS, follow, GET, loseAnswer, PRICE, SECRET, sendUnread, startWithFunds, PENDING, RESTORED } from '../support/lost-answer.ts';
+import {
+  assertOffered,
+  BARE,
+  CHARGED,
+  concluded,
+  detailsOf,
+  endedLongerAgo,
+  FUNDS,
+  follow,
+  GET,
+  loseAnswer,
+  PENDING,
+  PRICE,
+  RESTORED,
+  SECRET,
+  sendUnread,
+  startWithFunds,
+} from '../support/lost-answer.ts';
 import {
   depositor,
   HELLO,
