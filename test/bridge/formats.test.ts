@@ -49,7 +49,7 @@ const pcmSamples = (pcm: Buffer): Float32Array =>
 /** The pitch of each second, without its first and last quarter, in which the encoder begins and ends. */
 const pitches = (samples: Float32Array, seconds: number): number[] =>
   Array.from({ length: seconds }, (_, second) =>
-    Math.round(pitch(24_000, samples.slice(second * 24_600 + 6_000, second * 24_600 + 18_000))),
+    Math.round(pitch(24_000, samples.slice(second * 24_600 + 8_500, second * 24_600 + 18_000))),
   );
 
 /** Each part is a second of MP3 with this rate and number of channels. */
