@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { fund } from '../../src/sandbox/chain/fund.ts';
 import { type KeyedWallet, keyedWallet } from '../../test/support/keyed-wallet.ts';
 import { jsonPost } from './card.ts';
@@ -48,7 +49,9 @@ async function buy(operation: Operation, wallet: KeyedWallet): Promise<Outcome> 
     ...(does === 'pays at both' ? [settle(operation, payment)] : []),
   ]);
   if (first === undefined) return come('open');
-  if (second && !second.body.equals(first.body)) operation.isWrong('two answers to one payment differ');
+  if (second && !isSameEnd(first, second)) {
+    operation.isWrong(`two answers to one payment differ: ${[first, second].map(shown).join(' and ')}`);
+  }
   if (first.status !== 200) return come('refused');
   if (!isSpeech(first, text)) operation.isWrong('a settled payment was answered without its speech');
   if (does === 'repeats' && !(await settle(operation, payment))?.body.equals(first.body)) {
@@ -94,6 +97,15 @@ export const settle = (operation: Operation, payment: Payment): Promise<Heard | 
     () => operation.pay(payment.sent),
     (heard) => endOf(heard, payment) && heard,
   );
+
+/** Served, both with the same speech; or refused, both with the same word about the money. */
+function isSameEnd(one: Heard, other: Heard): boolean {
+  if (one.status === 200 || other.status === 200) return one.status === other.status && one.body.equals(other.body);
+  return isDeepStrictEqual(errorOf(one)?.details.payment, errorOf(other)?.details.payment);
+}
+
+const shown = (heard: Heard): string =>
+  heard.status === 200 ? '200' : `${heard.status} ${JSON.stringify(errorOf(heard))}`;
 
 async function mustNotServe(operation: Operation, sent: Sent, what: string): Promise<void> {
   const { status } = await operation.ask(sent);

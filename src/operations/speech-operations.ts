@@ -169,6 +169,7 @@ export function speechOperations(options: SpeechOptions): SpeechOperations<Opera
         context.payment = NOTHING_CHARGED;
         return refusalAnswer(spoken, challengeOf(charge, context));
       case 'failed':
+        context.payment = NOTHING_CHARGED;
         return answerPreviousJob(request, speechFailed(cardCredits, spoken, context), slot, context);
     }
   }

@@ -29,6 +29,8 @@ const HEAD_AGE_MS = 1_000;
 /** How often a transaction is looked up until it is included, and how often anything else is asked while waiting. */
 const POLL_MS = 100;
 const SLOW_POLL_MS = 1_000;
+/** How long a transfer is searched that nobody has named, before it is seen. */
+const UNSEEN_TIMEOUT_MS = 5_000;
 
 /**
  * Reads from the chain whether authorizations were used, through one node or several. It never writes. Any node's proof
@@ -120,13 +122,14 @@ export class Chain {
   /**
    * Waits for a transfer, however it is told of it: the named transaction is looked up, and where that does not hold the
    * transfer, or none is named, the transfer is searched. Returns what was seen last, which is not confirmed when the time
-   * is over or the signal says stop before that. Looks once at least; a node that does not answer is asked again.
+   * is over or the signal says stop before that. One that nobody has named or seen is searched for 5 s at most: it may
+   * never come. Looks once at least; a node that does not answer is asked again.
    */
   async awaitTransfer(
     { claim, headBlock, transaction, needsConfirmation }: AwaitedTransfer,
     { timeoutMs, signal }: { readonly timeoutMs: number; readonly signal?: AbortSignal | undefined },
   ): Promise<PaidFinding | undefined> {
-    const giveUpAt = performance.now() + timeoutMs;
+    const askedAt = performance.now();
     const pollMs = transaction && !needsConfirmation ? POLL_MS : SLOW_POLL_MS;
     const looksPerSearch = SLOW_POLL_MS / pollMs;
     let seen: PaidFinding | undefined;
@@ -140,7 +143,8 @@ export class Chain {
         if (!(error instanceof RpcError)) throw error;
       }
       const isEnough = seen && (seen.isConfirmed || !needsConfirmation);
-      if (isEnough || signal?.aborted || performance.now() >= giveUpAt) return seen;
+      const patienceMs = seen || transaction ? timeoutMs : Math.min(timeoutMs, UNSEEN_TIMEOUT_MS);
+      if (isEnough || signal?.aborted || performance.now() - askedAt >= patienceMs) return seen;
       await sleep(pollMs, undefined, { signal }).catch(() => {});
     }
   }

@@ -27,13 +27,17 @@ const CALLS = Number(process.env.BUDGET_CALLS ?? 150);
 const KILLS = Number(process.env.BUDGET_KILLS ?? 9);
 const IN_FLIGHT = Number(process.env.BUDGET_IN_FLIGHT ?? 8);
 const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
-/** Of `Hello world` by the default model. */
+/** Of each text by the default model. */
 const PRICE = 198n;
 const LIMIT = BigInt(CALLS) * PRICE + PRICE / 2n;
 const DEPOSIT = LIMIT * 2n;
 /** Longer than a signature is valid, and the client's leeway. */
 const LATER_MS = 140_000;
 const PATIENCE_MS = 120_000;
+
+let texts = 0;
+/** As long as `Hello world`, and never the same: equal calls of an MCP server share one purchase. */
+const nextText = (): string => `Hello ${String(++texts).padStart(5, '0')}`;
 
 /** A process that buys speech for others. */
 interface Speaker {
@@ -52,7 +56,7 @@ const startBridge: StartSpeaker = async (t, env) => {
       const response = await fetch(`${url}/audio/speech`, {
         method: 'POST',
         headers: { 'content-type': 'application/json' },
-        body: JSON.stringify({ model: 'tts-1', voice: 'alloy', input: 'Hello world' }),
+        body: JSON.stringify({ model: 'tts-1', voice: 'alloy', input: nextText() }),
       });
       if (response.ok) return (await response.arrayBuffer()) && 'spoken';
       const text = await response.text();
@@ -81,7 +85,7 @@ const startMcp: StartSpeaker = async (t, env) => {
   t.teardown(() => client.close());
   return {
     speak: async () => {
-      const call = client.callTool({ name: 'speak', arguments: { text: 'Hello world' } }, undefined, {
+      const call = client.callTool({ name: 'speak', arguments: { text: nextText() } }, undefined, {
         timeout: PATIENCE_MS,
       });
       const { isError, content } = (await call) as CallToolResult;

@@ -357,8 +357,8 @@ test('a day later nothing that was taken counts as free', { skip }, async (t) =>
     await sql`update x402_payment set settled_at = settled_at - interval '26 hours'
               where settled_at is not null`.execute(trx);
     await sql`delete from prepaid_nonce`.execute(trx);
-    await sql`update transfer set created_at = created_at - interval '26 hours', ended_at = ended_at - interval '26 hours'
-              where kind = 'spend'`.execute(trx);
+    await sql`update transfer set created_at = created_at - interval '26 hours',
+              ended_at = ended_at - interval '26 hours'`.execute(trx);
   });
   await askAll(buyers);
   await assertCounted(buyers, 'a day later');

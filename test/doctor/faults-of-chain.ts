@@ -33,7 +33,7 @@ export const FAULTS_OF_CHAIN: Cases = {
       const falsehood: RpcNode['falsehood'] = async ({ method, params }) => {
         if (method !== 'eth_getBlockByNumber' || params[0] !== 'latest') return undefined;
         const block = await chain.client.getBlock();
-        return { result: { number: `0x${block.number.toString(16)}`, timestamp: old } };
+        return { result: { number: `0x${block.number.toString(16)}`, hash: block.hash, timestamp: old } };
       };
       return withChanged(t, node, { falsehood });
     },

@@ -46,7 +46,8 @@ test('a text that would never be spoken to its end is 413 before the hold, async
   for (const path of ['/tts', '/tts?async=true']) {
     const reply = await gateway.call(path, { method: 'POST', headers, json: { text: ENDLESS } });
     assert.deepEqual([reply.status, reply.json.error.code], [413, 'TEXT_TOO_LONG']);
-    assert.deepEqual(reply.json.error.details, { field: 'text', rule: 'duration' });
+    const payment = { state: 'not_charged', amountMicroUsd: 0 };
+    assert.deepEqual(reply.json.error.details, { field: 'text', rule: 'duration', payment });
   }
   assert.equal(await gateway.balance(account), 5_000_000n);
   assert.deepEqual(await gateway.db.selectFrom('transfer').select('id').where('kind', '=', 'charge').execute(), []);

@@ -24,7 +24,7 @@ test('a capture that fails as in an outage is repeated, and its audio delivered'
   }
 });
 
-test('a request whose hold the database refuses for an unknown reason is 500, and no word is said about money', async (t) => {
+test('a request whose hold the database refuses for an unknown reason is 500, and charges nothing', async (t) => {
   const upstream = await startStubUpstream();
   t.teardown(() => upstream.close());
   const gateway = await startGateway(t, { SPEECH_BASE_URL: upstream.url });
@@ -32,7 +32,8 @@ test('a request whose hold the database refuses for an unknown reason is 500, an
   await failStatements(gateway.db, { table: 'transfer', on: 'insert', when: sql`true`, state: 'P0001' });
   const reply = await gateway.call('/tts?text=Hello+world', { headers: { 'x-credit-account': account } });
   assert.deepEqual([reply.status, reply.json.error.code], [500, 'INTERNAL_ERROR']);
-  assert.doesNotMatch(reply.text, /charged/i);
+  assert.deepEqual(reply.json.error.details, { payment: { state: 'not_charged', amountMicroUsd: 0 } });
+  assert.equal(await gateway.balance(account), 5_000_000n);
   assert.match(reply.json.error.message, /x-trace-id/);
 });
 

@@ -153,7 +153,7 @@ test('R26: the reservation of a dead process is a lease, then free for the same 
 
   const lease = (interval: string) =>
     sql`update x402_payment set lease_until = now() + ${interval}::interval`.execute(gateway.db);
-  await lease('1 minute');
+  await lease('5 seconds');
   assert.deepEqual(told(await gateway.call(DEPOSIT_PATH, paid)), [409, 'PAYMENT_REPLAY_PENDING']);
   await lease('-1 second');
   const fresh = await signDeposit(gateway, payer);

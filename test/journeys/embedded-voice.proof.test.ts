@@ -8,6 +8,8 @@ import { HELLO, payFor, sign, startX402Gateway, timesPaid, withPayment } from '.
 
 const { chain, skip } = await testChain();
 
+const NOTHING_CHARGED = { state: 'not_charged', amountMicroUsd: 0 };
+
 const UNREADABLE = 'Say 你好 now';
 const UNREADABLE_CALL: Call = { method: 'POST', json: { text: UNREADABLE } };
 /** As long, so that its price is the same. */
@@ -16,7 +18,9 @@ const QUERY = `?text=${encodeURIComponent(UNREADABLE)}`;
 
 function assertRefused(reply: Reply, money: string): void {
   assert.deepEqual([reply.status, reply.json.error.code], [400, 'INVALID_REQUEST'], reply.text);
-  assert.deepEqual(reply.json.error.details, { field: 'text', rule: 'script' });
+  const { field, rule, payment } = reply.json.error.details;
+  assert.deepEqual([field, rule], ['text', 'script']);
+  assert.deepEqual(payment ?? NOTHING_CHARGED, NOTHING_CHARGED);
   assert.match(
     reply.json.error.message,
     /^text has a letter that is not Latin at character 5\. The embedded voice reads English only/,

@@ -36,7 +36,7 @@ const WALLETS = 12;
 const SERIAL_WALLETS = 4;
 
 /** Holds are leased for 30 s more. */
-const SPEECH_TIMEOUT_MS = '1000';
+const SPEECH_TIMEOUT_MS = '5000';
 const MINE_EVERY_MS = 150;
 const AUDIT_EVERY_MS = 2_000;
 
