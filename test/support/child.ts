@@ -79,11 +79,13 @@ export function startCommand(
     process: child,
     output: () => output,
     printed: async (pattern, patienceMs) => {
+      const missing = (what: string) => `${[program, ...args].join(' ')} ${what} ${pattern}:\n${output}`;
       await until(() => {
-        if (!running() && !pattern.test(output))
-          throw new Error(`${[program, ...args].join(' ')} ended before it printed ${pattern}:\n${output}`);
+        if (!running() && !pattern.test(output)) throw new Error(missing('ended before it printed'));
         return pattern.test(output);
-      }, patienceMs);
+      }, patienceMs).catch((error) => {
+        throw error.code === 'ERR_ASSERTION' ? new Error(missing('has not printed')) : error;
+      });
       return pattern.exec(output) as RegExpExecArray;
     },
     ended: async () => (await ended)[0],

@@ -5,6 +5,8 @@ import { type Child, programCommand, startCommand } from './child.ts';
 import { until } from './until.ts';
 
 const ASK_EVERY_MS = 50;
+/** Several start at once, beside other tests that keep the machine busy. */
+const START_TIMEOUT_MS = 240_000;
 
 /** The BASE_URL of all of them. */
 export const REPLICATED_URL = 'http://speechgate.test';
@@ -68,12 +70,12 @@ export class Replicas {
       env,
       ...(release.folder !== undefined && { cwd: release.folder }),
     });
-    await child.printed(/listens on|runs jobs/);
+    await child.printed(/listens on|runs jobs/, START_TIMEOUT_MS);
     const replica: Replica = {
       ...{ child, url: `http://127.0.0.1:${port}`, readyUrl: `http://127.0.0.1:${adminPort}/readyz` },
       isReady: false,
     };
-    await until(() => isReady(replica));
+    await until(() => isReady(replica), START_TIMEOUT_MS);
     replica.isReady = !args.includes('--role=worker');
     this.#running.set(name, replica);
     void this.#watch(replica);
