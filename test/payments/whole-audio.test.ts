@@ -94,7 +94,9 @@ for (const [name, { start, skip }] of Object.entries(PAYERS)) {
     assert.deepEqual(await audit(payer.gateway.db), []);
   });
 
-  test(`R68 ${name}: the bytes decide, and several files are one`, { skip: skip || isJob }, async (t) => {
+  // A job's audio is fetched from the store.
+  if (isJob) continue;
+  test(`R68 ${name}: the bytes decide, and several files are one`, { skip }, async (t) => {
     const payer = await start(t, {}, undefined, 100_000n);
     for (const [shown, mode] of Object.entries(SOLD)) {
       payer.upstream.mode = mode;
