@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
+import { programCommand } from './child.ts';
 import type { NpmRun } from './npm-run.ts';
 
 const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
@@ -16,10 +17,11 @@ export const speechgate = (env: Record<string, string>, ...args: string[]): Prom
 /** Likewise, with this on its standard input. */
 export function speechgateReading(input: string, env: Record<string, string>, ...args: string[]): Promise<CommandRun> {
   const { PATH = '', HOME = '' } = process.env;
+  const [node = '', ...program] = programCommand('src/cli/speechgate.ts', ...args);
   return new Promise((resolve) => {
     const child = execFile(
-      process.execPath,
-      ['bin/speechgate.js', ...args],
+      node,
+      program,
       { cwd: PROJECT, env: { PATH, HOME, ...env }, encoding: 'buffer', maxBuffer: 1 << 26 },
       (error, bytes, stderr) => {
         const [out, err] = [bytes.toString(), stderr.toString()];
