@@ -29,7 +29,7 @@ const HEAD_AGE_MS = 1_000;
 /** How often a transaction is looked up until it is included, and how often anything else is asked while waiting. */
 const POLL_MS = 100;
 const SLOW_POLL_MS = 1_000;
-/** How long a transfer is searched that nobody has named, before it is seen. */
+/** How long the chain is searched for a transfer whose transaction is not known. */
 const UNSEEN_TIMEOUT_MS = 5_000;
 
 /**
@@ -122,8 +122,8 @@ export class Chain {
   /**
    * Waits for a transfer, however it is told of it: the named transaction is looked up, and where that does not hold the
    * transfer, or none is named, the transfer is searched. Returns what was seen last, which is not confirmed when the time
-   * is over or the signal says stop before that. One that nobody has named or seen is searched for 5 s at most: it may
-   * never come. Looks once at least; a node that does not answer is asked again.
+   * is over or the signal says stop before that. Without a known transaction the search ends after 5 s: the transfer
+   * may never come. Looks once at least; a node that does not answer is asked again.
    */
   async awaitTransfer(
     { claim, headBlock, transaction, needsConfirmation }: AwaitedTransfer,
