@@ -91,6 +91,11 @@ export class UnreachableError extends SpeechgateError {
   override readonly name = 'UnreachableError';
 }
 
+/** An answer was larger, or took longer, than what was asked for can be. It was not read any further. */
+export class TooLargeError extends SpeechgateError {
+  override readonly name = 'TooLargeError';
+}
+
 /** The purchase may cost more than its caps leave. Nothing was signed. */
 export class OverCapError extends SpeechgateError {
   override readonly name: string = 'OverCapError';

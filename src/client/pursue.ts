@@ -1,3 +1,4 @@
+import { mostAudioBytes } from './bounded-response.ts';
 import { OutcomeUnknownError, type SpeechgateError } from './errors.ts';
 import type { Answer, Outcome, Reader } from './outcome.ts';
 import type { Service } from './payment-way.ts';
@@ -85,6 +86,7 @@ async function send({ api }: Service, pending: PendingPurchase, signal: AbortSig
     body: { text: pending.body },
     bodySerializer: () => pending.body,
     parseAs: 'stream',
+    mostAudioBytes: mostAudioBytes(pending.body.length),
     signal,
   });
   return { response, body: (data ?? null) as ReadableStream<Uint8Array> | null, error };

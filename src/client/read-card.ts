@@ -96,7 +96,8 @@ async function audioOf(
 ): Promise<Outcome<Speech>> {
   const { chargedMicroUsd } = receipt;
   try {
-    if (link !== null) return { outcome: 'bought', bought: await fetchAudio(link, receipt, parts), chargedMicroUsd };
+    if (link !== null)
+      return { outcome: 'bought', bought: await fetchAudio(link, receipt, { ...parts, pending }), chargedMicroUsd };
   } catch (error) {
     if (!(error instanceof ServiceError) || (error.status !== 404 && error.status !== 410)) throw error;
   }

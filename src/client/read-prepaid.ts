@@ -31,6 +31,6 @@ export const readPrepaid: Reader<Speech> = async (asked) => {
   if (payment?.state !== 'charged' || typeof details?.audio !== 'string') return readRefusal(asked);
   const chargedMicroUsd = chargedWithin(payment.amountMicroUsd, pending);
   const { audio } = details;
-  const bought = await fetchAudio(audio, { ...receipt, chargedMicroUsd, isReplay: true }, { service, signal });
+  const bought = await fetchAudio(audio, { ...receipt, chargedMicroUsd, isReplay: true }, { service, pending, signal });
   return { outcome: 'bought', bought, chargedMicroUsd };
 };

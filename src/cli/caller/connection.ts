@@ -1,5 +1,6 @@
 import type { Hex } from 'viem';
 import { generatePrivateKey } from 'viem/accounts';
+import { openApi } from '../../client/api.ts';
 import { type PinnedKey, Speechgate } from '../../client/index.ts';
 import { isUuid } from '../../lib/uuid.ts';
 import { UsageError } from '../usage-error.ts';
@@ -93,13 +94,13 @@ async function readAccount(place: string): Promise<string> {
 
 /** As the service shows them: nothing vouches for them yet. */
 async function shownKeys(baseUrl: string): Promise<readonly PinnedKey[]> {
-  const url = `${baseUrl}/.well-known/x402-service-metadata`;
-  const shown = (await fetch(url, { redirect: 'error', signal: AbortSignal.timeout(15_000) })
-    .then((answer) => answer.json())
-    .catch(() => undefined)) as { payload?: { trust?: { keys?: unknown } } } | undefined;
-  const keys = shown?.payload?.trust?.keys;
+  const signal = AbortSignal.timeout(15_000);
+  const shown = await openApi(baseUrl)
+    .GET('/.well-known/x402-service-metadata', { signal })
+    .catch(() => undefined);
+  const keys: unknown = shown?.data?.payload?.trust?.keys;
   if (!Array.isArray(keys) || keys.length === 0) {
-    throw new UsageError(`--fingerprint: ${url} shows no keys, so there is nothing to compare it with.`);
+    throw new UsageError(`--fingerprint: ${baseUrl} shows no keys, so there is nothing to compare it with.`);
   }
   return readPinnedKeys(JSON.stringify(keys), '--fingerprint');
 }

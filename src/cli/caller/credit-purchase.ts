@@ -1,4 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises';
+import { boundedResponse, MOST_JSON_BYTES } from '../../client/bounded-response.ts';
 import { UnreachableError } from '../../client/errors.ts';
 import { OWN_AMOUNT } from '../../top-up/amount.ts';
 import { EXIT } from './exit-codes.ts';
@@ -76,7 +77,8 @@ export async function waitForCredit(
 async function ask(url: string, request: RequestInit): Promise<Response> {
   const headers = { accept: 'application/json, text/html;q=0.9' };
   const signal = AbortSignal.timeout(DEADLINE_MS);
-  return fetch(url, { ...request, headers, redirect: 'manual', signal }).catch((cause) => {
+  const response = await fetch(url, { ...request, headers, redirect: 'manual', signal }).catch((cause) => {
     throw new UnreachableError('The service could not be reached.', { cause });
   });
+  return boundedResponse(response, MOST_JSON_BYTES, signal);
 }
