@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Budget, Reservation } from '../client/budget.ts';
+import { AMOUNT, checkedOptions } from '../client/check-options.ts';
 import { OverCapError } from '../client/errors.ts';
 import { type Flow, isRepeatable, type PendingPurchase } from '../client/pending-purchase.ts';
 import type { Book, OpenPurchase } from './book.ts';
@@ -7,6 +8,7 @@ import type { KeptSpeech } from './kept-speech.ts';
 import { SharedBook } from './shared-book.ts';
 
 const OVERDUE_SECONDS = 60;
+const LIMITS = { perCallMicroUsd: AMOUNT, perDayMicroUsd: AMOUNT, totalMicroUsd: AMOUNT } as const;
 
 /** Micro-USD; what is left out is not limited. */
 export interface BudgetLimits {
@@ -44,14 +46,15 @@ interface Concluding {
  * Opens a budget that is kept in a file, together with all other processes that have it open. The limits are the
  * opener's own; what was spent and reserved is everybody's. Beside the file there are `….lock` and `….owners`.
  * @param now milliseconds since the epoch
- * @throws ForeignFileError, DamagedBudgetError, BudgetBusyError
+ * @throws TypeError for a limit that is none; ForeignFileError, DamagedBudgetError, BudgetBusyError
  */
 export async function openFileBudget(
   path: string,
   limits: BudgetLimits,
   now: () => number = Date.now,
 ): Promise<FileBudget> {
-  return new FileBudget(await SharedBook.open(path), limits, now);
+  const checked = checkedOptions('openFileBudget', limits, LIMITS);
+  return new FileBudget(await SharedBook.open(path), checked, now);
 }
 
 /**

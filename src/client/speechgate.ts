@@ -4,6 +4,7 @@ import type { Budget, Reservation } from './budget.ts';
 import { buySpeech, chargedOf, pursueSpeech } from './buy.ts';
 import { TotalCap } from './caps.ts';
 import { Catalog } from './catalog.ts';
+import { AMOUNT, CLIENT_OPTIONS, checkedOptions, SPEAK_OPTIONS } from './check-options.ts';
 import { type Conclusion, checkPending, conclude } from './conclude.ts';
 import { type Deposit, deposit, deposited, pursueDeposit } from './deposit.ts';
 import { SpeechgateError } from './errors.ts';
@@ -57,14 +58,15 @@ export class Speechgate {
   /** What this client has set aside for purchases whose end is unknown, or that may still be taken. */
   readonly #unknown = new Map<string, { readonly pending: PendingPurchase; readonly reservation: Reservation }>();
 
+  /** @throws TypeError for an option that is unknown, or is not what it has to be */
   constructor(options: SpeechgateOptions) {
-    const { baseUrl, trust = [], maxTotalMicroUsd, budget } = options;
+    this.#options = checkedOptions('Speechgate', options, CLIENT_OPTIONS);
+    const { baseUrl, trust = [], maxTotalMicroUsd, budget, fetch } = this.#options;
     const { origin, pathname, search } = new URL(baseUrl);
     if (pathname !== '/' || search) throw new TypeError(`baseUrl has to be an origin, such as ${origin}.`);
-    const api = openApi(origin, options.fetch);
+    const api = openApi(origin, fetch);
     const metadata = trust.length > 0 ? new TrustedMetadata(api, origin, trust) : undefined;
     this.#service = { api, baseUrl: origin, catalog: new Catalog(api), metadata, timeout: new SpeechTimeout(api) };
-    this.#options = options;
     this.#budgets = [
       ...(maxTotalMicroUsd === undefined ? [] : [new TotalCap(maxTotalMicroUsd)]),
       ...(budget ? [budget] : []),
@@ -79,17 +81,18 @@ export class Speechgate {
    * @throws AudioLostError when it was or may have been charged, and can't be resumed
    */
   async speak(order: SpeechOrder, options: SpeakOptions = {}): Promise<Speech> {
+    const { signal, durable, maxMicroUsd } = checkedOptions('speak', options, SPEAK_OPTIONS);
     const { maxPerRequestMicroUsd, patienceMs = PATIENCE_MS } = this.#options;
     const way = this.#way();
-    await this.#concludeEnded(options.signal);
+    await this.#concludeEnded(signal);
     return buySpeech({
       way,
       order,
       service: this.#service,
       budgets: this.#budgets,
-      callLimits: [maxPerRequestMicroUsd, options.maxMicroUsd],
-      isDurable: options.durable ?? false,
-      signal: options.signal,
+      callLimits: [maxPerRequestMicroUsd, maxMicroUsd],
+      isDurable: durable ?? false,
+      signal,
       patienceMs,
       onUnknown: (pending, reservation) => this.#unknown.set(pending.identifier, { pending, reservation }),
     });
@@ -147,6 +150,7 @@ export class Speechgate {
    * @throws OutcomeUnknownError: give its `pending` to `resumeDeposit`
    */
   async deposit(amountMicroUsd: bigint, { signal }: CallOptions = {}): Promise<Deposit> {
+    checkedOptions('deposit', { amountMicroUsd }, { amountMicroUsd: AMOUNT });
     const { wallet } = this.#way();
     if (!wallet) throw new SpeechgateError('A deposit needs a wallet: prepaid(wallet).');
     return deposit(wallet, amountMicroUsd, this.#service, { signal, patienceMs: this.#options.patienceMs });
