@@ -64,7 +64,8 @@ module.exports = {
         pathNot: [
           '^src/client/',
           '^src/contract/types\\.ts$',
-          '^src/lib/canonical-json\\.ts$',
+          '^src/lib/(canonical-json|service-words)\\.ts$',
+          '^src/feedback/signing-message\\.ts$',
           '^src/speech/price\\.ts$',
           '^src/x402/(canonical-query|prepaid-types)\\.ts$',
           'node_modules/',

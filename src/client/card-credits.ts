@@ -46,8 +46,8 @@ async function offer(accountId: string, order: SpeechOrder, terms: Terms): Promi
 }
 
 async function balance(accountId: string, { api }: Service, signal?: AbortSignal): Promise<Balance> {
-  const { data } = await read(signal, (signal) =>
+  const { balanceMicroUsd } = await read(signal, { balanceMicroUsd: 'amount' }, (signal) =>
     api.GET('/credits/{accountId}', { params: { path: { accountId } }, signal }),
   );
-  return { flow: 'card', account: accountId, balanceMicroUsd: BigInt(data.balanceMicroUsd) };
+  return { flow: 'card', account: accountId, balanceMicroUsd: BigInt(balanceMicroUsd) };
 }

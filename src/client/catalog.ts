@@ -3,9 +3,24 @@ import type { Api, Wire } from './api.ts';
 import { picoUsd } from './price.ts';
 import { read } from './reading.ts';
 import { unknownModel } from './service-error.ts';
+import type { Shape } from './shape.ts';
 
 /** Milliseconds for which the catalog is taken as it was read. */
 const KEPT_MS = 60_000;
+
+const VOICE: Shape = { id: 'string', voice: 'string', name: 'string' };
+export const VOICES: Shape = { model: 'string', voices: [VOICE] };
+const MODEL: Shape = {
+  id: 'string',
+  name: 'string',
+  description: 'string',
+  maxInputCharacters: 'number',
+  defaultVoice: 'string',
+  pricing: { ratePerCharUsd: 'number', ratePerMillionCharsUsd: 'number' },
+  voices: [VOICE],
+  available: 'boolean',
+};
+const MODELS: Shape = { defaultModel: 'string', models: [MODEL] };
 
 /** The models, as the service lists them. Nothing vouches for them. */
 export class Catalog {
@@ -17,9 +32,9 @@ export class Catalog {
   }
 
   async read(signal?: AbortSignal): Promise<Wire<TtsModelsResponse>> {
-    const { data } = await read(signal, (signal) => this.#api.GET('/tts/models', { signal }));
-    this.#kept = { at: Date.now(), models: data };
-    return data;
+    const models = await read(signal, MODELS, (signal) => this.#api.GET('/tts/models', { signal }));
+    this.#kept = { at: Date.now(), models };
+    return models;
   }
 
   /** The model of an order, the default one where it names none. */

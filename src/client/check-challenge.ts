@@ -19,7 +19,8 @@ export interface Expected {
 }
 
 /**
- * The one entry of a challenge that may be signed: everything in it is what the signed metadata says.
+ * The one entry of a challenge that may be signed: everything in it is what the signed metadata says, and nothing else is in
+ * it.
  * @throws UntrustedError
  */
 export function checkChallenge(challenge: PaymentRequired, expected: Expected): PaymentRequirements {
@@ -51,7 +52,8 @@ export function checkChallenge(challenge: PaymentRequired, expected: Expected): 
   if (!Number.isInteger(maxTimeoutSeconds) || maxTimeoutSeconds < 1 || maxTimeoutSeconds > MOST_TIMEOUT_SECONDS) {
     throw new UntrustedError('wrong_timeout', `The challenge wants to be valid for ${maxTimeoutSeconds} s.`);
   }
-  return offer;
+  const { scheme, network: chain, asset: token, amount, payTo, extra } = offer;
+  return { scheme, network: chain, asset: token, amount, payTo, maxTimeoutSeconds, extra };
 }
 
 /** The payee that prepaid signatures, deposits and quotes name. */

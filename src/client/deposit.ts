@@ -7,6 +7,7 @@ import type { PendingPurchase } from './pending-purchase.ts';
 import { type End, pursue } from './pursue.ts';
 import { transactionOf } from './read-direct.ts';
 import { readRefusal } from './read-refusal.ts';
+import { type Shape, shaped } from './shape.ts';
 import { newIdentifier, readChallenge, required, signPayment } from './sign-payment.ts';
 
 export const DEPOSIT_TARGET = '/x402/deposit';
@@ -32,11 +33,18 @@ export interface DepositOptions {
   readonly patienceMs?: number | undefined;
 }
 
+const CREDITED: Shape = {
+  address: 'string',
+  balanceMicroUsd: 'amount',
+  creditedMicroUsd: 'amount',
+  alreadyCredited: 'boolean',
+};
+
 const readDeposit: Reader<Deposit> = async (asked) => {
   const { pending, answer } = asked;
   const { response, body } = answer;
   if (!response.ok) return readRefusal(asked);
-  const credited = (await new Response(body).json()) as Wire<X402DepositResponse>;
+  const credited = shaped((await new Response(body).json()) as Wire<X402DepositResponse>, CREDITED);
   const deposit: Deposit = {
     address: credited.address,
     balanceMicroUsd: BigInt(credited.balanceMicroUsd),

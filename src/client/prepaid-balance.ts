@@ -12,10 +12,10 @@ export async function prepaidBalance(wallet: Wallet, service: Service, signal?: 
     const payload = await (isAnew ? metadata.refresh() : metadata.read());
     const target = `/x402/accounts/${address}`;
     const { headers } = await signPrepaid(wallet, payload, { method: 'GET', target, body: '', maxMicroUsd: 0n });
-    const { data } = await read(signal, (signal) =>
+    const { balanceMicroUsd } = await read(signal, { balanceMicroUsd: 'amount' }, (signal) =>
       service.api.GET('/x402/accounts/{address}', { params: { path: { address } }, headers, signal }),
     );
-    return { flow: 'prepaid', account: address, balanceMicroUsd: BigInt(data.balanceMicroUsd) };
+    return { flow: 'prepaid', account: address, balanceMicroUsd: BigInt(balanceMicroUsd) };
   };
   try {
     return await ask(false).catch((error) => {

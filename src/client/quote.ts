@@ -7,10 +7,22 @@ import type { Service } from './payment-way.ts';
 import { priceOf } from './price.ts';
 import { signedRate } from './rate.ts';
 import { read } from './reading.ts';
+import type { Shape } from './shape.ts';
 import type { SpeechOrder } from './speech.ts';
 
 /** A price that holds until it expires. */
 export type Quote = Omit<Wire<WireQuote>, 'amountMicroUsd'> & { readonly amountMicroUsd: bigint };
+
+const QUOTE: Shape = {
+  quoteToken: 'string',
+  textLength: 'number',
+  textSha256: 'string',
+  model: 'string',
+  amountMicroUsd: 'amount',
+  network: 'string',
+  payTo: 'string',
+  expiresAt: 'string',
+};
 
 /**
  * Asks for the price of an order, of which only length and SHA-256 leave. With pinned keys it is held against the signed
@@ -30,7 +42,7 @@ export async function readQuote(
   const trimmed = text.trim();
   const model = await catalog.modelOf(order, signal);
   const body = { ...voice, model, textLength: trimmed.length, textSha256: await sha256(trimmed) };
-  const { data } = await read(signal, (signal) => api.POST('/x402/tts/quote', { body, signal }));
+  const data = await read(signal, QUOTE, (signal) => api.POST('/x402/tts/quote', { body, signal }));
   const quote = { ...data, amountMicroUsd: BigInt(data.amountMicroUsd) };
   if (!metadata) return quote;
   return metadata.holds((payload) => {

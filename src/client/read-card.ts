@@ -8,6 +8,7 @@ import { chargedWithin, type PendingPurchase } from './pending-purchase.ts';
 import { readMicroUsd } from './price.ts';
 import { lostAudio, readRefusal } from './read-refusal.ts';
 import { faultOf, serviceError } from './service-error.ts';
+import { type Shape, shaped } from './shape.ts';
 import type { Receipt, Speech } from './speech.ts';
 import { audioStream, audioType, streamedSpeech } from './speech-of.ts';
 import { topUpLink } from './top-up.ts';
@@ -15,6 +16,7 @@ import { pause } from './waiting.ts';
 
 /** Milliseconds between two looks at a job. */
 const POLL_MS = 250;
+const JOB: Shape = { status: 'string', traceId: 'string', links: {} };
 /** Reasons of a 402 that name no account. */
 const NO_ACCOUNT: ReadonlySet<string> = new Set(['no_account', 'unknown_account']);
 
@@ -38,7 +40,7 @@ export const readCard: Reader<Speech> = async (asked) => {
     traceId: response.headers.get('x-trace-id') ?? '',
   };
   if (response.status === 202) {
-    const { jobId } = (await new Response(body).json()) as TtsJob;
+    const { jobId } = shaped((await new Response(body).json()) as TtsJob, { jobId: 'string' });
     return followJob(jobId, receipt, pending, { service, signal });
   }
   const speech = streamedSpeech(breakable(audioStream(response, body), pending), audioType(response), receipt);
@@ -69,7 +71,7 @@ async function followJob(
       signal,
     });
     if (!data) throw serviceError(faultOf(response, error));
-    const { status, links, traceId } = data;
+    const { status, links, traceId } = shaped(data, JOB);
     if (status === 'failed') {
       const { code, message } = data.error ?? {};
       const fault = {

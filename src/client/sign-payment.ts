@@ -2,7 +2,8 @@ import { x402Client } from '@x402/core/client';
 import { decodePaymentRequiredHeader, encodePaymentSignatureHeader } from '@x402/core/http';
 import type { PaymentRequired, PaymentRequirements } from '@x402/core/types';
 import { ExactEvmScheme } from '@x402/evm/exact/client';
-import { appendPaymentIdentifierToExtensions } from '@x402/extensions/payment-identifier';
+import { declarePaymentIdentifierExtension, PAYMENT_IDENTIFIER } from '@x402/extensions/payment-identifier';
+import { canonicalize } from '../lib/canonical-json.ts';
 import type { Told } from './api.ts';
 import { SpeechgateError, UntrustedError } from './errors.ts';
 import type { Wallet } from './payment-way.ts';
@@ -14,14 +15,13 @@ export async function readChallenge(
   signal: AbortSignal | undefined,
   ask: (signal: AbortSignal) => Promise<Told<unknown>>,
 ): Promise<PaymentRequired> {
-  const { data } = await read(signal, async (signal): Promise<Told<PaymentRequired>> => {
+  return read(signal, { accepts: [{}], extensions: {} }, async (signal): Promise<Told<PaymentRequired>> => {
     const { response, error } = await ask(signal);
     const header = response.status === 402 ? response.headers.get('payment-required') : null;
     if (header !== null) return { response, data: decodeChallenge(header) };
     if (response.ok) throw new UntrustedError('malformed', 'The service asks for no payment.');
     return { response, error };
   });
-  return data;
 }
 
 function decodeChallenge(header: string): PaymentRequired {
@@ -41,7 +41,7 @@ export interface SignedPayment {
 }
 
 /**
- * Signs a challenge by the official client.
+ * Signs a challenge by the official client: nothing of it but the offer, its resource and our own identifier.
  * @param offer its entry, which was checked
  * @param identifier 16 to 128 characters of A-Z a-z 0-9 _ -
  */
@@ -55,16 +55,29 @@ export async function signPayment(
     .register(offer.network, new ExactEvmScheme(wallet))
     // Asset and amount were held against the signed metadata and the caller's own caps.
     .setSpendControls(false);
-  const extensions = appendPaymentIdentifierToExtensions(structuredClone(challenge.extensions ?? {}), identifier);
-  if (!('payment-identifier' in extensions)) {
+  const declared = declarePaymentIdentifierExtension(true);
+  if (!isSame(challenge.extensions?.[PAYMENT_IDENTIFIER], declared)) {
     throw new UntrustedError(
       'malformed',
-      'The challenge takes no payment identifier: a lost answer could not be asked for.',
+      'The challenge takes no payment identifier of our form: a lost answer could not be asked for. Nothing was signed.',
     );
   }
-  const payload = await client.createPaymentPayload({ ...challenge, accepts: [offer], extensions });
+  const payload = await client.createPaymentPayload({
+    x402Version: 2,
+    resource: challenge.resource,
+    accepts: [offer],
+    extensions: { [PAYMENT_IDENTIFIER]: { ...declared, info: { ...declared.info, id: identifier } } },
+  });
   const { validBefore } = payload.payload.authorization as { validBefore: string };
   return { header: encodePaymentSignatureHeader(payload), validBefore: Number(validBefore) };
+}
+
+function isSame(one: unknown, other: object): boolean {
+  try {
+    return canonicalize(one as object) === canonicalize(other);
+  } catch {
+    return false;
+  }
 }
 
 /** What a wallet's payments need. @throws SpeechgateError without pinned keys */

@@ -3,7 +3,7 @@ import { openApi, type Wire } from './api.ts';
 import type { Budget, Reservation } from './budget.ts';
 import { buySpeech, chargedOf, pursueSpeech } from './buy.ts';
 import { TotalCap } from './caps.ts';
-import { Catalog } from './catalog.ts';
+import { Catalog, VOICES } from './catalog.ts';
 import { AMOUNT, CLIENT_OPTIONS, checkedOptions, SPEAK_OPTIONS } from './check-options.ts';
 import { type Conclusion, checkPending, conclude } from './conclude.ts';
 import { type Deposit, deposit, deposited, pursueDeposit } from './deposit.ts';
@@ -135,7 +135,7 @@ export class Speechgate {
   async voices(model?: string, { signal }: CallOptions = {}): Promise<Wire<VoicesResponse>> {
     const query = model === undefined ? {} : { model };
     const ask = (signal: AbortSignal) => this.#service.api.GET('/tts/voices', { params: { query }, signal });
-    return (await read(signal, ask)).data;
+    return read(signal, VOICES, ask);
   }
 
   /** What is left: of the credit account, or of the wallet's prepaid balance. */

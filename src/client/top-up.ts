@@ -20,10 +20,9 @@ export async function readTopUpStatus(
   { api }: Service,
   signal: AbortSignal | undefined,
 ): Promise<Wire<TopUpStatus>> {
-  const { data } = await read(signal, async (signal) => {
+  return read(signal, { accountId: 'string', balanceMicroUsd: 'amount', status: 'string' }, async (signal) => {
     const { data, error, response } = await api.GET('/top-up/status', { params: { query: { account } }, signal });
     const isStatus = response.status === 404 && typeof error === 'object' && error !== null && 'status' in error;
     return isStatus ? { response, data: error as Wire<TopUpStatus> } : { response, data, error };
   });
-  return data;
 }

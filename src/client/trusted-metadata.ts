@@ -70,7 +70,7 @@ export class TrustedMetadata {
   }
 
   async #readAnew(): Promise<Metadata> {
-    const { data } = await read(undefined, (signal) => this.#api.GET('/.well-known/x402-service-metadata', { signal }));
+    const data = await read(undefined, {}, (signal) => this.#api.GET('/.well-known/x402-service-metadata', { signal }));
     const now = Date.now();
     const metadata = await verifyMetadata(data, { keys: this.#keys, origin: this.#origin, now });
     const issuedAt = timeOf(metadata.validity.issuedAt);

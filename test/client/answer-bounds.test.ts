@@ -15,16 +15,12 @@ import {
   Speechgate,
   TooLargeError,
 } from '../../src/client/index.ts';
-import { errorOf } from '../support/client.ts';
+import { errorOf, ONE_MODEL } from '../support/client.ts';
 import { until } from '../support/until.ts';
 
 setFlagsFromString('--expose-gc');
 const collectGarbage: () => void = runInNewContext('gc');
 const HELLO = { text: 'Hello world' };
-const MODELS = {
-  defaultModel: 'a',
-  models: [{ id: 'a', pricing: { ratePerCharUsd: 0.000018 } }],
-};
 const CHUNK = Buffer.alloc(65_536);
 
 /** A service that answers its paths so, and how many of its answers are still open. */
@@ -41,7 +37,7 @@ async function start(t: Test, paths: Readonly<Record<string, RequestListener>>) 
       return answer(request, response);
     }
     response.setHeader('content-type', 'application/json');
-    response.writeHead(path === '/tts/models' ? 200 : 404).end(JSON.stringify(path === '/tts/models' ? MODELS : {}));
+    response.writeHead(path === '/tts/models' ? 200 : 404).end(JSON.stringify(path === '/tts/models' ? ONE_MODEL : {}));
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');
   t.teardown(() => {

@@ -47,6 +47,14 @@ const LIES: readonly (readonly [what: string, reason: string, path: string, valu
   ['no offer', 'malformed', 'accepts', []],
   ['no list of offers', 'malformed', 'accepts', {}],
   ['no payment identifier', 'malformed', 'extensions', {}],
+  ['no extensions', 'malformed', 'extensions', null],
+  ['a payment identifier that is none', 'malformed', 'extensions.payment-identifier', null],
+  ['a payment identifier without info', 'malformed', 'extensions.payment-identifier.info', []],
+  ['a payment identifier of another form', 'malformed', 'extensions.payment-identifier.schema', { const: 'a' }],
+  ['a payment identifier that is given', 'malformed', 'extensions.payment-identifier.info.id', 'pay_0123456789abcdef'],
+  ['nothing as its offer', 'malformed', 'accepts', [null]],
+  ['nothing as its offers', 'malformed', 'accepts', null],
+  ['nothing as its resource', 'wrong_origin', 'resource', null],
 ];
 
 test('a challenge that asks for anything but the signed terms is refused before it is signed', async (t) => {
@@ -64,11 +72,34 @@ test('a challenge that asks for anything but the signed terms is refused before 
       'malformed',
     ),
   );
-  await t.test('no challenge that can be read', () =>
-    assertRefused(({ status, headers }) => {
-      if (status === 402) headers.set('payment-required', 'junk');
-    }, 'malformed'),
-  );
+  for (const header of ['junk', 'bnVsbA==', 'W10=', 'NQ==']) {
+    await t.test(`no challenge that can be read: ${header}`, () =>
+      assertRefused(({ status, headers }) => {
+        if (status === 402) headers.set('payment-required', header);
+      }, 'malformed'),
+    );
+  }
+});
+
+test('of the extensions of a challenge, only the payment identifier goes into what is signed', async () => {
+  let signed: Record<string, unknown> | undefined;
+  const added = ofChallenge((challenge) => {
+    changed(challenge, 'extensions.eip2612GasSponsoring', { info: { description: 'a' }, schema: {} });
+    changed(challenge, 'accepts.0.note', 'a');
+    return changed(challenge, 'memo', 'a');
+  });
+  lying.lie = (truth, path, headers) => {
+    const payment = headers['payment-signature'];
+    if (payment !== undefined) signed = JSON.parse(`${Buffer.from(payment, 'base64')}`);
+    added(truth, path, headers);
+  };
+  const wallet = newWallet();
+  const client = new Speechgate({ baseUrl: lying.url, trust: pinsOf(gateway), pay: directX402(wallet), patienceMs: 0 });
+  await client.speak(HELLO).catch(() => {});
+  assert.equal(wallet.signed, 1);
+  const { extensions, accepted, ...rest } = signed as { extensions: object; accepted: object };
+  assert.deepEqual(Object.keys(extensions), ['payment-identifier']);
+  assert.ok(!('note' in accepted) && !('memo' in rest));
 });
 
 test('a quote that asks for anything but the signed terms is refused, and a challenge that asks for more than its quote', async (t) => {

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'tap';
 import { openFileBudget } from '../../src/budget/file-budget.ts';
 import { cardCredits, Speechgate } from '../../src/client/index.ts';
+import { ONE_MODEL } from '../support/client.ts';
 
 const NO_AMOUNTS: readonly unknown[] = [Number.NaN, 5, '5', '5n', -1n, null, {}, true];
 const OPTIONS = { baseUrl: 'https://speech.example', pay: cardCredits('a') };
@@ -73,5 +74,4 @@ test('a budget refuses limits that are no amounts, and those that it does not ha
   await assert.rejects(openFileBudget(path, { perDay: 5n } as any), { name: 'TypeError', message: /perDay/ });
 });
 
-const catalogOnly = async () =>
-  Response.json({ defaultModel: 'a', models: [{ id: 'a', pricing: { ratePerCharUsd: 0.000018 } }] });
+const catalogOnly = async () => Response.json(ONE_MODEL);

@@ -10,6 +10,23 @@ import { depositor, type PrepaidGateway } from './prepaid.ts';
 import { type StubUpstream, startStubUpstream } from './stub-upstream.ts';
 import { startX402Gateway, type X402Gateway } from './x402.ts';
 
+/** The least that a service can list. */
+export const ONE_MODEL = {
+  defaultModel: 'a',
+  models: [
+    {
+      id: 'a',
+      name: 'A',
+      description: 'A',
+      maxInputCharacters: 4096,
+      defaultVoice: 'a',
+      pricing: { ratePerCharUsd: 0.000018, ratePerMillionCharsUsd: 18 },
+      voices: [],
+      available: true,
+    },
+  ],
+};
+
 /** The operator's keys, as a caller gets them out of band. */
 export function pinsOf({ config }: Gateway): readonly PinnedKey[] {
   return (config.signingKeys ?? []).map((key) => ({ keyId: key.keyId, publicKeyJwk: publicKeyJwk(key) }));

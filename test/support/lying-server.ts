@@ -13,6 +13,8 @@ export interface Truth {
   readonly headers: Headers;
   // biome-ignore lint/suspicious/noExplicitAny: lies are told of whatever was answered.
   json: any;
+  /** Instead of the JSON, or of what was answered. */
+  raw?: string | Buffer;
 }
 
 /** Changes an answer in its place; the headers are those of the request. */
@@ -46,7 +48,7 @@ export async function startLyingServer(t: Test): Promise<LyingServer> {
       json: isJson && JSON.parse(`${bytes}`),
     };
     lying.lie?.(truth, path, headers);
-    const answer = truth.json ? Buffer.from(JSON.stringify(truth.json)) : bytes;
+    const answer = Buffer.from(truth.raw ?? (truth.json ? JSON.stringify(truth.json) : bytes));
     for (const name of ['transfer-encoding', 'connection', 'keep-alive']) truth.headers.delete(name);
     truth.headers.set('content-length', String(answer.length));
     response.writeHead(truth.status, Object.fromEntries(truth.headers)).end(answer);
