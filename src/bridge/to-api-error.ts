@@ -68,7 +68,13 @@ function noMoney(error: PaymentRequiredError, flow: Flow): ApiError {
 }
 
 function overCap({ scope, wantedMicroUsd, leftMicroUsd, limitMicroUsd }: OverCapError): ApiError {
-  const of = { call: 'a call', client: 'this bridge', day: 'today', total: 'all' }[scope];
+  const of = {
+    call: 'a call',
+    client: 'this bridge',
+    day: 'today',
+    total: 'all',
+    unconfirmed: 'what was signed and, by the word of the service alone, not charged',
+  }[scope];
   return quota(
     'over_cap',
     `Nothing was paid: this may cost $${formatUsd(wantedMicroUsd)}, and $${formatUsd(leftMicroUsd)} are left of the ` +

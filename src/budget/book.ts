@@ -1,7 +1,10 @@
+import { AccountFalls } from '../client/account-falls.ts';
 import type { PendingPurchase } from '../client/pending-purchase.ts';
+import type { SignedRest } from '../client/signed-rest.ts';
 import type { Entry } from './entry.ts';
 
 type Reserved = Extract<Entry, { kind: 'reserved' }>;
+type Settled = Extract<Entry, { kind: 'settled' }>;
 
 /** A purchase that is not settled: what it may cost counts as spent. */
 export interface OpenPurchase extends Omit<Reserved, 'kind'> {
@@ -12,8 +15,10 @@ export interface OpenPurchase extends Omit<Reserved, 'kind'> {
 /** What the entries of a budget's file add up to. */
 export class Book {
   readonly #open = new Map<string, OpenPurchase>();
-  readonly #spent = new Map<string, bigint>();
-  #totalSpent = 0n;
+  readonly #spent = new DaySums();
+  readonly #unconfirmed = new DaySums();
+  readonly #falls = new AccountFalls();
+  #rests: readonly (SignedRest & { readonly day: string })[] = [];
 
   /** @throws Error for an entry that can't follow those before it */
   apply(entry: Entry): void {
@@ -28,11 +33,17 @@ export class Book {
         this.#open.set(entry.id, { ...this.#opened(entry.id), pending: entry.pending });
         return;
       case 'settled':
-        this.#spend(this.#opened(entry.id).day, entry.chargedMicroUsd);
-        this.#open.delete(entry.id);
+        this.#settle(entry);
         return;
       case 'spent':
-        this.#spend(entry.day, entry.chargedMicroUsd);
+        this.#spent.add(entry.day, entry.chargedMicroUsd);
+        this.#unconfirmed.add(entry.day, entry.unconfirmedMicroUsd ?? 0n);
+        return;
+      case 'rest':
+        this.#keep(entry.day, entry.restMicroUsd, entry.restUntil);
+        return;
+      case 'balance':
+        this.#falls.settle(0n, entry, 0n);
         return;
       default:
         throw new Error('an entry of another kind');
@@ -41,12 +52,19 @@ export class Book {
 
   /** The fewest entries that add up to the same. Each day's sum stays, so that no clock set back makes room. */
   entries(): Entry[] {
-    const spent: Entry[] = [...this.#spent].map(([day, chargedMicroUsd]) => ({ kind: 'spent', day, chargedMicroUsd }));
+    const spent = this.#spent.days().map((day): Entry => {
+      const [chargedMicroUsd, unconfirmedMicroUsd] = [this.#spent.of(day), this.#unconfirmed.of(day)];
+      return { kind: 'spent', day, chargedMicroUsd, ...(unconfirmedMicroUsd > 0n && { unconfirmedMicroUsd }) };
+    });
+    const rests = this.#rests.map(
+      ({ day, microUsd, untilMs }): Entry => ({ kind: 'rest', day, restMicroUsd: microUsd, restUntil: untilMs }),
+    );
+    const balances = this.#falls.balances().map((balance): Entry => ({ kind: 'balance', ...balance }));
     const open = [...this.#open.values()].flatMap(({ pending, ...reserved }): Entry[] => [
       { kind: 'reserved', ...reserved },
       ...(pending ? [{ kind: 'recorded', id: reserved.id, pending } as const] : []),
     ]);
-    return [...spent, ...open];
+    return [...spent, ...rests, ...balances, ...open];
   }
 
   find(id: string): OpenPurchase | undefined {
@@ -59,12 +77,23 @@ export class Book {
 
   /** What the settled purchases of the day did cost, in micro-USD; of all days, where none is named. */
   spentMicroUsd(day?: string): bigint {
-    return day === undefined ? this.#totalSpent : (this.#spent.get(day) ?? 0n);
+    return this.#spent.of(day);
   }
 
-  /** What the open purchases that were reserved on the day may cost, in micro-USD; of all days, where none is named. */
-  reservedMicroUsd(day?: string): bigint {
+  /** What was signed and, by the service's word alone, not charged, in micro-USD. */
+  unconfirmedMicroUsd(day?: string): bigint {
+    return this.#unconfirmed.of(day);
+  }
+
+  /**
+   * What the open purchases that were reserved on the day may cost, and what the signatures of settled ones could still be
+   * charged, in micro-USD; of all days, where none is named.
+   * @param nowMs Unix milliseconds
+   */
+  reservedMicroUsd(nowMs: number, day?: string): bigint {
+    this.#rests = this.#rests.filter(({ untilMs }) => nowMs < untilMs);
     let sum = 0n;
+    for (const rest of this.#rests) if (day === undefined || rest.day === day) sum += rest.microUsd;
     for (const purchase of this.#open.values()) {
       if (day === undefined || purchase.day === day) sum += purchase.maxMicroUsd;
     }
@@ -77,8 +106,38 @@ export class Book {
     return purchase;
   }
 
-  #spend(day: string, microUsd: bigint): void {
-    this.#spent.set(day, (this.#spent.get(day) ?? 0n) + microUsd);
-    this.#totalSpent += microUsd;
+  #settle({ id, chargedMicroUsd, restMicroUsd = 0n, restUntil = 0, account, balanceMicroUsd }: Settled): void {
+    const { day } = this.#opened(id);
+    this.#open.delete(id);
+    this.#spent.add(day, chargedMicroUsd);
+    this.#unconfirmed.add(day, restMicroUsd);
+    if (restMicroUsd > 0n) this.#keep(day, restMicroUsd, restUntil);
+    if (account === undefined || balanceMicroUsd === undefined) return;
+    const open = [...this.#open.values()].filter(({ flow }) => flow === 'card');
+    const openMicroUsd = open.reduce((sum, { maxMicroUsd }) => sum + maxMicroUsd, 0n);
+    this.#spent.add(day, this.#falls.settle(chargedMicroUsd, { account, balanceMicroUsd }, openMicroUsd));
+  }
+
+  #keep(day: string, microUsd: bigint, untilMs: number): void {
+    this.#rests = [...this.#rests, { day, microUsd, untilMs }];
+  }
+}
+
+/** Micro-USD by day, and in all. */
+class DaySums {
+  readonly #byDay = new Map<string, bigint>();
+  #total = 0n;
+
+  add(day: string, microUsd: bigint): void {
+    this.#byDay.set(day, this.of(day) + microUsd);
+    this.#total += microUsd;
+  }
+
+  of(day?: string): bigint {
+    return day === undefined ? this.#total : (this.#byDay.get(day) ?? 0n);
+  }
+
+  days(): readonly string[] {
+    return [...this.#byDay.keys()];
   }
 }

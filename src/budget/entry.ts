@@ -12,11 +12,37 @@ export type Entry =
       readonly maxMicroUsd: bigint;
     }
   | { readonly kind: 'recorded'; readonly id: string; readonly pending: PendingPurchase }
-  | { readonly kind: 'settled'; readonly id: string; readonly chargedMicroUsd: bigint }
-  /** The sum of a day's settled purchases, which are no longer listed. */
-  | { readonly kind: 'spent'; readonly day: string; readonly chargedMicroUsd: bigint };
+  | {
+      readonly kind: 'settled';
+      readonly id: string;
+      readonly chargedMicroUsd: bigint;
+      /** What was signed and, by the service's word, not charged. */
+      readonly restMicroUsd?: bigint;
+      /** Unix milliseconds until which the rest could still be spent. */
+      readonly restUntil?: number;
+      /** Of a credit account: what the service says is left of it. */
+      readonly account?: string;
+      readonly balanceMicroUsd?: bigint;
+    }
+  /** The sums of a day's settled purchases, which are no longer listed. */
+  | {
+      readonly kind: 'spent';
+      readonly day: string;
+      readonly chargedMicroUsd: bigint;
+      readonly unconfirmedMicroUsd?: bigint;
+    }
+  /** The rest of a purchase that is no longer listed. It is part of the day's sum. */
+  | { readonly kind: 'rest'; readonly day: string; readonly restMicroUsd: bigint; readonly restUntil: number }
+  /** What a credit account is expected to have. */
+  | { readonly kind: 'balance'; readonly account: string; readonly balanceMicroUsd: bigint };
 
-const AMOUNTS: readonly string[] = ['maxMicroUsd', 'chargedMicroUsd'];
+const AMOUNTS: readonly string[] = [
+  'maxMicroUsd',
+  'chargedMicroUsd',
+  'restMicroUsd',
+  'unconfirmedMicroUsd',
+  'balanceMicroUsd',
+];
 const DIGITS = /^\d+$/;
 
 /** Entries that are kept together or not at all, as one line. */

@@ -1,16 +1,21 @@
 import { randomUUID } from 'node:crypto';
-import type { Budget, Reservation } from '../client/budget.ts';
+import type { Budget, KnownOfPurchase, Reservation } from '../client/budget.ts';
 import { AMOUNT, checkedOptions } from '../client/check-options.ts';
 import { OverCapError } from '../client/errors.ts';
 import { type Flow, isRepeatable, type PendingPurchase } from '../client/pending-purchase.ts';
+import { signedRest } from '../client/signed-rest.ts';
 import type { Book, OpenPurchase } from './book.ts';
+import type { Entry } from './entry.ts';
 import type { KeptSpeech } from './kept-speech.ts';
 import { SharedBook } from './shared-book.ts';
 
 const OVERDUE_SECONDS = 60;
 const LIMITS = { perCallMicroUsd: AMOUNT, perDayMicroUsd: AMOUNT, totalMicroUsd: AMOUNT } as const;
 
-/** Micro-USD; what is left out is not limited. */
+/**
+ * Micro-USD; what is left out is not limited. As much again as a day, or all days, may cost may be signed and, by the
+ * service's word alone, not charged.
+ */
 export interface BudgetLimits {
   readonly perCallMicroUsd?: bigint | undefined;
   /** A day of UTC. A purchase belongs to the day on which it was reserved. */
@@ -22,7 +27,11 @@ export interface BudgetLimits {
 export interface BudgetState {
   readonly spentTodayMicroUsd: bigint;
   readonly spentMicroUsd: bigint;
+  /** Of purchases whose end is not known, and of signatures that could still be charged. */
   readonly reservedMicroUsd: bigint;
+  /** What was signed and, by the service's word alone, not charged. */
+  readonly unconfirmedTodayMicroUsd: bigint;
+  readonly unconfirmedMicroUsd: bigint;
   /** What the limits of today and in total leave for further purchases; null where there is neither. */
   readonly leftMicroUsd: bigint | null;
 }
@@ -65,8 +74,8 @@ export class FileBudget implements Budget {
   readonly #shared: SharedBook;
   readonly #limits: BudgetLimits;
   readonly #now: () => number;
-  /** What is known of purchases, and could not be written yet: micro-USD by the reservation. */
-  readonly #unwritten = new Map<string, bigint>();
+  /** What is known of purchases, and could not be written yet, by the reservation. */
+  readonly #unwritten = new Map<string, { readonly chargedMicroUsd: bigint; readonly known: KnownOfPurchase }>();
 
   constructor(shared: SharedBook, limits: BudgetLimits, now: () => number) {
     this.#shared = shared;
@@ -82,7 +91,7 @@ export class FileBudget implements Budget {
     const id = randomUUID();
     await this.#shared.change((book) => {
       const day = this.#today();
-      this.#assertWithin(book, day, maxMicroUsd);
+      this.#assertWithin(book, day, purchase);
       const { owner } = this.#shared;
       return { entries: [{ kind: 'reserved', id, owner, day, flow, maxMicroUsd }], result: undefined };
     });
@@ -98,7 +107,9 @@ export class FileBudget implements Budget {
       const result = {
         spentTodayMicroUsd: book.spentMicroUsd(day),
         spentMicroUsd: book.spentMicroUsd(),
-        reservedMicroUsd: book.reservedMicroUsd(),
+        reservedMicroUsd: book.reservedMicroUsd(this.#now()),
+        unconfirmedTodayMicroUsd: book.unconfirmedMicroUsd(day),
+        unconfirmedMicroUsd: book.unconfirmedMicroUsd(),
         leftMicroUsd: lefts.length === 0 ? null : lefts.reduce((least, left) => (left < least ? left : least)),
       };
       return { entries: [], result };
@@ -166,7 +177,7 @@ export class FileBudget implements Budget {
   #reservation(id: string): Reservation {
     return {
       record: (pending) => this.#record(id, pending),
-      settle: (chargedMicroUsd) => this.#settle(id, chargedMicroUsd),
+      settle: (chargedMicroUsd, known) => this.#settle(id, chargedMicroUsd, known),
     };
   }
 
@@ -183,9 +194,9 @@ export class FileBudget implements Budget {
    * Whoever knows first how it ended says it; all others know the same. Where the disk does not take that, it counts in
    * full until it does: what was bought is had all the same.
    */
-  async #settle(id: string, chargedMicroUsd: bigint): Promise<void> {
+  async #settle(id: string, chargedMicroUsd: bigint, known: KnownOfPurchase = {}): Promise<void> {
     assertAmount(chargedMicroUsd);
-    this.#unwritten.set(id, chargedMicroUsd);
+    this.#unwritten.set(id, { chargedMicroUsd, known });
     await this.#settleUnwritten().catch(() => {});
   }
 
@@ -194,21 +205,32 @@ export class FileBudget implements Budget {
     if (ids.length === 0) return;
     await this.#shared.change((book) => {
       const entries = ids.flatMap((id) => {
-        const chargedMicroUsd = this.#unwritten.get(id);
-        return chargedMicroUsd !== undefined && book.find(id)
-          ? [{ kind: 'settled' as const, id, chargedMicroUsd }]
-          : [];
+        const unwritten = this.#unwritten.get(id);
+        const purchase = book.find(id);
+        return unwritten && purchase ? [settledEntry(purchase, unwritten.chargedMicroUsd, unwritten.known)] : [];
       });
       return { entries, result: undefined };
     });
     for (const id of ids) this.#unwritten.delete(id);
   }
 
-  #assertWithin(book: Book, day: string, wantedMicroUsd: bigint): void {
-    const { perCallMicroUsd } = this.#limits;
-    const call = { scope: 'call' as const, limitMicroUsd: perCallMicroUsd, leftMicroUsd: perCallMicroUsd };
-    for (const { scope, limitMicroUsd, leftMicroUsd } of [call, ...this.#caps(book, day)]) {
-      if (limitMicroUsd === undefined || leftMicroUsd === undefined || wantedMicroUsd <= leftMicroUsd) continue;
+  #assertWithin(
+    book: Book,
+    day: string,
+    { flow, maxMicroUsd: wantedMicroUsd }: Parameters<Budget['reserve']>[0],
+  ): void {
+    const { perCallMicroUsd, perDayMicroUsd, totalMicroUsd } = this.#limits;
+    const unconfirmed = [
+      ...capOf('unconfirmed', perDayMicroUsd, book.unconfirmedMicroUsd(day)),
+      ...capOf('unconfirmed', totalMicroUsd, book.unconfirmedMicroUsd()),
+    ];
+    const caps = [
+      ...capOf('call', perCallMicroUsd, 0n),
+      ...this.#caps(book, day),
+      ...(flow === 'card' ? [] : unconfirmed),
+    ];
+    for (const { scope, limitMicroUsd, leftMicroUsd, usedMicroUsd } of caps) {
+      if (usedMicroUsd + wantedMicroUsd <= limitMicroUsd) continue;
       throw new OverCapError({ scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd });
     }
   }
@@ -216,15 +238,8 @@ export class FileBudget implements Budget {
   /** The limits on sums, and what they leave. */
   #caps(book: Book, day: string) {
     const { perDayMicroUsd, totalMicroUsd } = this.#limits;
-    const used = (of?: string) => book.spentMicroUsd(of) + book.reservedMicroUsd(of);
-    return [
-      { scope: 'day' as const, limitMicroUsd: perDayMicroUsd, usedMicroUsd: used(day) },
-      { scope: 'total' as const, limitMicroUsd: totalMicroUsd, usedMicroUsd: used() },
-    ].flatMap(({ scope, limitMicroUsd, usedMicroUsd }) => {
-      if (limitMicroUsd === undefined) return [];
-      const leftMicroUsd = limitMicroUsd > usedMicroUsd ? limitMicroUsd - usedMicroUsd : 0n;
-      return [{ scope, limitMicroUsd, leftMicroUsd }];
-    });
+    const used = (of?: string) => book.spentMicroUsd(of) + book.reservedMicroUsd(this.#now(), of);
+    return [...capOf('day', perDayMicroUsd, used(day)), ...capOf('total', totalMicroUsd, used())];
   }
 
   #isOverdue(pending: PendingPurchase | undefined): boolean {
@@ -235,6 +250,27 @@ export class FileBudget implements Budget {
   #today(): string {
     return new Date(this.#now()).toISOString().slice(0, 10);
   }
+}
+
+function capOf<Scope extends OverCapError['scope']>(
+  scope: Scope,
+  limitMicroUsd: bigint | undefined,
+  usedMicroUsd: bigint,
+) {
+  if (limitMicroUsd === undefined) return [];
+  const leftMicroUsd = limitMicroUsd > usedMicroUsd ? limitMicroUsd - usedMicroUsd : 0n;
+  return [{ scope, limitMicroUsd, usedMicroUsd, leftMicroUsd }];
+}
+
+function settledEntry({ id, pending }: OpenPurchase, chargedMicroUsd: bigint, known: KnownOfPurchase): Entry {
+  const rest = signedRest(pending, chargedMicroUsd, known);
+  return {
+    kind: 'settled',
+    id,
+    chargedMicroUsd,
+    ...(rest && { restMicroUsd: rest.microUsd, restUntil: rest.untilMs }),
+    ...known.balance,
+  };
 }
 
 function assertAmount(microUsd: bigint): void {

@@ -1,7 +1,9 @@
-import type { Budget, Reservation } from './budget.ts';
+import type { Budget, KnownOfPurchase, Reservation } from './budget.ts';
 import { checkCall, reserveAll } from './caps.ts';
+import { sha256 } from './digest.ts';
 import {
   type OutcomeUnknownError,
+  OverCapError,
   ServiceError,
   type SpeechgateError,
   UnreachableError,
@@ -43,8 +45,12 @@ export interface Purchase {
 export async function buySpeech(purchase: Purchase): Promise<Speech> {
   const end = Date.now() + purchase.patienceMs;
   let hasRefreshed = false;
+  let refused: Error | undefined;
   for (let attempt = 1; ; attempt += 1) {
-    const told = await buyOnce(purchase);
+    const told = await buyOnce(purchase).catch((error) => {
+      // What was signed before is still set aside, and the caps leave no room for another signature.
+      throw error instanceof OverCapError && refused ? refused : error;
+    });
     if (told.outcome === 'bought') return told.bought;
     if (told.outcome !== 'refused') throw told.error;
     if (told.again === 'terms' && !hasRefreshed) {
@@ -54,6 +60,7 @@ export async function buySpeech(purchase: Purchase): Promise<Speech> {
     }
     const delay = delayMs(attempt, told.retryAfterSeconds ?? null);
     if (told.again !== 'anew' || attempt === ATTEMPTS || Date.now() + delay > end) throw told.error;
+    refused = told.error;
     await pause(delay, purchase.signal);
   }
 }
@@ -78,7 +85,7 @@ async function buyOnce(purchase: Purchase): Promise<End<Speech>> {
   const end = await pursueSpeech({ ...purchase, pending, isRepetition: false });
   if (!isFinal(end, pending)) purchase.onUnknown(pending, reservation);
   // What a budget can't write down stays set aside there; what was bought is no less bought.
-  else await reservation.settle(chargedOf(end, pending)).catch(() => {});
+  else await reservation.settle(chargedOf(end, pending), await knownOf(end, pending)).catch(() => {});
   return end;
 }
 
@@ -102,7 +109,7 @@ async function signed(
     signal?.throwIfAborted();
     return pending;
   } catch (error) {
-    await reservation.settle(0n);
+    await reservation.settle(0n, { isUnsent: true });
     throw error;
   }
 }
@@ -149,11 +156,20 @@ const lostOf = ({ maxMicroUsd }: PendingPurchase, { cause }: OutcomeUnknownError
   chargedMicroUsd: BigInt(maxMicroUsd),
 });
 
+/** What its end tells beside the charge. */
+export async function knownOf(end: End<Speech>, { flow, headers }: PendingPurchase): Promise<KnownOfPurchase> {
+  if (end.outcome === 'refused') return { clockAheadMs: end.clockAheadMs ?? 0 };
+  const account = headers['x-credit-account'];
+  const balanceMicroUsd = end.outcome === 'bought' ? end.bought.receipt.balanceMicroUsd : null;
+  if (flow !== 'card' || account === undefined || balanceMicroUsd === null) return {};
+  return { balance: { account: await sha256(account), balanceMicroUsd } };
+}
+
 type Final = Exclude<End<unknown>, { outcome: 'unknown' }>;
 
 /** Whether it is known for good what the purchase came to. */
 export const isFinal = <E extends End<unknown>>(end: E, pending: PendingPurchase): end is E & Final =>
-  end.outcome !== 'unknown' && (end.outcome !== 'refused' || !mayBeTaken(pending));
+  end.outcome !== 'unknown' && (end.outcome !== 'refused' || !mayBeTaken(pending, end.clockAheadMs ?? 0));
 
 /** In micro-USD. */
 export const chargedOf = (end: Final, pending: PendingPurchase): bigint =>

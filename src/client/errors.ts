@@ -99,7 +99,8 @@ export class TooLargeError extends SpeechgateError {
 /** The purchase may cost more than its caps leave. Nothing was signed. */
 export class OverCapError extends SpeechgateError {
   override readonly name: string = 'OverCapError';
-  readonly scope: 'call' | 'client' | 'day' | 'total';
+  /** `unconfirmed`: of what was signed and, by the service's word alone, not charged. */
+  readonly scope: 'call' | 'client' | 'day' | 'total' | 'unconfirmed';
   readonly limitMicroUsd: bigint;
   readonly leftMicroUsd: bigint;
   readonly wantedMicroUsd: bigint;

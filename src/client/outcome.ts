@@ -17,6 +17,8 @@ export type Outcome<Bought> =
       readonly error: SpeechgateError;
       readonly again?: 'identical' | 'anew' | 'terms';
       readonly retryAfterSeconds?: number | null;
+      /** By how much the own clock is ahead of the `Date` of the answer, in milliseconds; 0 where it has none. */
+      readonly clockAheadMs?: number;
     }
   /** It can't be told yet. */
   | { readonly outcome: 'unknown'; readonly cause: unknown; readonly retryAfterSeconds?: number | null };

@@ -46,7 +46,7 @@ export async function pursue<Bought>(pursuit: Pursuit<Bought>): Promise<End<Boug
     const isOver = isRefused || signal?.aborted || Date.now() + delay > end;
     if (!isOver && (await hasWaited(delay, signal))) continue;
     // An earlier request with an authorization that has not ended may still arrive.
-    if (told.outcome === 'refused' && !(isRepetition && mayBeTaken(pending))) return told;
+    if (told.outcome === 'refused' && !(isRepetition && mayBeTaken(pending, told.clockAheadMs ?? 0))) return told;
     const cause = signal?.aborted ? signal.reason : causeOf(told);
     return { outcome: 'unknown', error: new OutcomeUnknownError(pending, { cause }) };
   }
@@ -63,11 +63,17 @@ async function askOnce<Bought>({
   try {
     return await withDeadline(answerMs, signal, async (signal) => {
       const answer = await send(service, pending, signal);
-      return await read({ pending, answer, isRepetition, service, signal });
+      const outcome = await read({ pending, answer, isRepetition, service, signal });
+      return outcome.outcome === 'refused' ? { ...outcome, clockAheadMs: clockAheadMs(answer.response) } : outcome;
     });
   } catch (cause) {
     return { outcome: 'unknown', cause };
   }
+}
+
+function clockAheadMs({ headers }: Response): number {
+  const date = Date.parse(headers.get('date') ?? '');
+  return Number.isNaN(date) ? 0 : Date.now() - date;
 }
 
 const causeOf = (told: { readonly error: SpeechgateError } | { readonly cause: unknown }): unknown =>

@@ -3,6 +3,7 @@ import type { Answer, Outcome } from './outcome.ts';
 import { type PaymentReport, paymentReport } from './payment-report.ts';
 import { chargedWithin, isRepeatable, type PendingPurchase } from './pending-purchase.ts';
 import { faultOf, isDatabaseUnavailable, isPassing, serviceError } from './service-error.ts';
+import { CLOCK_LEEWAY_SECONDS } from './signed-rest.ts';
 
 /** An error answer to a pending request. */
 export interface AskedRefusal {
@@ -77,14 +78,13 @@ export function lostAudio(pending: PendingPurchase, toldMicroUsd: bigint | null)
   return { outcome: 'lost' as const, error, chargedMicroUsd: money.chargedMicroUsd };
 }
 
-/** Whether nothing new can be bought with a signature any more, by the service's clock too. */
-export const hasEnded = ({ expiresAt }: PendingPurchase): boolean =>
-  expiresAt !== null && Date.now() / 1000 > expiresAt + CLOCK_LEEWAY_SECONDS;
-
-const CLOCK_LEEWAY_SECONDS = 30;
+/** Whether nothing new can be bought with a signature any more, by the own clock and by the service's. */
+export const hasEnded = ({ expiresAt }: PendingPurchase, clockAheadMs = 0): boolean =>
+  expiresAt !== null && Date.now() - Math.max(0, clockAheadMs) > (expiresAt + CLOCK_LEEWAY_SECONDS) * 1000;
 
 /** Whoever has an authorization can settle it until it ends, whatever was answered (R23). */
-export const mayBeTaken = (pending: PendingPurchase): boolean => pending.flow === 'direct' && !hasEnded(pending);
+export const mayBeTaken = (pending: PendingPurchase, clockAheadMs: number): boolean =>
+  pending.flow === 'direct' && !hasEnded(pending, clockAheadMs);
 
 /** Whether the service may have deleted the nonce, so that it can't know any more what the nonce paid for (R34). */
 export const isNonceForgotten = ({ flow, expiresAt }: PendingPurchase): boolean =>

@@ -1,7 +1,7 @@
 import type { FeedbackReceipt, TopUpStatus, TtsModelsResponse, VoicesResponse } from '../contract/types.ts';
 import { openApi, type Wire } from './api.ts';
-import type { Budget, Reservation } from './budget.ts';
-import { buySpeech, chargedOf, pursueSpeech } from './buy.ts';
+import type { Budget, KnownOfPurchase, Reservation } from './budget.ts';
+import { buySpeech, chargedOf, knownOf, pursueSpeech } from './buy.ts';
 import { TotalCap } from './caps.ts';
 import { Catalog, VOICES } from './catalog.ts';
 import { AMOUNT, CLIENT_OPTIONS, checkedOptions, SPEAK_OPTIONS } from './check-options.ts';
@@ -29,7 +29,7 @@ export interface SpeechgateOptions {
   /** The operator's keys, got out of band. A wallet pays nobody without them. */
   readonly trust?: readonly PinnedKey[];
   readonly maxPerRequestMicroUsd?: bigint;
-  /** What this client may spend in its life. */
+  /** What this client may spend in its life. As much again may be signed and, by the service's word, not charged. */
   readonly maxTotalMicroUsd?: bigint;
   readonly budget?: Budget;
   /** How long a purchase is asked for before its end is told as unknown, in milliseconds: 60,000, or 300,000 for a deposit. */
@@ -107,7 +107,7 @@ export class Speechgate {
     checkPending(pending, 'speech', this.#service);
     const { patienceMs = PATIENCE_MS } = this.#options;
     const end = await pursueSpeech({ pending, service: this.#service, signal, patienceMs, isRepetition: true });
-    if (end.outcome !== 'unknown') await this.#settle(pending, chargedOf(end, pending));
+    if (end.outcome !== 'unknown') await this.#settle(pending, chargedOf(end, pending), await knownOf(end, pending));
     if (end.outcome === 'bought') return end.bought;
     throw end.error;
   }
@@ -195,10 +195,10 @@ export class Speechgate {
   }
 
   /** Settles what this client had set aside; what another process had is its own budget's. */
-  async #settle({ identifier }: PendingPurchase, chargedMicroUsd: bigint): Promise<void> {
+  async #settle({ identifier }: PendingPurchase, chargedMicroUsd: bigint, known: KnownOfPurchase = {}): Promise<void> {
     const unknown = this.#unknown.get(identifier);
     this.#unknown.delete(identifier);
-    await unknown?.reservation.settle(chargedMicroUsd);
+    await unknown?.reservation.settle(chargedMicroUsd, known);
   }
 
   /** Frees what was set aside for signatures that have ended. What can't be told now is asked for again the next time. */

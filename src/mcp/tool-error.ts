@@ -14,7 +14,13 @@ import { formatUsd } from '../lib/money.ts';
 /** A call that can't be done as it was asked; the message tells the agent what to do. */
 export class ToolError extends Error {}
 
-const SCOPES = { call: 'for one call', client: 'for this server', day: 'for a day (UTC)', total: 'in total' };
+const SCOPES = {
+  call: 'for one call',
+  client: 'for this server',
+  day: 'for a day (UTC)',
+  total: 'in total',
+  unconfirmed: "for what was signed and, by the service's word alone, not charged",
+};
 
 /** The result of a call that failed: what happened to the money, and what to do. Throws what nobody has foreseen. */
 export function failed(error: unknown): CallToolResult {

@@ -26,6 +26,8 @@ test('what is reserved counts until it is settled, and then what it did cost', a
     spentTodayMicroUsd: 0n,
     spentMicroUsd: 0n,
     reservedMicroUsd: 600n,
+    unconfirmedTodayMicroUsd: 0n,
+    unconfirmedMicroUsd: 0n,
     leftMicroUsd: 400n,
   });
   await assert.rejects(budget.reserve(prepaid(401n)), overCap('total', 400n));
@@ -34,6 +36,8 @@ test('what is reserved counts until it is settled, and then what it did cost', a
     spentTodayMicroUsd: 198n,
     spentMicroUsd: 198n,
     reservedMicroUsd: 0n,
+    unconfirmedTodayMicroUsd: 0n,
+    unconfirmedMicroUsd: 0n,
     leftMicroUsd: 802n,
   });
   await (await budget.reserve(prepaid(802n))).settle(0n);
@@ -53,7 +57,7 @@ test('each limit refuses what is one micro-USD above it, and takes what reaches 
   const lower = await openBudget(t, path, { totalMicroUsd: 40n });
   assert.equal((await lower.read()).leftMicroUsd, 0n, 'a limit below what is spent leaves nothing');
   await assert.rejects(lower.reserve(prepaid(1n)), overCap('total', 0n));
-  await (await lower.reserve(prepaid(0n))).settle(0n);
+  await assert.rejects(lower.reserve(prepaid(0n)), overCap('total', 0n));
   const huge = 2n ** 200n;
   const unlimited = await openBudget(t, path);
   await (await unlimited.reserve(prepaid(huge))).settle(huge);
@@ -82,6 +86,8 @@ test('a purchase counts on the day on which it was reserved, by UTC', async (t) 
     spentTodayMicroUsd: 0n,
     spentMicroUsd: 90n,
     reservedMicroUsd: 70n,
+    unconfirmedTodayMicroUsd: 0n,
+    unconfirmedMicroUsd: 0n,
     leftMicroUsd: 30n,
   });
   await early.settle(70n);
@@ -154,6 +160,8 @@ test('what a closed budget left open is lost: settled at nothing, as the service
     spentTodayMicroUsd: 8n,
     spentMicroUsd: 8n,
     reservedMicroUsd: 10n,
+    unconfirmedTodayMicroUsd: 0n,
+    unconfirmedMicroUsd: 0n,
     leftMicroUsd: 22n,
   });
   await living.concludeLost(serviceThatCharged({ unknown: 10n }));
@@ -181,6 +189,8 @@ test('a service that cannot be asked about one lost purchase is asked about the 
     spentTodayMicroUsd: 3n,
     spentMicroUsd: 3n,
     reservedMicroUsd: 10n,
+    unconfirmedTodayMicroUsd: 0n,
+    unconfirmedMicroUsd: 0n,
     leftMicroUsd: null,
   });
 });
@@ -337,6 +347,8 @@ test('a line that was changed is an error, unless it is the last one, which may 
     spentTodayMicroUsd: 10n,
     spentMicroUsd: 10n,
     reservedMicroUsd: 0n,
+    unconfirmedTodayMicroUsd: 0n,
+    unconfirmedMicroUsd: 0n,
     leftMicroUsd: null,
   });
 });

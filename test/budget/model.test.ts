@@ -33,10 +33,10 @@ class Model {
     return counted.reduce((sum, { charged, max }) => sum + (charged ?? max), 0n);
   }
 
-  /** The limit that is in the way of this amount; none is of nothing. */
+  /** The limit that is in the way of this amount. */
   refusal(opener: number, max: bigint): string | undefined {
     const { perCallMicroUsd, perDayMicroUsd, totalMicroUsd } = this.limits[opener] ?? {};
-    const isOver = (limit: bigint | undefined, used: bigint) => limit !== undefined && max > 0n && used + max > limit;
+    const isOver = (limit: bigint | undefined, used: bigint) => limit !== undefined && used + max > limit;
     if (isOver(perCallMicroUsd, 0n)) return 'call';
     if (isOver(perDayMicroUsd, this.used(this.today()))) return 'day';
     return isOver(totalMicroUsd, this.used()) ? 'total' : undefined;
@@ -171,6 +171,8 @@ async function assertAgree(model: Model, budgets: readonly FileBudget[]): Promis
       spentTodayMicroUsd: spentToday,
       spentMicroUsd: sum(settled),
       reservedMicroUsd: model.used() - sum(settled),
+      unconfirmedTodayMicroUsd: 0n,
+      unconfirmedMicroUsd: 0n,
       leftMicroUsd: least === undefined ? null : least < 0n ? 0n : least,
     });
   }

@@ -121,13 +121,20 @@ async function startWorld(t: Test): Promise<World> {
   };
 }
 
+/** With the time that the service has in this world: Node's own `Date` header does not take it from Date.now. */
+function dated({ body, status, headers: real }: Response): Response {
+  const headers = new Headers(real);
+  headers.set('date', new Date(Date.now()).toUTCString());
+  return new Response(body, { status, headers });
+}
+
 /** A connection that loses the first answer to what pays, and lets everything through from then on. */
 function losing(world: World, loss: Loss): typeof fetch {
   let isLost = false;
   return async (input, init) => {
     const { headers } = input instanceof Request ? input : { headers: new Headers(init?.headers) };
     const pays = ['payment-signature', 'x-x402-signature', 'idempotency-key'].some((name) => headers.has(name));
-    if (isLost || !pays) return fetch(input, init);
+    if (isLost || !pays) return dated(await fetch(input, init));
     isLost = true;
     if (loss === 'before commit') world.database(false);
     const asked = world.upstream.requests.length;

@@ -14,7 +14,7 @@ and what the caps leave. The caps are set by speechgate connect --max-per-call, 
   run: async (_values, _words, output) => {
     const { budget, settings } = await openCaller();
     const state = await budget.read();
-    const { spentTodayMicroUsd, spentMicroUsd, reservedMicroUsd, leftMicroUsd } = state;
+    const { spentTodayMicroUsd, spentMicroUsd, reservedMicroUsd, unconfirmedMicroUsd, leftMicroUsd } = state;
     const { perCallMicroUsd, perDayMicroUsd, totalMicroUsd } = settings.caps;
     const usd = (amount: bigint) => `${formatUsd(amount)} USD`;
     const of = (cap: bigint | undefined) => (cap === undefined ? '' : ` of ${usd(cap)}`);
@@ -23,6 +23,7 @@ and what the caps leave. The caps are set by speechgate connect --max-per-call, 
       `spent today     ${usd(spentTodayMicroUsd)}${of(perDayMicroUsd)}`,
       `spent in total  ${usd(spentMicroUsd)}${of(totalMicroUsd)}`,
       `reserved        ${usd(reservedMicroUsd)}${reservedMicroUsd > 0n ? ' (speechgate resume asks how it ended)' : ''}`,
+      `unconfirmed     ${usd(unconfirmedMicroUsd)} (signed, and not charged by the word of the service alone)`,
       `left            ${leftMicroUsd === null ? 'no limit' : usd(leftMicroUsd)}`,
       `per call        ${perCallMicroUsd === undefined ? 'no limit' : `at most ${usd(perCallMicroUsd)}`}`,
     ]);

@@ -46,7 +46,12 @@ const OPTIONS: Readonly<Record<string, string>> = {
   message: 'The message',
   category: '--category',
 };
-const CAPS = { client: 'this command', day: 'today', total: 'all purchases' };
+const CAPS = {
+  client: 'this command',
+  day: 'today',
+  total: 'all purchases',
+  unconfirmed: "what was signed and, by the service's word alone, not charged",
+};
 
 /** What is told of an error, and the exit code. */
 export function failureOf(error: unknown): Failure {

@@ -81,8 +81,8 @@ export function watched(budget: Budget, watcher: Watcher): Budget {
           recorded = pending;
           await watcher.onPending(pending);
         },
-        settle: async (chargedMicroUsd) => {
-          await reservation.settle(chargedMicroUsd);
+        settle: async (chargedMicroUsd, known) => {
+          await reservation.settle(chargedMicroUsd, known);
           if (recorded && chargedMicroUsd === 0n) await watcher.onNotCharged(recorded);
         },
       };
