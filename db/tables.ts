@@ -150,6 +150,7 @@ export interface LostAnswer {
 export interface OperatorAction {
   action: string;
   at: Generated<Timestamp>;
+  database_user: string | null;
   detail: Json | null;
   id: Generated<bigint>;
   key: string | null;

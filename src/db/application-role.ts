@@ -17,8 +17,12 @@ export const KEPT: Readonly<Record<string, readonly string[]>> = {
   clawback: ['id', 'kind', 'top_up_id', 'account_id', 'charge_id', 'amount_cents', 'currency', 'created_at'],
   instance: ['singleton', 'id'],
   reversal: ['transfer_id', 'reason', 'created_at'],
-  operator_action: ['id', 'at', 'operator', 'action', 'subject', 'reason', 'key', 'transfer_id', 'detail'],
+  operator_action: [
+    ...['id', 'at', 'operator', 'action', 'subject', 'reason', 'key', 'transfer_id', 'detail', 'database_user'],
+  ],
 };
+/** The table whose ids are drawn before its rows are made: a trigger refuses any other id. */
+export const IDS_DRAWN_BEFORE = 'transfer';
 /** Tables that the service only reads. */
 export const READ_ONLY = ['schema_migration', 'schema_migration_lock'];
 /**
@@ -52,6 +56,11 @@ export async function grantApplicationRole<T>(db: Kysely<T>, role: string): Prom
       const columns = (await columnsOf(trx, table)).filter((column) => !fixed.includes(column));
       if (columns.length > 0) await run(`grant update (${columns.map(quoted).join(', ')}) on ${table} to ROLE`);
     }
+    for (const table of await tablesWithOwnIds(trx)) {
+      await run(`revoke insert on ${table} from ROLE`);
+      const columns = await columnsOf(trx, table, 'without ids');
+      await run(`grant insert (${columns.map(quoted).join(', ')}) on ${table} to ROLE`);
+    }
     // Prepaid nonces name the debit that is made for them, whose id is drawn before.
     await run('grant usage on sequence transfer_id_seq to ROLE');
     // The queue is no book: its entries only say that somebody should look.
@@ -74,10 +83,20 @@ async function rowSecuredTables<T>(trx: Transaction<T>): Promise<string[]> {
   return rows.map(({ name }) => name);
 }
 
-async function columnsOf<T>(trx: Transaction<T>, table: string): Promise<string[]> {
+/** Tables whose ids only the database gives. */
+async function tablesWithOwnIds<T>(trx: Transaction<T>): Promise<string[]> {
+  const { rows } = await sql<{ name: string }>`
+    select relname as name from pg_attribute join pg_class on pg_class.oid = attrelid
+    where attidentity <> '' and relnamespace = 'public'::regnamespace and relname <> ${IDS_DRAWN_BEFORE}
+    order by 1`.execute(trx);
+  return rows.map(({ name }) => name);
+}
+
+async function columnsOf<T>(trx: Transaction<T>, table: string, ids?: 'without ids'): Promise<string[]> {
   const { rows } = await sql<{ name: string }>`
     select attname as name from pg_attribute
-    where attrelid = ${table}::regclass and attnum > 0 and not attisdropped order by attnum`.execute(trx);
+    where attrelid = ${table}::regclass and attnum > 0 and not attisdropped
+      and (${ids === undefined} or attidentity = '') order by attnum`.execute(trx);
   return rows.map(({ name }) => name);
 }
 

@@ -1,5 +1,5 @@
 import { type Kysely, sql } from 'kysely';
-import { KEPT, READ_ONLY } from './application-role.ts';
+import { IDS_DRAWN_BEFORE, KEPT, READ_ONLY } from './application-role.ts';
 
 /** How the rights of the connected role differ from those that `grantApplicationRole` gives. */
 export interface RoleRights {
@@ -20,6 +20,8 @@ interface TableRights {
   readonly update: boolean;
   readonly delete: boolean;
   readonly truncate: boolean;
+  /** It could choose an id that the database gives. */
+  readonly chooseId: boolean;
 }
 
 /** Compares the rights of the role that is connected, table by table. It tries nothing out. */
@@ -31,8 +33,10 @@ export async function readRoleRights<T>(db: Kysely<T>): Promise<RoleRights> {
     from pg_roles where rolname = current_user`.execute(db);
   const { rows: tables } = await sql<TableRights>`
     select relname as table, pg_has_role(relowner, 'usage') as owns, has_table_privilege(oid, 'select') as select,
-           has_table_privilege(oid, 'insert') as insert, has_any_column_privilege(oid, 'update') as update,
-           has_table_privilege(oid, 'delete') as delete, has_table_privilege(oid, 'truncate') as truncate
+           has_any_column_privilege(oid, 'insert') as insert, has_any_column_privilege(oid, 'update') as update,
+           has_table_privilege(oid, 'delete') as delete, has_table_privilege(oid, 'truncate') as truncate,
+           exists (select from pg_attribute where attrelid = pg_class.oid and attidentity <> ''
+                   and has_column_privilege(attrelid, attnum, 'insert')) as "chooseId"
     from pg_class where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') order by relname`.execute(db);
   const { role = '', superuser = false, queue = false, ids = false } = roles[0] ?? {};
   return {
@@ -46,6 +50,7 @@ export async function readRoleRights<T>(db: Kysely<T>): Promise<RoleRights> {
     excess: tables.flatMap((rights) => [
       ...(rights.delete && isKept(rights.table) ? [`delete from ${rights.table}`] : []),
       ...(rights.truncate ? [`truncate ${rights.table}`] : []),
+      ...(rights.chooseId && rights.table !== IDS_DRAWN_BEFORE ? [`choose ids in ${rights.table}`] : []),
     ]),
   };
 }

@@ -1,11 +1,14 @@
 import assert from 'node:assert/strict';
-import { randomBytes } from 'node:crypto';
-import { sql } from 'kysely';
+import { randomBytes, randomUUID } from 'node:crypto';
+import { type RawBuilder, sql } from 'kysely';
 import { type Test, test } from 'tap';
 import { type Database, openDatabase } from '../../src/db/database.ts';
 import { migrate } from '../../src/db/migrate.ts';
+import { readRoleRights } from '../../src/db/role-rights.ts';
 import { audit } from '../../src/ledger/audit.ts';
+import { contra } from '../../src/ledger/contra.ts';
 import { pruneNonces } from '../../src/ledger/wallets.ts';
+import { pauseFlows, resumeFlows } from '../../src/operators/pauses.ts';
 import { testDatabase } from '../support/database.ts';
 import { later, untilJob } from '../support/jobs.ts';
 import { depositor, HELLO, startPrepaidGateway, TTS } from '../support/prepaid.ts';
@@ -73,6 +76,108 @@ test('the application works with a role of its own, which can neither delete nor
   await sql`revoke usage on sequence transfer_id_seq from ${sql.ref(role)}`.execute(owner);
   const refused = await gateway.call(TTS, await sign(TTS, HELLO));
   assert.deepEqual([refused.status, refused.json.error.code], [503, 'CONFIG_ERROR'], 'the operator has to act');
+});
+
+test('the application can’t choose the ids that the database gives', async (t) => {
+  const { owner, role, ownerUrl, url } = await withRole(t);
+  await migrate(ownerUrl, role);
+  const app = openDatabase(url, { maxConnections: 1 });
+  t.teardown(() => app.destroy());
+  const { rows } = await sql<{ table: string; column: string }>`
+    select attrelid::regclass::text as table, attname as column from pg_attribute
+    where attidentity <> '' and attrelid in (select oid from pg_class where relnamespace = 'public'::regnamespace)
+    order by 1`.execute(owner);
+  assert.deepEqual(
+    rows.map(({ table }) => table),
+    ['gateway_process', 'operator_action', 'transfer', 'x402_payment'],
+  );
+  for (const { table, column } of rows.filter(({ table }) => table !== 'transfer')) {
+    await assert.rejects(
+      sql`insert into ${sql.table(table)} (${sql.ref(column)}) overriding system value values (7)`.execute(app),
+      { code: '42501' },
+      table,
+    );
+  }
+  await sql`grant insert (id) on x402_payment to ${sql.ref(role)}`.execute(owner);
+  assert.deepEqual((await readRoleRights(app)).excess, ['choose ids in x402_payment']);
+  await migrate(ownerUrl, role);
+  const { missing, excess } = await readRoleRights(app);
+  assert.deepEqual([missing, excess], [[], []]);
+  await assert.rejects(sql`select setval('transfer_id_seq', 7)`.execute(app), { code: '42501' });
+
+  const account = randomUUID();
+  const columns = sql`(kind, state, debit_account_id, credit_account_id, amount_micro_usd, reference`;
+  const spend = (nonce: string, id: RawBuilder<unknown>) => sql`
+    insert into transfer ${columns}, id) overriding system value
+    values ('spend', 'pending', ${account}, ${contra.prepaidRevenue}, 1, ${nonce}, ${id})`;
+  const nonce = (name: string, id: RawBuilder<unknown>) => sql`
+    insert into prepaid_nonce (account_id, nonce, hold_id) values (${account}, ${name}, ${id})`;
+  const drawn = /the id of a (transfer|spend) is drawn for it/;
+  await sql`insert into transfer ${columns}) values ('spend', 'pending', ${account}, ${contra.prepaidRevenue}, 1, 'a')`.execute(
+    app,
+  );
+  for (const id of [sql`7000000`, sql`-1`, sql`currval('transfer_id_seq') - 1`, sql`currval('transfer_id_seq') + 1`]) {
+    await assert.rejects(spend('b', id).execute(app), drawn);
+    await assert.rejects(nonce('b', id).execute(app), drawn);
+  }
+  await sql`create temporary sequence transfer_id_seq start 7000000`.execute(app);
+  await assert.rejects(spend('b', sql`nextval('transfer_id_seq')`).execute(app), drawn);
+  await assert.rejects(nonce('b', sql`nextval('transfer_id_seq')`).execute(app), drawn);
+  await sql`create temporary table prepaid_nonce (account_id uuid, nonce text, hold_id bigint)`.execute(app);
+  await nonce('b', sql`7000000`).execute(app);
+  await assert.rejects(spend('b', sql`7000000`).execute(app), drawn);
+});
+
+test('the database sets time and role of what an operator did', async (t) => {
+  const { owner, role, ownerUrl, url } = await withRole(t);
+  await migrate(ownerUrl, role);
+  const app = openDatabase(url, { maxConnections: 1 });
+  t.teardown(() => app.destroy());
+  await sql`
+    insert into operator_action (operator, action, subject, reason, at, database_user)
+    values ('alice', 'freeze', 'x', 'forged', '2001-01-01', 'alice')`.execute(app);
+  const { rows } = await sql`
+    select operator, database_user, at > now() - interval '1 hour' as is_now from operator_action`.execute(owner);
+  assert.deepEqual(rows, [{ operator: 'alice', database_user: role, is_now: true }]);
+});
+
+test('no pause begins, changes or ends without its record', async (t) => {
+  const { owner, role, ownerUrl, url } = await withRole(t);
+  await migrate(ownerUrl, role);
+  const app = openDatabase(url, { maxConnections: 1 });
+  t.teardown(() => app.destroy());
+  const deed = { operator: 'alice', reason: 'moved' };
+  const pause = (values: string) =>
+    sql.raw(`insert into paused_flow (flow, operator, reason, since) values (${values})`);
+  const record = (action: string, flow = 'card') => sql`
+    insert into operator_action (operator, action, subject, reason) values ('alice', ${action}, ${flow}, 'moved')`;
+  const together = (...statements: RawBuilder<unknown>[]) =>
+    app.transaction().execute(async (trx) => {
+      for (const statement of statements) await statement.execute(trx);
+    });
+  const refused = /its entry in operator_action/;
+  const card = pause(`'card', 'alice', 'moved', now()`);
+  for (const db of [app, owner]) await assert.rejects(card.execute(db), refused);
+  for (const other of [
+    pause(`'card', 'bob', 'moved', now()`),
+    pause(`'card', 'alice', 'another', now()`),
+    pause(`'card', 'alice', 'moved', '2001-01-01'`),
+    pause(`'jobs', 'alice', 'moved', now()`),
+  ]) {
+    await assert.rejects(together(record('pause'), other), refused);
+  }
+  await assert.rejects(together(record('resume'), card), refused);
+  await record('pause').execute(app);
+  await assert.rejects(card.execute(app), refused, 'a record of an earlier transaction');
+
+  assert.deepEqual(await pauseFlows(app, ['card', 'jobs'], deed), ['card', 'jobs']);
+  const end = sql`delete from paused_flow`;
+  for (const db of [app, owner]) await assert.rejects(end.execute(db), refused);
+  await assert.rejects(together(record('resume'), end), refused, 'jobs have no record');
+  await assert.rejects(sql`update paused_flow set reason = 'another'`.execute(owner), /a pause never changes/);
+  await assert.rejects(sql`truncate paused_flow`.execute(owner), refused);
+  assert.deepEqual(await resumeFlows(app, ['card', 'jobs'], deed), ['card', 'jobs']);
+  assert.deepEqual(await audit(owner), []);
 });
 
 test('a database with one role only is migrated as ever, and the owner is no application role', async (t) => {

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { sql } from 'kysely';
 import { test } from 'tap';
+import { pauseFlows } from '../../src/operators/pauses.ts';
 import type { Config } from '../../src/settings/config.ts';
 import {
   assertOffered,
@@ -122,7 +123,7 @@ test('R60: a quote that has expired, and a pause, keep nobody from what was char
   await assertOffered(gateway, call, silentMp3(1000));
   const unspent = await sign(TTS, { method: 'POST', json: { quoteToken: quote.json.quoteToken, text } });
   assert.equal((await gateway.call(TTS, unspent)).json.error.code, 'QUOTE_EXPIRED');
-  await sql`insert into paused_flow (flow, operator, reason) values ('prepaid', 'me', 'test')`.execute(gateway.db);
+  await pauseFlows(gateway.db, ['prepaid'], { operator: 'me', reason: 'test' });
   await gateway.app.pauses.read();
   assert.equal((await gateway.call(TTS, await sign(TTS, HELLO))).status, 503);
   assert.ok(detailsOf(await concluded(gateway, call)).audio);

@@ -3,9 +3,9 @@ import { createHash, randomUUID } from 'node:crypto';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { sql } from 'kysely';
 import { type Test, test } from 'tap';
 import { audit } from '../../src/ledger/audit.ts';
+import { pauseFlows } from '../../src/operators/pauses.ts';
 import { catalogFile } from '../support/catalog-file.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import { DEPOSIT, DEPOSIT_PATH, mineSteadily, payDeposit } from '../support/deposit.ts';
@@ -163,9 +163,7 @@ test('R45: a paid request is answered again while its flow is paused', { skip },
   const gateway = await startX402Gateway(t, chain);
   const paid: [string, Paid][] = [];
   for (const [name, pay] of Object.entries(PAID)) paid.push([name, await pay(t, gateway)]);
-  for (const flow of ['direct', 'prepaid', 'deposit', 'jobs']) {
-    await sql`insert into paused_flow (flow, operator, reason) values (${flow}, 'me', 'test')`.execute(gateway.db);
-  }
+  await pauseFlows(gateway.db, ['direct', 'prepaid', 'deposit', 'jobs'], { operator: 'me', reason: 'test' });
   await gateway.app.pauses.read();
   for (const [name, { path, call, assertAnswered }] of paid) {
     await t.test(name, async () => assertAnswered(await gateway.call(path, call)));

@@ -9,6 +9,7 @@ const GUARDED = [
   'clawback',
   'processor_list',
   'operator_action',
+  'paused_flow',
   'x402_payment',
   'prepaid_nonce',
   'job',

@@ -11,9 +11,10 @@ const TRIGGERS: Readonly<Record<string, readonly string[]>> = {
   clawback: ['terms', 'check', 'kept', 'kept_all'],
   processor_list: ['read'],
   x402_payment: ['terms', 'settled', 'sent', 'lease', 'kept', 'kept_all'],
-  prepaid_nonce: ['terms', 'kept', 'kept_all'],
+  prepaid_nonce: ['terms', 'drawn', 'kept', 'kept_all'],
   job: ['terms', 'due', 'kept'],
-  operator_action: ['terms', 'kept', 'kept_all'],
+  operator_action: ['begins', 'terms', 'kept', 'kept_all'],
+  paused_flow: ['recorded', 'terms', 'kept_all'],
 };
 
 /** Constraints and unique indexes without which an entry could be made twice, or with any amount. */
@@ -34,10 +35,14 @@ const INDEXES = ['transfer_top_up', 'transfer_settlement', 'transfer_deposit', '
 /** The guards' functions, and the SHA-256 of their bodies as the migrations have them. */
 const FUNCTIONS = {
   refuse_change: '42bef783d6f31e6398375b65945851f6f84c6c0c486b294a169828f0a0ea5999',
-  transfer_begins: '1a1f5f6cc246b8d210f3da48e8f7ddf0c23976eb0b0c009bb58ff33b0aba4b35',
+  transfer_begins: '14fb5ff4ddf625c8001b4f2bc0f4c45275463f5ce7e17976647557387f12bdaa',
+  operator_action_begins: 'e0b9719424fd8394a3095ab3aeecc3bb8c250746f973f534f204bbc19233db8b',
+  paused_flow_recorded: '117e71f5e72c19857cd61028f7174fc3a037d2e9412b529ce2a9665a9245ee84',
 };
 
 const list = (values: readonly unknown[]): RawBuilder<unknown> => sql`array[${sql.join(values)}]::text[]`;
+
+const BODIES = sql`${sql.lit(JSON.stringify(FUNCTIONS))}::jsonb`;
 
 /** The schema of the books, whatever else a search path puts in front of it. */
 const BOOKS = sql`(select relnamespace from pg_class where oid = 'transfer'::regclass)`;
@@ -57,8 +62,8 @@ export const guardInvariants: readonly Invariant[] = [
       where not exists (
         select from pg_trigger join pg_proc on pg_proc.oid = tgfoid join pg_class on pg_class.oid = tgrelid
         where tgname = name and starts_with(name, relname || '_') and tgenabled in ('O', 'A')
-          and relnamespace = ${BOOKS} and proname = case name when 'transfer_begins' then name else 'refuse_change' end
-          and encode(sha256(convert_to(prosrc, 'UTF8')), 'hex') = ${sql.lit(JSON.stringify(FUNCTIONS))}::jsonb ->> proname)
+          and relnamespace = ${BOOKS} and proname = case when jsonb_exists(${BODIES}, name) then name else 'refuse_change' end
+          and encode(sha256(convert_to(prosrc, 'UTF8')), 'hex') = ${BODIES} ->> proname)
       union all
       select 'constraint', name from unnest(${list(CONSTRAINTS)}) name
       where not exists (
