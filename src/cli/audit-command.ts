@@ -1,3 +1,4 @@
+import { shortenSecrets } from '../audit/account-names.ts';
 import { auditPayments, hasPayments, PAYMENT_RULES } from '../audit/chain-payments.ts';
 import type { OutsideAudit } from '../audit/outside.ts';
 import { auditClawbacks, CLAWBACK_RULES } from '../audit/processor-clawbacks.ts';
@@ -13,6 +14,8 @@ import { openPayments } from '../x402/open-payments.ts';
 import { endWith, readArguments } from './arguments.ts';
 import { commandSettings } from './command-settings.ts';
 import { look } from './look.ts';
+import { printable } from './printable.ts';
+import { tableLine } from './table-line.ts';
 import { readWholeConfig } from './whole-config.ts';
 
 const EXIT_BROKEN = 1;
@@ -22,7 +25,10 @@ const USAGE = `speechgate audit
 Checks the books, a line for each rule. Ends with 1 when one is broken, with 2 when not all could be asked.
   --external       holds them against processor and chain too
   --seal           prints a seal of all transfers, to be kept elsewhere
-  --verify-seal S  whether the transfers are those that were sealed; may be repeated`;
+  --verify-seal S  whether the transfers are those that were sealed; may be repeated
+  --secrets        shows ids of accounts and sessions whole: whoever has them can spend`;
+/** Their ids are no account's. */
+const PLAIN_COLUMN = /^purchase$|trace_id$/;
 
 const { values } = readArguments(
   {
@@ -30,11 +36,13 @@ const { values } = readArguments(
       external: { type: 'boolean', default: false },
       seal: { type: 'boolean', default: false },
       'verify-seal': { type: 'string', multiple: true, default: [] },
+      secrets: { type: 'boolean', default: false },
     },
   },
   USAGE,
 );
 
+let isShortened = false;
 const seals = values['verify-seal'].map(readSeal);
 const settings = await commandSettings();
 const config = values.external ? readWholeConfig(settings, 'audit the outside') : undefined;
@@ -57,7 +65,7 @@ async function run(db: Database): Promise<void> {
       [PAYMENT_RULES, await auditedPayments(db, config)],
     ] as const) {
       if (print(rules, outside.findings, outside.unanswered.length > 0)) isBroken = true;
-      for (const reason of outside.unanswered) console.log(`        NOT ASKED: ${reason}`);
+      for (const reason of outside.unanswered) console.log(`        NOT ASKED: ${printable(reason)}`);
       if (outside.unanswered.length > 0) isAnswered = false;
       brokenOutside += outside.findings.length;
     }
@@ -69,6 +77,7 @@ async function run(db: Database): Promise<void> {
     console.log(`${holds ? 'holds ' : 'BROKEN'}  the transfers up to ${upTo} are those that were sealed`);
     if (!holds) isBroken = true;
   }
+  if (isShortened) console.log('Ids of accounts and sessions are shortened: --secrets shows them whole.');
   if (values.seal) await printSeal(db);
   process.exitCode = isBroken ? EXIT_BROKEN : isAnswered ? 0 : EXIT_UNANSWERED;
 }
@@ -116,9 +125,29 @@ function print(rules: readonly string[], findings: readonly AuditFinding[], isPa
   for (const rule of rules) {
     const finding = findings.find((candidate) => candidate.rule === rule);
     console.log(`${finding ? 'BROKEN' : isPartial ? '?     ' : 'holds '}  ${rule}`);
-    if (finding) console.table(finding.breaches);
+    if (finding) printBreaches(finding.breaches);
   }
   return findings.length > 0;
+}
+
+function printBreaches(breaches: AuditFinding['breaches']): void {
+  const columns = [...new Set(breaches.flatMap((breach) => Object.keys(breach)))];
+  const lines = [columns, ...breaches.map((breach) => columns.map((column) => cellOf(column, breach[column])))];
+  const widths = columns.map((_, index) => lines.reduce((most, line) => Math.max(most, line[index]?.length ?? 0), 0));
+  for (const line of lines) console.log(`        ${tableLine(widths, line).trimEnd()}`);
+}
+
+function cellOf(column: string, value: unknown): string {
+  const text = textOf(value);
+  const shown = values.secrets || PLAIN_COLUMN.test(column) ? text : shortenSecrets(text);
+  if (shown !== text) isShortened = true;
+  return printable(shown);
+}
+
+function textOf(value: unknown): string {
+  if (value === null || value === undefined) return '';
+  if (value instanceof Date) return value.toISOString();
+  return typeof value === 'object' ? JSON.stringify(value) : String(value);
 }
 
 /** A line for each rule, with the seconds that it took. */

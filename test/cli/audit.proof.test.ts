@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
 import { sql } from 'kysely';
 import { test } from 'tap';
+import { contra } from '../../src/ledger/contra.ts';
 import { testChain, wallet } from '../support/chain.ts';
 import { testCheckout } from '../support/checkout.ts';
+import { startGateway } from '../support/gateway.ts';
 import { npmRun } from '../support/npm-run.ts';
 import { unguarded } from '../support/unguarded.ts';
 import { PRICE, payFor, startX402Gateway } from '../support/x402.ts';
@@ -103,4 +105,40 @@ test('audit --seal prints a seal, which --verify-seal holds the transfers agains
   assert.equal(broken.code, 1);
   assert.match(broken.output, /^BROKEN {2}the transfers up to 1 are those that were sealed$/m);
   assert.equal((await npmRun('audit', env, '--verify-seal=nonsense')).code, 78);
+});
+
+test('audit shortens ids of accounts and sessions unless --secrets is given', async (t) => {
+  const gateway = await startGateway(t);
+  const { db } = gateway;
+  const account = await gateway.fund(500);
+  const nobody = '7f9c24e8-3b12-4a35-9f0e-6f1f9d5a2c11';
+  const session = 'cs_live_a1B2c3D4e5F6g7H8i9J0';
+  await unguarded(db, async (trx) => {
+    await sql`update account set balance_micro_usd = 7 where id = ${account}`.execute(trx);
+    await sql`update transfer set reference = ${session} where kind = 'top_up'`.execute(trx);
+    await sql`
+      insert into transfer (kind, state, debit_account_id, credit_account_id, amount_micro_usd, ended_at)
+      values ('charge', 'voided', ${nobody}, ${contra.cardRevenue}, 1, now())`.execute(trx);
+    await sql`
+      insert into operator_action (operator, action, subject, reason, detail)
+      values ('alice', 'adjust', ${account}, 'given', ${JSON.stringify({ amountMicroUsd: 5, note: `${account}\u202e` })})`.execute(
+      trx,
+    );
+  });
+  const { rows } = await sql<{ id: string; session: string }>`
+    select id, session_id as session from top_up`.execute(db);
+  const env = { DATABASE_URL: gateway.databaseUrl };
+  const secrets = [account, nobody, session, rows[0]?.session ?? ''];
+  const short = await npmRun('audit', env);
+  assert.equal(short.code, 1, short.output);
+  for (const secret of secrets) {
+    assert.ok(!short.output.includes(secret), secret);
+    assert.ok(short.output.includes(`${secret.slice(0, secret.startsWith('cs_') ? 16 : 8)}…`), short.output);
+  }
+  assert.ok(short.output.includes(contra.cardRevenue), 'it is nobody’s, and the same everywhere');
+  assert.match(short.output, /--secrets shows them whole/);
+  const whole = await npmRun('audit', env, '--secrets');
+  assert.equal(whole.code, 1, whole.output);
+  for (const secret of secrets) assert.ok(whole.output.includes(secret), whole.output);
+  for (const { output } of [short, whole]) assert.doesNotMatch(output, /\u202e/, 'nothing that a terminal obeys');
 });

@@ -1,5 +1,5 @@
 import { type AccountState, readAccounts } from '../../audit/account-history.ts';
-import { accountsNamed, shorten } from '../../audit/account-names.ts';
+import { accountsNamed, shortenSession } from '../../audit/account-names.ts';
 import { accountsOfTrace, type FoundPurchase, findPurchases } from '../../audit/find-accounts.ts';
 import type { Database } from '../../db/database.ts';
 import { formatUsd } from '../../lib/money.ts';
@@ -24,7 +24,6 @@ const USAGE = `speechgate accounts find, by one of these:
   --json                    print it as a JSON array`;
 const EXIT_NOTHING = 1;
 const EXIT_UNANSWERED = 2;
-const SESSION_SHOWN = 16;
 const ACCOUNT_COLUMNS = [42, 7, 16, 16, 24];
 const PURCHASE_COLUMNS = [24, 36, 9, 8, 20];
 
@@ -85,7 +84,7 @@ function processor(): Processor {
 }
 
 function sessionOf({ sessionId }: FoundPurchase): string | null {
-  return sessionId === null || values.secrets ? sessionId : shorten(sessionId, SESSION_SHOWN);
+  return sessionId === null || values.secrets ? sessionId : shortenSession(sessionId);
 }
 
 function print(accounts: readonly AccountState[], purchases: readonly FoundPurchase[]): void {

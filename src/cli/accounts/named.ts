@@ -1,5 +1,5 @@
 import { type AccountState, readAccounts } from '../../audit/account-history.ts';
-import { accountsNamed, SHORT_ID, shorten } from '../../audit/account-names.ts';
+import { accountsNamed, SHORT_ID, shortenAccount } from '../../audit/account-names.ts';
 import type { Database } from '../../db/database.ts';
 
 export const ACCOUNT_USAGE = `
@@ -8,7 +8,7 @@ const EXIT_UNKNOWN = 1;
 
 /** How operators call an account: a wallet's address, or the beginning of a card account's id, which is a secret. */
 export const nameOf = ({ id, address }: Pick<AccountState, 'id' | 'address'>, showsSecrets = false): string =>
-  address ?? (showsSecrets ? id : shorten(id));
+  address ?? (showsSecrets ? id : shortenAccount(id));
 
 /** The one account that is meant; otherwise says what is wrong, sets the exit code, and tells undefined. */
 export async function readNamed(db: Database, name: string): Promise<AccountState | undefined> {

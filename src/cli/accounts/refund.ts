@@ -1,5 +1,5 @@
 import { readAccounts } from '../../audit/account-history.ts';
-import { shorten } from '../../audit/account-names.ts';
+import { shortenAccount } from '../../audit/account-names.ts';
 import type { Database } from '../../db/database.ts';
 import { formatCents, formatUsd } from '../../lib/money.ts';
 import { Clawbacks } from '../../top-up/clawbacks.ts';
@@ -55,7 +55,7 @@ async function refund(db: Database, name: string): Promise<void> {
   const amount = amountCents === undefined ? 'all that is left of it' : formatCents(amountCents);
   const key = readKey(values.key);
   const change =
-    `This pays ${amount} back to the card, of ${formatCents(purchase.amountCents)} that ${shorten(accountId)} bought on ` +
+    `This pays ${amount} back to the card, of ${formatCents(purchase.amountCents)} that ${shortenAccount(accountId)} bought on ` +
     `${creditedAt.toISOString().slice(0, 10)} (${id}), and takes it from the account; what that has not, it owes.`;
   if (!(await confirmed(change, values.yes))) return;
   const clawbacks = new Clawbacks(db, processor, new Purchases(db, processor, { baseUrl, serviceName }));
@@ -67,7 +67,7 @@ async function refund(db: Database, name: string): Promise<void> {
       const { refund, unclear } = result;
       if (unclear) console.error(`${unclear}. Compare it with the card processor.`);
       return console.log(
-        `${refund.id} (${refund.status}) pays ${formatCents(refund.amountCents)} back; ${shorten(accountId)} has ${left}`,
+        `${refund.id} (${refund.status}) pays ${formatCents(refund.amountCents)} back; ${shortenAccount(accountId)} has ${left}`,
       );
     }
     case 'key_of_another':

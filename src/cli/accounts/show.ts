@@ -1,5 +1,5 @@
 import { type AccountHistory, type AccountState, readHistory } from '../../audit/account-history.ts';
-import { shorten } from '../../audit/account-names.ts';
+import { shortenSession } from '../../audit/account-names.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { endWith, readArguments } from '../arguments.ts';
 import { commandSettings } from '../command-settings.ts';
@@ -12,7 +12,6 @@ const USAGE = `speechgate accounts show ACCOUNT${ACCOUNT_USAGE}
   --last N         how many entries of each kind, 20 unless told otherwise
   --secrets        show ids of accounts and sessions whole: whoever has them can spend
   --json           print it as JSON`;
-const SESSION_SHOWN = 16;
 
 const { values, positionals } = readArguments(
   {
@@ -108,7 +107,7 @@ function modeOf({ kind, livemode }: AccountState): string {
 }
 
 function session(id: string | null): string | null {
-  return id === null || values.secrets ? id : shorten(id, SESSION_SHOWN);
+  return id === null || values.secrets ? id : shortenSession(id);
 }
 
 function jsonOf({ id, address, ...account }: AccountState, { purchases, ...history }: AccountHistory) {
