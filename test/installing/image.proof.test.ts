@@ -5,8 +5,8 @@
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
-import { cp, mkdir, mkdtemp, realpath, rm, symlink, writeFile } from 'node:fs/promises';
+import { existsSync, readFileSync } from 'node:fs';
+import { cp, mkdir, mkdtemp, readdir, readFile, realpath, rm, symlink, writeFile } from 'node:fs/promises';
 import { homedir, tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -17,6 +17,7 @@ import { type Start, serves } from './installed-service.ts';
 
 const PROJECT = fileURLToPath(new URL('../..', import.meta.url));
 const MAX_MEGABYTES = 250;
+const LICENCE = /licen[cs]e|^copying|^copyright|notice/i;
 const BUILD_MS = 300_000;
 /** What gcr.io/distroless/cc-debian12 takes of it, as made of the same Debian packages: 23.8 MB. */
 const BASE_MEGABYTES = 24;
@@ -68,6 +69,7 @@ async function buildBase(root: string): Promise<void> {
   for (const name of ['bin', 'sbin', 'lib', 'lib64']) await symlink(`usr/${name}`, join(root, name));
   await mkdir(join(root, 'usr/local/bin'), { recursive: true });
   await cp(process.execPath, join(root, 'usr/local/bin/node'));
+  await writeFile(join(root, 'usr/local/LICENSE'), 'Node.js is licensed\n');
   await writeFile(join(root, 'etc/passwd'), 'root:x:0:0:root:/root:/bin/sh\n');
 }
 
@@ -80,7 +82,7 @@ async function runtimeBase(root: string): Promise<void> {
   for (const [path] of linked.matchAll(/\/\S+(?= \()/g)) await copyInto(root, path);
 }
 
-test('the image is built as the Containerfile says, and the service runs in it as its user', {
+test('the image is built with its licences, and the service runs in it as its user', {
   skip: obstacle(),
 }, async (t) => {
   const buildah = await ownBuildah(t);
@@ -112,6 +114,10 @@ test('the image is built as the Containerfile says, and the service runs in it a
   t.comment(`the image without its base: ${Math.round(own)} MB`);
   assert.ok(own + BASE_MEGABYTES < MAX_MEGABYTES, `${own} MB`);
 
+  for (const path of ['app/LICENSE', 'app/NOTICE', 'usr/share/doc/node/LICENSE'])
+    assert.ok(existsSync(join(root, path)), path);
+  assert.deepEqual(await lackingLicences(join(root, 'app')), []);
+
   const start: Start = (command, env) => {
     const [uid = '', gid = ''] = config.User.split(':');
     const inImage = ['unshare', '--fork', '--pid', '--mount-proc', `--root=${root}`, `--wd=${config.WorkingDir}`];
@@ -133,6 +139,20 @@ test('the image is built as the Containerfile says, and the service runs in it a
     assert.equal(await start(check, { ...settings, ADMIN_PORT: '1' }).ended(), 1);
   });
 });
+
+/** The files with licence texts, as this project's own installation has them, that the image's packages lack. */
+async function lackingLicences(app: string): Promise<string[]> {
+  const { packages } = JSON.parse(await readFile(join(PROJECT, 'package-lock.json'), 'utf8'));
+  const lacking: string[] = [];
+  for (const path of Object.keys(packages).filter((path) => path !== '' && existsSync(join(app, path)))) {
+    const files = await readdir(join(PROJECT, path));
+    const licences = files.filter((name) => LICENCE.test(name));
+    // Some packages have theirs in the README only.
+    const texts = licences.length > 0 ? licences : files.filter((name) => /^readme\b/i.test(name));
+    lacking.push(...texts.map((name) => join(path, name)).filter((text) => !existsSync(join(app, text))));
+  }
+  return lacking;
+}
 
 /** `unshare` keeps signals to itself; they are for process 1 of its namespace. */
 const signalled = (child: Child): Child => ({
