@@ -88,7 +88,7 @@ async function keep(db: Database, kind: AuditKind, brokenRules: number): Promise
     await keepAuditResult(db, kind, brokenRules);
   } catch (error) {
     if (!isDatabaseFault(error)) throw error;
-    console.error(`The metrics will not tell of this audit: ${faultOf(error as Error)}.`);
+    console.error(`The metrics will not tell of this audit: ${printable(String(faultOf(error as Error)))}.`);
   }
 }
 
@@ -132,7 +132,10 @@ function print(rules: readonly string[], findings: readonly AuditFinding[], isPa
 
 function printBreaches(breaches: AuditFinding['breaches']): void {
   const columns = [...new Set(breaches.flatMap((breach) => Object.keys(breach)))];
-  const lines = [columns, ...breaches.map((breach) => columns.map((column) => cellOf(column, breach[column])))];
+  const lines = [
+    columns,
+    ...breaches.map((breach) => columns.map((column) => printable(cellOf(column, breach[column])))),
+  ];
   const widths = columns.map((_, index) => lines.reduce((most, line) => Math.max(most, line[index]?.length ?? 0), 0));
   for (const line of lines) console.log(`        ${tableLine(widths, line).trimEnd()}`);
 }
@@ -141,7 +144,7 @@ function cellOf(column: string, value: unknown): string {
   const text = textOf(value);
   const shown = values.secrets || PLAIN_COLUMN.test(column) ? text : shortenSecrets(text);
   if (shown !== text) isShortened = true;
-  return printable(shown);
+  return shown;
 }
 
 function textOf(value: unknown): string {

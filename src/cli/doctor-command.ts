@@ -9,8 +9,8 @@ import { within } from '../lib/within.ts';
 import { readConfig } from '../settings/config.ts';
 import { EXIT_USAGE, readArguments } from './arguments.ts';
 import { commandSettings } from './command-settings.ts';
-import { printable, printableJson } from './printable.ts';
-import { tableLine } from './table-line.ts';
+import { printableJson } from './printable.ts';
+import { printableLine } from './table-line.ts';
 
 const EXIT_FAULT = 1;
 const CLOSE_MS = 3_000;
@@ -70,5 +70,5 @@ function tell(all: readonly Checked[]): void {
 
 function lineOf({ name, about, state, message, fix }: Checked): string {
   const what = about === undefined ? name : `${name} (${about})`;
-  return tableLine(COLUMNS, [WORDS[state], what, printable(fix === undefined ? message : `${message} Fix: ${fix}`)]);
+  return printableLine(COLUMNS, [WORDS[state], what, fix === undefined ? message : `${message} Fix: ${fix}`]);
 }

@@ -1,6 +1,7 @@
 import { type Database, openDatabase } from '../db/database.ts';
 import { faultOf, isDatabaseFault } from '../db/database-errors.ts';
 import { databaseUrlOf } from './command-settings.ts';
+import { printable } from './printable.ts';
 
 export interface Look {
   readonly settings: NodeJS.ProcessEnv;
@@ -27,7 +28,7 @@ export async function look(
     const wayOut = process.env.DATABASE_URL?.trim()
       ? 'Is DATABASE_URL right, and npm run migrate done?'
       : 'Does the sandbox run?';
-    console.error(`${subject} can't be ${use}: ${faultOf(error as Error)}. ${wayOut}`);
+    console.error(`${subject} can't be ${use}: ${printable(String(faultOf(error as Error)))}. ${wayOut}`);
     process.exitCode = exitCode;
   } finally {
     await db.destroy();

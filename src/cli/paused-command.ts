@@ -2,8 +2,8 @@ import { listPauses } from '../operators/pauses.ts';
 import { readArguments } from './arguments.ts';
 import { commandSettings } from './command-settings.ts';
 import { look } from './look.ts';
-import { printable, printableJson } from './printable.ts';
-import { tableLine } from './table-line.ts';
+import { printableJson } from './printable.ts';
+import { printableLine } from './table-line.ts';
 
 const USAGE = `speechgate paused
   --json           print it as a JSON array`;
@@ -16,7 +16,7 @@ await look({ settings: await commandSettings(), subject: 'What is paused' }, asy
   const pauses = await listPauses(db);
   if (values.json) return console.log(printableJson(pauses));
   if (pauses.length === 0) return console.log('Nothing is paused.');
-  console.log(tableLine(COLUMNS, ['flow', 'since', 'operator', 'reason']));
+  console.log(printableLine(COLUMNS, ['flow', 'since', 'operator', 'reason']));
   for (const { flow, since, operator, reason } of pauses)
-    console.log(tableLine(COLUMNS, [flow, since.toISOString(), printable(operator), printable(reason)]));
+    console.log(printableLine(COLUMNS, [flow, since.toISOString(), operator, reason]));
 });

@@ -8,9 +8,9 @@ import { openPayments } from '../x402/open-payments.ts';
 import { endWith, readArguments } from './arguments.ts';
 import { commandSettings } from './command-settings.ts';
 import { look } from './look.ts';
-import { printable, printableJson } from './printable.ts';
+import { printableJson } from './printable.ts';
 import { formatAge, readSince } from './since.ts';
-import { tableLine } from './table-line.ts';
+import { printableLine } from './table-line.ts';
 import { readWholeConfig } from './whole-config.ts';
 
 const USAGE = `speechgate payments
@@ -92,13 +92,13 @@ async function ask(
 }
 
 function line(cells: readonly string[]): string {
-  return tableLine(COLUMNS, cells).trimEnd();
+  return printableLine(COLUMNS, cells);
 }
 
 function lineOf(payment: ListedPayment, evidence: ChainEvidence | undefined): string {
   const { id, createdAt, ageSeconds, state, purpose, claim, transaction, refusal } = payment;
   const shown = evidence ? describe(evidence, payment) : '';
-  const why = refusal === null ? '' : `refused: ${printable(refusal)}`;
+  const why = refusal === null ? '' : `refused: ${refusal}`;
   return line([
     ...[String(id), createdAt.toISOString(), formatAge(ageSeconds), state, purpose, String(claim.amount), claim.payer],
     ...[transaction ?? '', [shown, why].filter(Boolean).join('; ')],
@@ -123,7 +123,7 @@ function describe(evidence: ChainEvidence, { claim }: ListedPayment): string {
     case 'usable':
       return `not used yet; it can be until ${validBefore}`;
     case 'unanswered':
-      return `NOT ASKED: ${printable(evidence.reason)}`;
+      return `NOT ASKED: ${evidence.reason}`;
   }
 }
 

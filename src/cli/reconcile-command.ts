@@ -9,6 +9,7 @@ import { ReconcilerRunner } from '../reconcile/runner.ts';
 import { openPayments } from '../x402/open-payments.ts';
 import { endWith } from './arguments.ts';
 import { commandSettings } from './command-settings.ts';
+import { printable } from './printable.ts';
 import { readReconcileOptions } from './reconcile-options.ts';
 import { reconcileSince } from './reconcile-since.ts';
 import { readWholeConfig } from './whole-config.ts';
@@ -50,7 +51,7 @@ try {
 function print(results: readonly TurnResult[]): 0 | 1 {
   for (const result of results) {
     console.log(`${result.name.padEnd(18)} ${describe(result)}`);
-    for (const problem of result.problems ?? []) console.log(`${' '.repeat(19)}${problem}`);
+    for (const problem of result.problems ?? []) console.log(`${' '.repeat(19)}${printable(problem)}`);
   }
   if (!config.card) console.log('Card payment is off: STRIPE_SECRET_KEY is unset.');
   if (!x402) console.log('Direct payment in USDC is off: X402_PAY_TO or X402_RPC_URL is unset.');
@@ -60,5 +61,5 @@ function print(results: readonly TurnResult[]): 0 | 1 {
 function describe({ outcome, count, error }: TurnResult): string {
   if (outcome === 'skipped') return 'skipped: another process is at it';
   if (outcome === 'done') return `${count} done`;
-  return `FAILED after ${count} done: ${faultOf(error as Error)}`;
+  return printable(`FAILED after ${count} done: ${faultOf(error as Error)}`);
 }

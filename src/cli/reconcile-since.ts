@@ -17,7 +17,7 @@ import { type AuthorizedTransfer, recordTransfer } from '../x402/unrecorded-tran
 import { EXIT_USAGE } from './arguments.ts';
 import { printable, printableJson } from './printable.ts';
 import type { Decision, SinceOptions } from './reconcile-options.ts';
-import { tableLine } from './table-line.ts';
+import { printableLine } from './table-line.ts';
 
 const EXIT_FAILED = 1;
 /** Everything was asked, and there are transfers that the operator has to decide on. */
@@ -47,7 +47,9 @@ export async function reconcileSince(parts: Parts, options: SinceOptions): Promi
     return await run(parts, options);
   } catch (error) {
     if (!(error instanceof RpcError) && !isDatabaseFault(error)) throw error;
-    console.error(error instanceof RpcError ? error.message : `The database can't be used: ${reasonOf(error)}.`);
+    console.error(
+      error instanceof RpcError ? error.message : `The database can't be used: ${printable(reasonOf(error))}.`,
+    );
     console.error('What was booked stays booked. Run it again.');
     return EXIT_FAILED;
   }
@@ -122,13 +124,13 @@ interface Found {
 
 const BOOKED_COLUMNS = [10, 13, 12, 42];
 const TRANSFER_COLUMNS = [24, 12, 42, 8];
-const line = (columns: readonly number[], cells: readonly string[]) => console.log(tableLine(columns, cells).trimEnd());
+const line = (columns: readonly number[], cells: readonly string[]) => console.log(printableLine(columns, cells));
 
 function printFound({ booked, received, undecided, failed }: Found, { catalog }: Config): void {
   console.log(`\nBooked by this: ${booked.length}`);
   if (booked.length > 0) line(BOOKED_COLUMNS, ['transfer', 'kind', 'micro-USD', 'account', 'of']);
   for (const { id, kind, amountMicroUsd, account, reference } of booked) {
-    line(BOOKED_COLUMNS, [`${id}`, kind, `${amountMicroUsd}`, account ?? '', printable(reference ?? '')]);
+    line(BOOKED_COLUMNS, [`${id}`, kind, `${amountMicroUsd}`, account ?? '', reference ?? '']);
   }
   if (received) {
     const { known, open, others } = received;
@@ -152,7 +154,7 @@ function printFound({ booked, received, undecided, failed }: Found, { catalog }:
 function printFailed(failed: readonly FailedTransfer[]): void {
   if (failed.length === 0) return;
   console.log(`FAILED: ${failed.length} could not be booked. Fix the cause, then run this again:`);
-  for (const { transfer, error } of failed) console.log(`${placeOf(transfer)} ${reasonOf(error)}`);
+  for (const { transfer, error } of failed) console.log(printable(`${placeOf(transfer)} ${reasonOf(error)}`));
 }
 
 function printTransfers(

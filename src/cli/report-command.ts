@@ -110,7 +110,7 @@ function printOutside(who: string, outside: Outside): void {
     console.log(`  ${formatUsd(microUsd)}  ${what} ${printable(id)}: ${because ?? 'NOT EXPLAINED'}`);
   }
   for (const [name, microUsd] of Object.entries(apart))
-    console.log(`  apart from that: ${name} ${formatUsd(microUsd)}`);
+    console.log(`  apart from that: ${printable(name)} ${formatUsd(microUsd)}`);
 }
 
 function printAmounts(title: string, amounts: Readonly<Record<string, bigint>>): void {

@@ -3,8 +3,8 @@ import { isUuid } from '../lib/uuid.ts';
 import { endWith, readArguments } from './arguments.ts';
 import { commandSettings } from './command-settings.ts';
 import { look } from './look.ts';
-import { printable, printableJson } from './printable.ts';
-import { tableLine } from './table-line.ts';
+import { printableJson } from './printable.ts';
+import { printableLine } from './table-line.ts';
 
 /**
  * `npm run trace -- ID` prints what the books know of the request with this x-trace-id, a line for each entry; with
@@ -21,10 +21,10 @@ const { values, positionals } = readArguments(
 
 const COLUMNS = [24, 10, 36, 9, 12, 42];
 
-const line = (cells: readonly string[]): string => tableLine(COLUMNS, cells).trimEnd();
+const line = (cells: readonly string[]): string => printableLine(COLUMNS, cells);
 
 const lineOf = ({ at, what, id, state, amountMicroUsd, payer, detail }: TraceEntry): string =>
-  line([at.toISOString(), what, id, state, String(amountMicroUsd ?? ''), payer ?? '', printable(detail)]);
+  line([at.toISOString(), what, id, state, String(amountMicroUsd ?? ''), payer ?? '', detail]);
 
 const [traceId, ...more] = positionals;
 if (traceId === undefined || more.length > 0 || !isUuid(traceId)) {

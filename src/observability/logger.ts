@@ -45,10 +45,15 @@ export function createLogger(level: string, destination: DestinationStream = sta
         remove: true,
       },
       serializers: { err: describeError },
+      hooks: { streamWrite: escapeUnusual },
     },
     destination,
   );
 }
+
+/** The same JSON in printable ASCII: what others have said turns no text and moves no cursor where a log is looked at. */
+const escapeUnusual = (line: string): string =>
+  line.replace(/[^\n\x20-\x7e]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
 
 /** Type, code and stack of an error and its causes. Drivers put values of a request into other members. */
 function describeError(error: unknown): object {

@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Test, test } from 'tap';
+import { createLogger } from '../../src/observability/logger.ts';
 import { startChild, startCommand } from '../support/child.ts';
 import { until } from '../support/until.ts';
 
@@ -84,4 +85,15 @@ test('writers that share a pipe do not break each other’s lines', async (t) =>
   for (const name of writers) assertComplete(lines, name, 5 * COUNT);
   const changes = lines.filter(({ name }, index) => lines[index - 1]?.name !== name).length;
   assert.ok(changes > writers.length, 'they did write at the same time');
+});
+
+test('a line of the log holds nothing that a terminal obeys, and has the same value', async () => {
+  const hostile = 'x\u001b[2J\u009b31m\u202eysp\u2028\u007f\ud83d\ude00é\n';
+  const lines: string[] = [];
+  const log = createLogger('info', { write: (line) => lines.push(line) });
+  log.error({ err: new Error(hostile), userAgent: hostile }, hostile);
+  const [line = ''] = lines;
+  assert.match(line, /^[\x20-\x7e]+\n$/);
+  const { err, userAgent, msg } = JSON.parse(line);
+  assert.deepEqual([err.message, userAgent, msg], [hostile, hostile, hostile]);
 });

@@ -9,8 +9,8 @@ import { ProcessorError } from '../../top-up/processor-call.ts';
 import { EXIT_USAGE, endWith, readArguments } from '../arguments.ts';
 import { commandSettings } from '../command-settings.ts';
 import { look } from '../look.ts';
-import { printableJson } from '../printable.ts';
-import { tableLine } from '../table-line.ts';
+import { printable, printableJson } from '../printable.ts';
+import { printableLine } from '../table-line.ts';
 import { readWholeConfig } from '../whole-config.ts';
 import { nameOf } from './named.ts';
 
@@ -44,8 +44,9 @@ const { values } = readArguments(
 );
 const { email, session, 'payment-intent': payment, trace, address } = values;
 if ([email, session, payment, trace, address].filter((given) => given !== undefined).length !== 1) endWith(USAGE);
-if (trace !== undefined && !isUuid(trace)) endWith(`${trace} is no trace id, which is a UUID.`);
-if (address !== undefined && !/^0x[0-9a-f]{40}$/i.test(address)) endWith(`${address} is no address of a wallet.`);
+if (trace !== undefined && !isUuid(trace)) endWith(`${printable(trace)} is no trace id, which is a UUID.`);
+if (address !== undefined && !/^0x[0-9a-f]{40}$/i.test(address))
+  endWith(`${printable(address)} is no address of a wallet.`);
 const settings = await commandSettings();
 
 await look({ settings, subject: 'The accounts' }, async (db) => {
@@ -89,18 +90,18 @@ function sessionOf({ sessionId }: FoundPurchase): string | null {
 
 function print(accounts: readonly AccountState[], purchases: readonly FoundPurchase[]): void {
   if (accounts.length === 0) console.error('No account was found.');
-  else console.log(tableLine(ACCOUNT_COLUMNS, ['account', 'kind', 'balance', 'debt', 'since', 'frozen']));
+  else console.log(printableLine(ACCOUNT_COLUMNS, ['account', 'kind', 'balance', 'debt', 'since', 'frozen']));
   for (const account of accounts) {
     const { kind, balanceMicroUsd, debtMicroUsd, createdAt, frozenAt } = account;
     const cells = [nameOf(account, values.secrets), kind, formatUsd(balanceMicroUsd), formatUsd(debtMicroUsd)];
-    console.log(tableLine(ACCOUNT_COLUMNS, [...cells, createdAt.toISOString(), frozenAt?.toISOString() ?? 'no']));
+    console.log(printableLine(ACCOUNT_COLUMNS, [...cells, createdAt.toISOString(), frozenAt?.toISOString() ?? 'no']));
   }
   if (purchases.length === 0) return;
-  console.log(`\n${tableLine(PURCHASE_COLUMNS, ['at', 'purchase', 'state', 'cents', 'session', 'account'])}`);
+  console.log(`\n${printableLine(PURCHASE_COLUMNS, ['at', 'purchase', 'state', 'cents', 'session', 'account'])}`);
   for (const purchase of purchases) {
     const { at, id, state, amountCents, accountId } = purchase;
     const cells = [at.toISOString(), id, state, String(amountCents), sessionOf(purchase) ?? ''];
-    console.log(tableLine(PURCHASE_COLUMNS, [...cells, nameOf({ id: accountId, address: null }, values.secrets)]));
+    console.log(printableLine(PURCHASE_COLUMNS, [...cells, nameOf({ id: accountId, address: null }, values.secrets)]));
   }
 }
 

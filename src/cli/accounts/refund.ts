@@ -11,6 +11,7 @@ import { EXIT_USAGE, endWith, readArguments } from '../arguments.ts';
 import { commandSettings } from '../command-settings.ts';
 import { confirmed, DEED_OPTIONS, DEED_USAGE, readDeed } from '../deed.ts';
 import { look } from '../look.ts';
+import { printable } from '../printable.ts';
 import { readWholeConfig } from '../whole-config.ts';
 import { KEY_OPTION, KEY_USAGE, readKey } from './key.ts';
 
@@ -65,9 +66,9 @@ async function refund(db: Database, name: string): Promise<void> {
       const [account] = await readAccounts(db, [accountId]);
       const left = `${formatUsd(account?.balanceMicroUsd ?? 0n)} USD, and owes ${formatUsd(account?.debtMicroUsd ?? 0n)} USD`;
       const { refund, unclear } = result;
-      if (unclear) console.error(`${unclear}. Compare it with the card processor.`);
+      if (unclear) console.error(`${printable(unclear)}. Compare it with the card processor.`);
       return console.log(
-        `${refund.id} (${refund.status}) pays ${formatCents(refund.amountCents)} back; ${shortenAccount(accountId)} has ${left}`,
+        `${printable(refund.id)} (${refund.status}) pays ${formatCents(refund.amountCents)} back; ${shortenAccount(accountId)} has ${left}`,
       );
     }
     case 'key_of_another':

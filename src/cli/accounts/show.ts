@@ -4,8 +4,8 @@ import { formatUsd } from '../../lib/money.ts';
 import { endWith, readArguments } from '../arguments.ts';
 import { commandSettings } from '../command-settings.ts';
 import { look } from '../look.ts';
-import { printable, printableJson } from '../printable.ts';
-import { tableLine } from '../table-line.ts';
+import { printableJson } from '../printable.ts';
+import { printableLine } from '../table-line.ts';
 import { ACCOUNT_USAGE, nameOf, readNamed } from './named.ts';
 
 const USAGE = `speechgate accounts show ACCOUNT${ACCOUNT_USAGE}
@@ -47,7 +47,7 @@ function print(account: AccountState, { purchases, clawbacks, transfers, jobs, a
     ['debt', usd(debtMicroUsd)],
     ['frozen', frozenAt ? `since ${frozenAt.toISOString()}` : 'no'],
   ];
-  for (const [name, value] of facts) console.log(tableLine([10], [name, value]));
+  for (const [name, value] of facts) console.log(printableLine([10], [name, value]));
   section(
     'purchases',
     [24, 36, 9, 8, 20],
@@ -62,7 +62,7 @@ function print(account: AccountState, { purchases, clawbacks, transfers, jobs, a
     [24, 28, 8, 9, 16, 8],
     ['at', 'id', 'kind', 'state', 'status', 'cents', 'purchase'],
     clawbacks.map(({ at, id, kind, state, status, amountCents, purchaseId }) => [
-      ...[at.toISOString(), printable(id), kind, state, printable(status), String(amountCents), purchaseId],
+      ...[at.toISOString(), id, kind, state, status, String(amountCents), purchaseId],
     ]),
   );
   section(
@@ -86,7 +86,7 @@ function print(account: AccountState, { purchases, clawbacks, transfers, jobs, a
     [24, 12, 16, 32],
     ['at', 'action', 'operator', 'detail', 'reason'],
     actions.map(({ at, operator, action, reason, detail }) => [
-      ...[at.toISOString(), action, printable(operator), detail ? JSON.stringify(detail) : '', printable(reason)],
+      ...[at.toISOString(), action, operator, detail ? JSON.stringify(detail) : '', reason],
     ]),
   );
 }
@@ -94,7 +94,7 @@ function print(account: AccountState, { purchases, clawbacks, transfers, jobs, a
 function section(title: string, widths: readonly number[], heads: readonly string[], rows: readonly string[][]): void {
   if (rows.length === 0) return;
   console.log(`\n${title}`);
-  for (const row of [heads, ...rows]) console.log(`  ${tableLine(widths, row).trimEnd()}`);
+  for (const row of [heads, ...rows]) console.log(`  ${printableLine(widths, row)}`);
 }
 
 function usd(microUsd: bigint): string {
