@@ -4,7 +4,7 @@
  * read; restart them after a rotation.
  */
 import { readFile } from 'node:fs/promises';
-import { replaceOwnFile } from '../lib/private-files.ts';
+import { ForeignFileError, readOwnFile, replaceOwnFile } from '../lib/private-files.ts';
 import {
   fingerprint,
   parseSigningKeys,
@@ -33,10 +33,8 @@ if (!file) {
 
 try {
   const now = new Date();
-  const text = await readFile(file, 'utf8').catch((error) => {
-    if (error.code === 'ENOENT') return undefined;
-    throw error;
-  });
+  // A mounted secret, which can only be shown, is a link.
+  const text = await (values.show ? readIfThere(file) : readOwnFile(file));
   if (values.show) {
     if (text === undefined) throw new SigningKeysError('does not exist');
     await print('Keys of', text, now);
@@ -48,8 +46,20 @@ try {
     await print(text === undefined ? 'Made' : 'Rotated', rotated, now);
   }
 } catch (error) {
-  console.error(error instanceof SigningKeysError ? `${file} ${error.message}.` : `${file}: ${error}`);
+  console.error(messageOf(error));
   process.exitCode = 1;
+}
+
+function messageOf(error: unknown): string {
+  if (error instanceof ForeignFileError) return `${error.message} No key was changed.`;
+  return error instanceof SigningKeysError ? `${file} ${error.message}.` : `${file}: ${error}`;
+}
+
+function readIfThere(path: string): Promise<string | undefined> {
+  return readFile(path, 'utf8').catch((error) => {
+    if (error.code === 'ENOENT') return undefined;
+    throw error;
+  });
 }
 
 async function print(what: string, text: string, now: Date): Promise<void> {

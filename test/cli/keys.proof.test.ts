@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { chown, lstat, mkdtemp, readFile, rename, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Test, test } from 'tap';
@@ -62,5 +62,26 @@ test('npm run keys -- --show prints the same and rotates nothing', async (t) => 
 
   const misspelt = await run('--shwo');
   assert.equal(misspelt.code, 78);
+  assert.equal(await readFile(file, 'utf8'), before);
+});
+
+test('npm run keys rotates nothing that others have planted in the place of its file', async (t) => {
+  const { file, run } = await keyFile(t);
+  const planted = `${file}.planted`;
+  await run();
+  await rename(file, planted);
+  const before = await readFile(planted, 'utf8');
+  await symlink(planted, file);
+  const linked = await run();
+  assert.deepEqual([linked.code, (await lstat(file)).isSymbolicLink()], [1, true], linked.output);
+  assert.match(linked.output, /is a link\. Remove it/);
+  assert.equal((await run('--show')).code, 0, 'a mounted secret is a link, and can be shown');
+  await rename(planted, file);
+  if (process.getuid?.() === 0) {
+    await chown(file, 65_534, 65_534);
+    const foreign = await run();
+    assert.equal(foreign.code, 1, foreign.output);
+    assert.match(foreign.output, /belongs to user id 65534/);
+  }
   assert.equal(await readFile(file, 'utf8'), before);
 });
