@@ -1,8 +1,4 @@
-/**
- * What a terminal obeys rather than shows, or shows elsewhere than it stands: control and format characters (those that
- * turn the direction of text included) but for the joiner inside emoji, separators, private use, and lone surrogates.
- */
-const UNPRINTABLE = /[\p{Cc}\p{Zl}\p{Zp}\p{Co}\p{Cs}]|(?!\u200d)\p{Cf}/gu;
+import { UNPRINTABLE } from '../lib/unprintable.ts';
 
 const escapeUnits = (text: string): string =>
   Array.from({ length: text.length }, (_, index) => `\\u${text.charCodeAt(index).toString(16).padStart(4, '0')}`).join(
