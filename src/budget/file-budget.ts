@@ -55,7 +55,7 @@ interface Concluding {
  * Opens a budget that is kept in a file, together with all other processes that have it open. The limits are the
  * opener's own; what was spent and reserved is everybody's. Beside the file there are `….lock` and `….owners`.
  * @param now milliseconds since the epoch
- * @throws TypeError for a limit that is none; ForeignFileError, DamagedBudgetError, BudgetBusyError
+ * @throws TypeError for a limit that is none; ForeignFileError, DamagedBudgetError, FileBusyError
  */
 export async function openFileBudget(
   path: string,
@@ -83,7 +83,7 @@ export class FileBudget implements Budget {
     this.#now = now;
   }
 
-  /** @throws OverCapError; BudgetBusyError and errors of the disk, after which nothing is reserved either */
+  /** @throws OverCapError; FileBusyError and errors of the disk, after which nothing is reserved either */
   async reserve(purchase: { readonly flow: Flow; readonly maxMicroUsd: bigint }): Promise<Reservation> {
     const { flow, maxMicroUsd } = purchase;
     assertAmount(maxMicroUsd);

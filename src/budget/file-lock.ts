@@ -7,11 +7,11 @@ const PATIENCE_MS = 30_000;
 /** Between two attempts, at least and at most; drawn anew each time, so that none of several waits forever. */
 const PAUSE_MS = [1, 4] as const;
 
-/** Another process keeps the budget's file locked: it is stopped, or its disk hangs. Nothing was reserved or changed. */
-export class BudgetBusyError extends Error {
+/** Another process keeps the file locked: it is stopped, or its disk hangs. Nothing was reserved or changed. */
+export class FileBusyError extends Error {
   constructor(path: string, patienceMs: number) {
     super(`${path} has been locked by another process for ${patienceMs / 1000} s. Let that go on, or end it.`);
-    this.name = 'BudgetBusyError';
+    this.name = 'FileBusyError';
   }
 }
 
@@ -34,11 +34,11 @@ export class FileLock {
     return new FileLock(path, await openOwnFile(path));
   }
 
-  /** @throws BudgetBusyError */
+  /** @throws FileBusyError */
   async acquire(patienceMs: number = PATIENCE_MS): Promise<void> {
     const giveUpAt = performance.now() + patienceMs;
     while (!tryLock(this.#file.fd)) {
-      if (performance.now() > giveUpAt) throw new BudgetBusyError(this.#path, patienceMs);
+      if (performance.now() > giveUpAt) throw new FileBusyError(this.#path, patienceMs);
       await pause();
     }
   }

@@ -5,7 +5,7 @@ import { buffer } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { type Test, test } from 'tap';
-import { BudgetBusyError, FileLock } from '../../src/budget/file-lock.ts';
+import { FileBusyError, FileLock } from '../../src/budget/file-lock.ts';
 import { until } from '../support/until.ts';
 import { budgetPath, chargeOf, MAX_MICRO_USD, openBudget, prepaid, serviceThatCharged } from './support.ts';
 
@@ -95,7 +95,7 @@ for (const end of ['goes on', 'is killed'] as const) {
     });
     const lock = await FileLock.open(`${path}.lock`);
     t.teardown(() => lock.close());
-    await assert.rejects(lock.acquire(200), BudgetBusyError);
+    await assert.rejects(lock.acquire(200), FileBusyError);
     assert.ok(!isReserved, 'it waits, and the process does everything else');
     child.process.stdin?.write('release\n');
     child.process.kill(end === 'goes on' ? 'SIGCONT' : 'SIGKILL');

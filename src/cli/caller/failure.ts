@@ -1,5 +1,5 @@
 import { DamagedBudgetError } from '../../budget/budget-file.ts';
-import { BudgetBusyError } from '../../budget/file-lock.ts';
+import { FileBusyError } from '../../budget/file-lock.ts';
 import {
   AudioLostError,
   InvalidRequestError,
@@ -70,7 +70,7 @@ export function failureOf(error: unknown): Failure {
   if (error instanceof ServiceError) return refused(error);
   if (error instanceof SpeechgateError) return { code: 'FAILED', exit: EXIT.failed, message };
   if (error instanceof DamagedBudgetError) return { code: 'BUDGET_DAMAGED', exit: EXIT.failed, message };
-  if (error instanceof BudgetBusyError) return { code: 'BUDGET_BUSY', exit: EXIT.failed, message };
+  if (error instanceof FileBusyError) return { code: 'FILE_BUSY', exit: EXIT.failed, message };
   if (error instanceof ForeignFileError) return { code: 'FOREIGN_FILE', exit: EXIT.failed, message };
   return unforeseen(error);
 }

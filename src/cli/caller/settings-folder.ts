@@ -1,10 +1,12 @@
 import { stat } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { isAbsolute, join, resolve } from 'node:path';
+import { FileLock } from '../../budget/file-lock.ts';
 import { ForeignFileError, ownFolder, readOwnFile, replaceOwnFile } from '../../lib/private-files.ts';
 import { UsageError } from '../usage-error.ts';
 
 const OTHERS = 0o077;
+const LOCK_FILE = 'settings.lock';
 
 /** Where a caller's settings are: SPEECHGATE_CONFIG_DIR, or `speechgate` in XDG_CONFIG_HOME or in ~/.config. */
 export function settingsFolder(env: NodeJS.ProcessEnv): string {
@@ -29,6 +31,22 @@ export async function readSettingsFile(folder: string, name: string): Promise<un
     return JSON.parse(text);
   } catch {
     throw new UsageError(`${path} is no JSON. Mend it, or remove it and run speechgate connect again.`);
+  }
+}
+
+/**
+ * Changes files of the folder by what they hold, while no other process does. Not to be called within a change.
+ * @throws FileBusyError, and UsageError as `readSettingsFile` does
+ */
+export async function changeSettings<T>(folder: string, change: () => Promise<T>): Promise<T> {
+  await own(() => ownFolder(folder));
+  await refuseOpen(folder, '700');
+  const lock = await own(() => FileLock.open(join(folder, LOCK_FILE)));
+  try {
+    await lock.acquire();
+    return await change();
+  } finally {
+    await lock.close();
   }
 }
 

@@ -2,10 +2,10 @@ import { join } from 'node:path';
 import type { Address, Hex } from 'viem';
 import { privateKeyToAccount } from 'viem/accounts';
 import type { PinnedKey } from '../../client/index.ts';
-import { createOwnFile } from '../../lib/private-files.ts';
+import { replaceOwnFile } from '../../lib/private-files.ts';
 import { UsageError } from '../usage-error.ts';
 import { assertKnown } from './known-names.ts';
-import { readSettingsFile, writeSettingsFile } from './settings-folder.ts';
+import { changeSettings, readSettingsFile, writeSettingsFile } from './settings-folder.ts';
 
 export const CONFIG_FILE = 'config.json';
 export const WALLET_FILE = 'wallet.json';
@@ -84,10 +84,11 @@ const isObject = (value: unknown): boolean => typeof value === 'object' && value
 /** Members to change; one that is undefined goes away. */
 export type ConfigChange = { readonly [Name in keyof StoredConfig]?: StoredConfig[Name] | undefined };
 
-export async function changeConfig(folder: string, change: (config: StoredConfig) => ConfigChange): Promise<void> {
-  const config = await readConfig(folder);
-  await writeSettingsFile(folder, CONFIG_FILE, { ...config, ...change(config) });
-}
+export const changeConfig = (folder: string, change: (config: StoredConfig) => ConfigChange): Promise<void> =>
+  changeSettings(folder, async () => {
+    const config = await readConfig(folder);
+    await writeSettingsFile(folder, CONFIG_FILE, { ...config, ...change(config) });
+  });
 
 /** Puts an account in the place of a former one, which is kept. */
 export const storeAccount = (folder: string, baseUrl: string, accountId: string): Promise<void> =>
@@ -120,20 +121,17 @@ export async function readWallet(folder: string, baseUrl: string): Promise<Store
 }
 
 /** Puts a wallet in the place of a former one, whose key is kept in a file of its own: it may hold money. */
-export async function storeWallet(folder: string, baseUrl: string, privateKey: Hex): Promise<Address> {
-  const { address } = privateKeyToAccount(privateKey);
-  const wallets = await readObject<StoredWallet>(folder, WALLET_FILE);
-  const former = wallets[baseUrl];
-  if (former && former.address !== address) {
-    await createOwnFile(join(folder, `wallet-${former.address}.json`), `${JSON.stringify(former, null, 2)}\n`).catch(
-      (error) => {
-        if (error.code !== 'EEXIST') throw error;
-      },
-    );
-  }
-  await writeSettingsFile(folder, WALLET_FILE, { ...wallets, [baseUrl]: { address, privateKey } });
-  return address;
-}
+export const storeWallet = (folder: string, baseUrl: string, privateKey: Hex): Promise<Address> =>
+  changeSettings(folder, async () => {
+    const { address } = privateKeyToAccount(privateKey);
+    const wallets = await readObject<StoredWallet>(folder, WALLET_FILE);
+    const former = wallets[baseUrl];
+    if (former && former.address !== address) {
+      await replaceOwnFile(join(folder, `wallet-${former.address}.json`), `${JSON.stringify(former, null, 2)}\n`);
+    }
+    await writeSettingsFile(folder, WALLET_FILE, { ...wallets, [baseUrl]: { address, privateKey } });
+    return address;
+  });
 
 /** The keys of the service that its operator gave out. */
 export async function readTrust(folder: string, baseUrl: string): Promise<readonly PinnedKey[]> {
@@ -142,7 +140,8 @@ export async function readTrust(folder: string, baseUrl: string): Promise<readon
   throw new UsageError(`${TRUST_FILE} has no list of keys for ${baseUrl}. Run speechgate connect --trust FILE.`);
 }
 
-export async function storeTrust(folder: string, baseUrl: string, keys: readonly PinnedKey[]): Promise<void> {
-  const trust = await readObject<readonly PinnedKey[]>(folder, TRUST_FILE);
-  await writeSettingsFile(folder, TRUST_FILE, { ...trust, [baseUrl]: keys });
-}
+export const storeTrust = (folder: string, baseUrl: string, keys: readonly PinnedKey[]): Promise<void> =>
+  changeSettings(folder, async () => {
+    const trust = await readObject<readonly PinnedKey[]>(folder, TRUST_FILE);
+    await writeSettingsFile(folder, TRUST_FILE, { ...trust, [baseUrl]: keys });
+  });

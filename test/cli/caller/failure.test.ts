@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'tap';
 import { DamagedBudgetError } from '../../../src/budget/budget-file.ts';
-import { BudgetBusyError } from '../../../src/budget/file-lock.ts';
+import { FileBusyError } from '../../../src/budget/file-lock.ts';
 import { failureOf } from '../../../src/cli/caller/failure.ts';
 import { watched } from '../../../src/cli/caller/kept-purchases.ts';
 import { UsageError } from '../../../src/cli/usage-error.ts';
@@ -66,7 +66,7 @@ for (const [error, code, exit, message] of [
   [new UntrustedError('wrong_key', 'Wrong.'), 'UNTRUSTED', 1, /^Wrong\. Nothing was signed\.$/],
   [new UnreachableError('Away.'), 'UNREACHABLE', 1, /^Away\.$/],
   [new DamagedBudgetError('/b', 'at byte 7'), 'BUDGET_DAMAGED', 1, /^\/b can't be read \(at byte 7\)/],
-  [new BudgetBusyError('/b', 30_000), 'BUDGET_BUSY', 1, /^\/b has been locked by another process for 30 s/],
+  [new FileBusyError('/b', 30_000), 'FILE_BUSY', 1, /^\/b has been locked by another process for 30 s/],
   [new ForeignFileError('/b is a link.'), 'FOREIGN_FILE', 1, /^\/b is a link\.$/],
   [Object.assign(new Error('EACCES: no.'), { code: 'EACCES' }), 'EACCES', 1, /^EACCES: no\.$/],
   [
