@@ -14,12 +14,18 @@ export const AMOUNT: Rule = {
 
 const BOOLEAN: Rule = { is: 'true or false', holds: (value) => typeof value === 'boolean' };
 
+const FUNCTION: Rule = { is: 'a function', holds: (value) => typeof value === 'function' };
+
 const SIGNAL: Rule = { is: 'an AbortSignal', holds: (value) => hasMethod(value, 'throwIfAborted') };
 
 export const CLIENT_OPTIONS = {
   baseUrl: { is: 'a URL', holds: (value) => typeof value === 'string' && URL.canParse(value) },
   pay: { is: 'a way to pay, such as cardCredits(accountId)', holds: (value) => hasMethod(value, 'offer') },
-  trust: { is: 'a list of pinned keys', holds: Array.isArray },
+  trust: {
+    is: 'a list of pinned keys, or what onTrust was given',
+    holds: (value) => Array.isArray(value) || (typeof value === 'object' && value !== null && 'metadata' in value),
+  },
+  onTrust: FUNCTION,
   maxPerRequestMicroUsd: AMOUNT,
   maxTotalMicroUsd: AMOUNT,
   budget: { is: 'a budget, such as of openFileBudget', holds: (value) => hasMethod(value, 'reserve') },
@@ -27,7 +33,7 @@ export const CLIENT_OPTIONS = {
     is: 'a number of milliseconds, 0 or more',
     holds: (value) => Number.isFinite(value) && Number(value) >= 0,
   },
-  fetch: { is: 'a function like fetch', holds: (value) => typeof value === 'function' },
+  fetch: FUNCTION,
 } as const satisfies Record<string, Rule>;
 
 export const SPEAK_OPTIONS = { signal: SIGNAL, durable: BOOLEAN, maxMicroUsd: AMOUNT } as const;

@@ -13,4 +13,4 @@ export type { Quote } from './quote.ts';
 export { type SignedRest, signedRest } from './signed-rest.ts';
 export type { Receipt, Speech, SpeechOrder } from './speech.ts';
 export { type CallOptions, type SpeakOptions, Speechgate, type SpeechgateOptions } from './speechgate.ts';
-export type { Metadata, PinnedKey } from './verify-metadata.ts';
+export type { FollowedTrust, Metadata, PinnedKey } from './verify-metadata.ts';

@@ -18,16 +18,18 @@ import { required } from './sign-payment.ts';
 import type { Speech, SpeechOrder } from './speech.ts';
 import { SpeechTimeout } from './speech-timeout.ts';
 import { readTopUpStatus, topUpLink } from './top-up.ts';
-import { TrustedMetadata } from './trusted-metadata.ts';
-import type { Metadata, PinnedKey } from './verify-metadata.ts';
+import { TrustedMetadata, type TrustListener } from './trusted-metadata.ts';
+import type { FollowedTrust, Metadata, PinnedKey } from './verify-metadata.ts';
 
 export interface SpeechgateOptions {
   /** Where the service is: an origin, such as https://speech.example. */
   readonly baseUrl: string;
   /** How speech is paid; without it nothing can be bought. */
   readonly pay?: PaymentWay;
-  /** The operator's keys, got out of band. A wallet pays nobody without them. */
-  readonly trust?: readonly PinnedKey[];
+  /** The operator's keys, got out of band, or what `onTrust` was given of them. A wallet pays nobody without them. */
+  readonly trust?: readonly PinnedKey[] | FollowedTrust;
+  /** Is given what to keep for the next client's `trust`, each time newer metadata was verified. */
+  readonly onTrust?: TrustListener;
   readonly maxPerRequestMicroUsd?: bigint;
   /** What this client may spend in its life. As much again may be signed and, by the service's word, not charged. */
   readonly maxTotalMicroUsd?: bigint;
@@ -61,11 +63,12 @@ export class Speechgate {
   /** @throws TypeError for an option that is unknown, or is not what it has to be */
   constructor(options: SpeechgateOptions) {
     this.#options = checkedOptions('Speechgate', options, CLIENT_OPTIONS);
-    const { baseUrl, trust = [], maxTotalMicroUsd, budget, fetch } = this.#options;
+    const { baseUrl, trust = [], onTrust, maxTotalMicroUsd, budget, fetch } = this.#options;
     const { origin, pathname, search } = new URL(baseUrl);
     if (pathname !== '/' || search) throw new TypeError(`baseUrl has to be an origin, such as ${origin}.`);
     const api = openApi(origin, fetch);
-    const metadata = trust.length > 0 ? new TrustedMetadata(api, origin, trust) : undefined;
+    const isPinned = 'metadata' in trust || trust.length > 0;
+    const metadata = isPinned ? new TrustedMetadata(api, origin, trust, onTrust) : undefined;
     this.#service = { api, baseUrl: origin, catalog: new Catalog(api), metadata, timeout: new SpeechTimeout(api) };
     this.#budgets = [
       ...(maxTotalMicroUsd === undefined ? [] : [new TotalCap(maxTotalMicroUsd)]),

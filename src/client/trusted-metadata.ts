@@ -2,6 +2,7 @@ import type { Api } from './api.ts';
 import { UntrustedError } from './errors.ts';
 import { read } from './reading.ts';
 import {
+  type FollowedTrust,
   isSameKey,
   type Metadata,
   type PinnedKey,
@@ -10,35 +11,31 @@ import {
   verifyMetadata,
 } from './verify-metadata.ts';
 
+/** Is given what is trusted by now, after each reading of newer metadata. Waited for. */
+export type TrustListener = (followed: FollowedTrust) => Promise<void>;
+
 /** The service's signed metadata, verified under keys that were pinned, and kept until it expires. */
 export class TrustedMetadata {
   readonly #api: Api;
   readonly #origin: string;
+  readonly #onFollowed: TrustListener | undefined;
   #keys: readonly TrustedKey[];
   #kept: Metadata | undefined;
-  /** Of the newest document that was seen, in Unix milliseconds. */
-  #newest = Number.NEGATIVE_INFINITY;
+  /** The newest that was seen, also by an earlier client. */
+  #newest: Metadata | undefined;
   #reading: Promise<Metadata> | undefined;
 
-  constructor(api: Api, origin: string, pins: readonly PinnedKey[]) {
+  constructor(api: Api, origin: string, trust: readonly PinnedKey[] | FollowedTrust, onFollowed?: TrustListener) {
     this.#api = api;
     this.#origin = origin;
-    this.#keys = pins.map(({ keyId, publicKeyJwk, validUntil }) => ({
-      keyId,
-      publicKeyJwk,
-      validFrom: Number.NEGATIVE_INFINITY,
-      validUntil: validUntil === undefined ? Number.POSITIVE_INFINITY : timeOf(validUntil),
-      isRetiring: false,
-    }));
+    this.#onFollowed = onFollowed;
+    this.#newest = 'metadata' in trust ? trust.metadata : undefined;
+    this.#keys = ('metadata' in trust ? trust.keys : trust).map(readKey);
   }
 
   /** The keys that are trusted by now: rotations were followed. To be pinned the next time. */
   get keys(): readonly PinnedKey[] {
-    return this.#keys.map(({ keyId, publicKeyJwk, validUntil }) => ({
-      keyId,
-      publicKeyJwk,
-      ...(validUntil !== Number.POSITIVE_INFINITY && { validUntil: new Date(validUntil).toISOString() }),
-    }));
+    return this.#keys.map(writeKey);
   }
 
   /** What holds now. @throws UntrustedError when what the service shows is not vouched for */
@@ -73,16 +70,21 @@ export class TrustedMetadata {
     const data = await read(undefined, {}, (signal) => this.#api.GET('/.well-known/x402-service-metadata', { signal }));
     const now = Date.now();
     const metadata = await verifyMetadata(data, { keys: this.#keys, origin: this.#origin, now });
-    const issuedAt = timeOf(metadata.validity.issuedAt);
+    const newest = this.#newest;
+    const isOlder = newest !== undefined && timeOf(metadata.validity.issuedAt) < timeOf(newest.validity.issuedAt);
     const signer = this.#keys.find(({ keyId }) => keyId === data.signature.keyId);
-    if (issuedAt < this.#newest || signer?.isRetiring) {
+    if (isOlder || signer?.isRetiring) {
       // Another replica's, which signed a little earlier or has not rotated yet; or one of old times. What is known holds.
-      if (this.#kept && now < timeOf(this.#kept.validity.validUntil)) return this.#kept;
-      throw new UntrustedError('replayed', 'The metadata is from before what the service has shown already.');
+      if (!newest || now >= timeOf(newest.validity.validUntil)) {
+        throw new UntrustedError('replayed', 'The metadata is from before what the service has shown already.');
+      }
+      this.#kept = newest;
+      return newest;
     }
     this.#keys = this.#follow(metadata);
-    this.#newest = issuedAt;
+    this.#newest = metadata;
     this.#kept = metadata;
+    await this.#onFollowed?.({ keys: this.keys, metadata });
     return metadata;
   }
 
@@ -110,3 +112,19 @@ export class TrustedMetadata {
       });
   }
 }
+
+const readKey = ({ keyId, publicKeyJwk, validFrom, validUntil, isRetiring = false }: PinnedKey): TrustedKey => ({
+  keyId,
+  publicKeyJwk,
+  validFrom: validFrom === undefined ? Number.NEGATIVE_INFINITY : timeOf(validFrom),
+  validUntil: validUntil === undefined ? Number.POSITIVE_INFINITY : timeOf(validUntil),
+  isRetiring,
+});
+
+const writeKey = ({ keyId, publicKeyJwk, validFrom, validUntil, isRetiring }: TrustedKey): PinnedKey => ({
+  keyId,
+  publicKeyJwk,
+  ...(validFrom !== Number.NEGATIVE_INFINITY && { validFrom: new Date(validFrom).toISOString() }),
+  ...(validUntil !== Number.POSITIVE_INFINITY && { validUntil: new Date(validUntil).toISOString() }),
+  ...(isRetiring && { isRetiring }),
+});

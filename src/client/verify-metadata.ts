@@ -8,12 +8,22 @@ import { UntrustedError } from './errors.ts';
 export interface PinnedKey {
   readonly keyId: string;
   readonly publicKeyJwk: { readonly kty: string; readonly crv: string; readonly x: string; readonly y: string };
+  /** RFC 3339; valid since ever when it is left out. */
+  readonly validFrom?: string;
   /** RFC 3339; without end when it is left out. */
   readonly validUntil?: string;
+  /** Another key has taken its place: it signs nothing new. */
+  readonly isRetiring?: boolean;
+}
+
+/** What verified metadata has taught: the keys that are trusted by now, and the newest metadata. It is plain JSON. */
+export interface FollowedTrust {
+  readonly keys: readonly PinnedKey[];
+  readonly metadata: Metadata;
 }
 
 /** A key that is trusted. */
-export interface TrustedKey extends Omit<PinnedKey, 'validUntil'> {
+export interface TrustedKey extends Pick<PinnedKey, 'keyId' | 'publicKeyJwk'> {
   /** Unix milliseconds. */
   readonly validFrom: number;
   readonly validUntil: number;

@@ -5,6 +5,7 @@ import { type PinnedKey, Speechgate } from '../../client/index.ts';
 import { isUuid } from '../../lib/uuid.ts';
 import { UsageError } from '../usage-error.ts';
 import { keyOfFingerprint } from './fingerprint.ts';
+import { followedTrust } from './followed-trust.ts';
 import { readPinnedKeys } from './pinned-keys.ts';
 import { readSecret } from './read-secret.ts';
 import {
@@ -70,7 +71,7 @@ export async function readConnection(
  */
 export async function tryConnection(folder: string, { baseUrl, trust }: Connection): Promise<void> {
   const pinned = trust ?? (await readTrust(folder, baseUrl));
-  const client = new Speechgate({ baseUrl, trust: pinned });
+  const client = new Speechgate({ baseUrl, ...(await followedTrust(folder, baseUrl, pinned)) });
   await client.models();
   if (pinned.length > 0) await client.metadata();
 }

@@ -3,6 +3,7 @@ import { privateKeyToAccount } from 'viem/accounts';
 import { type BudgetLimits, type FileBudget, openFileBudget } from '../../budget/file-budget.ts';
 import { cardCredits, directX402, prepaid, Speechgate } from '../../client/index.ts';
 import type { Flow } from '../../client/pending-purchase.ts';
+import { followedTrust } from './followed-trust.ts';
 import { type Watcher, watched } from './kept-purchases.ts';
 import { readSettings, type Settings } from './settings.ts';
 
@@ -45,7 +46,7 @@ export async function openCaller(options: CallerOptions = {}): Promise<Caller> {
   const client = new Speechgate({
     baseUrl,
     budget: watcher ? watched(budget, watcher) : budget,
-    ...(trust.length > 0 && { trust }),
+    ...(await followedTrust(folder, baseUrl, trust)),
     ...(way && { pay: way }),
     ...(maxMicroUsd !== undefined && { maxPerRequestMicroUsd: maxMicroUsd }),
   });

@@ -73,7 +73,7 @@ export async function readConfig(folder: string): Promise<StoredConfig> {
 }
 
 /** @throws UsageError when the file holds something else */
-async function readObject<T>(folder: string, name: string): Promise<ByService<T>> {
+export async function readObject<T>(folder: string, name: string): Promise<ByService<T>> {
   const value = (await readSettingsFile(folder, name)) ?? {};
   if (isObject(value)) return value as ByService<T>;
   throw new UsageError(`${name} has to hold an object. Correct it, or remove it and run speechgate connect again.`);

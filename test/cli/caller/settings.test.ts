@@ -150,7 +150,10 @@ test('amounts, addresses and keys are read strictly', async () => {
   for (const keys of [[PIN], { keys: [PIN] }, { keys: [stored] }]) {
     assert.deepEqual(await readPinnedKeys(JSON.stringify(keys), '--trust'), [PIN]);
   }
-  for (const keys of ['[]', '{}', '{"keys":[{"kty":"RSA","kid":"k"}]}', '{', '/nowhere/at/all']) {
+  const ending = { ...PIN, validUntil: '2030-01-01T00:00:00.000Z' };
+  assert.deepEqual(await readPinnedKeys(JSON.stringify({ keys: [{ ...stored, ...ending }] }), '--trust'), [ending]);
+  const endless = JSON.stringify([{ ...PIN, validUntil: 'never' }]);
+  for (const keys of ['[]', '{}', '{"keys":[{"kty":"RSA","kid":"k"}]}', '{', '/nowhere/at/all', endless]) {
     await assert.rejects(readPinnedKeys(keys, '--trust'), UsageError);
   }
   const secret = 'f'.repeat(63);
