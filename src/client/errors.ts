@@ -1,9 +1,15 @@
+import { serviceWords } from '../lib/service-words.ts';
 import { type PaymentReport, paymentReport } from './payment-report.ts';
 import type { PendingPurchase } from './pending-purchase.ts';
 
 /** Everything that the client throws on purpose is one of these. */
 export class SpeechgateError extends Error {
   override readonly name: string = 'SpeechgateError';
+
+  /** @param message one line of printable characters at most: it may quote what a service says */
+  constructor(message: string, options?: ErrorOptions) {
+    super(serviceWords(message), options);
+  }
 }
 
 /** What an answer of the service told of an error. */

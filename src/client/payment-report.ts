@@ -16,6 +16,6 @@ export function paymentReport(details: Readonly<Record<string, unknown>> | null)
   return {
     state: state as PaymentReport['state'],
     amountMicroUsd: Number.isSafeInteger(amountMicroUsd) ? BigInt(amountMicroUsd as number) : null,
-    transaction: typeof transaction === 'string' ? transaction : null,
+    transaction: typeof transaction === 'string' && /^0x[0-9a-f]{64}$/i.test(transaction) ? transaction : null,
   };
 }

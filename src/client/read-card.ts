@@ -1,4 +1,5 @@
 import type { TtsJob } from '../contract/types.ts';
+import { serviceWords } from '../lib/service-words.ts';
 import { JOB_TARGET } from './card-credits.ts';
 import { AudioLostError, ServiceError, ServiceUnavailableError } from './errors.ts';
 import { fetchAudio } from './fetch-audio.ts';
@@ -7,7 +8,7 @@ import type { Service } from './payment-way.ts';
 import { chargedWithin, type PendingPurchase } from './pending-purchase.ts';
 import { readMicroUsd } from './price.ts';
 import { lostAudio, readRefusal } from './read-refusal.ts';
-import { faultOf, serviceError } from './service-error.ts';
+import { codeOf, faultOf, serviceError, traceIdOf } from './service-error.ts';
 import { type Shape, shaped } from './shape.ts';
 import type { Receipt, Speech } from './speech.ts';
 import { audioStream, audioType, streamedSpeech } from './speech-of.ts';
@@ -37,7 +38,7 @@ export const readCard: Reader<Speech> = async (asked) => {
     identifier: isJob(pending) ? pending.identifier : null,
     transaction: null,
     isReplay: false,
-    traceId: response.headers.get('x-trace-id') ?? '',
+    traceId: traceIdOf(response),
   };
   if (response.status === 202) {
     const { jobId } = shaped((await new Response(body).json()) as TtsJob, { jobId: 'string' });
@@ -76,8 +77,8 @@ async function followJob(
       const { code, message } = data.error ?? {};
       const fault = {
         status: 502,
-        code: code ?? 'UNKNOWN',
-        message: message ?? 'The job failed.',
+        code: codeOf(code),
+        message: typeof message === 'string' ? serviceWords(message) : 'The job failed.',
         // The service has tried it again itself for as long as that was of use.
         details: { transient: false },
         traceId,

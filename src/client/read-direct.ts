@@ -1,6 +1,7 @@
 import { decodePaymentResponseHeader } from '@x402/core/http';
 import type { Reader } from './outcome.ts';
 import { readRefusal } from './read-refusal.ts';
+import { traceIdOf } from './service-error.ts';
 import type { Speech } from './speech.ts';
 import { audioStream, audioType, collect, wholeSpeech } from './speech-of.ts';
 
@@ -19,7 +20,7 @@ export const readDirect: Reader<Speech> = async (asked) => {
     identifier: pending.identifier,
     transaction: transactionOf(response),
     isReplay: response.headers.get('x-idempotent-replay') === 'true',
-    traceId: response.headers.get('x-trace-id') ?? '',
+    traceId: traceIdOf(response),
   });
   return { outcome: 'bought', bought: speech, chargedMicroUsd };
 };
@@ -28,7 +29,8 @@ export const readDirect: Reader<Speech> = async (asked) => {
 export function transactionOf(response: Response): string | null {
   const header = response.headers.get('payment-response');
   try {
-    return header === null ? null : decodePaymentResponseHeader(header).transaction;
+    const transaction: unknown = header === null ? null : decodePaymentResponseHeader(header).transaction;
+    return typeof transaction === 'string' && /^0x[0-9a-f]{64}$/i.test(transaction) ? transaction : null;
   } catch {
     return null;
   }

@@ -4,7 +4,7 @@ import { paymentReport } from './payment-report.ts';
 import { chargedWithin } from './pending-purchase.ts';
 import { readMicroUsd } from './price.ts';
 import { readRefusal } from './read-refusal.ts';
-import { faultOf } from './service-error.ts';
+import { faultOf, traceIdOf } from './service-error.ts';
 import type { Receipt, Speech } from './speech.ts';
 import { audioStream, audioType, collect, wholeSpeech } from './speech-of.ts';
 
@@ -19,7 +19,7 @@ export const readPrepaid: Reader<Speech> = async (asked) => {
     identifier: pending.identifier,
     transaction: null,
     isReplay: false,
-    traceId: response.headers.get('x-trace-id') ?? '',
+    traceId: traceIdOf(response),
   };
   if (response.ok) {
     const bytes = await collect(audioStream(response, body));

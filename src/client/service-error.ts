@@ -1,3 +1,4 @@
+import { serviceWords } from '../lib/service-words.ts';
 import {
   type Fault,
   InvalidRequestError,
@@ -15,12 +16,23 @@ export function faultOf(response: Response, body: unknown): Fault {
   const seconds = response.headers.get('retry-after');
   return {
     status: response.status,
-    code: typeof code === 'string' ? code : 'UNKNOWN',
-    message: typeof message === 'string' ? message : `The service answered with status ${response.status}.`,
+    code: codeOf(code),
+    message:
+      typeof message === 'string' ? serviceWords(message) : `The service answered with status ${response.status}.`,
     details: typeof details === 'object' && details !== null ? (details as Record<string, unknown>) : null,
-    traceId: response.headers.get('x-trace-id') ?? '',
+    traceId: traceIdOf(response),
     retryAfterSeconds: seconds !== null && /^\d{1,6}$/.test(seconds) ? Number(seconds) : null,
   };
+}
+
+/** An error's code; `UNKNOWN` where it is none. */
+export const codeOf = (code: unknown): string =>
+  typeof code === 'string' && /^[A-Z0-9_]{1,64}$/.test(code) ? code : 'UNKNOWN';
+
+/** By which the operator finds the request; empty where the answer has none. */
+export function traceIdOf({ headers }: Response): string {
+  const traceId = headers.get('x-trace-id') ?? '';
+  return /^[\w-]{1,64}$/.test(traceId) ? traceId : '';
 }
 
 /** The error of that answer. @param topUpUrl where card credit is bought, in that flow */

@@ -1,0 +1,197 @@
+/** A service that lies in every answer: caps hold, memory stays flat, and every program ends when it is told to. */
+import assert from 'node:assert/strict';
+import { mkdtemp, realpath, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { InMemoryTransport } from '@modelcontextprotocol/sdk/inMemory.js';
+import { type Test, t, test } from 'tap';
+import type { LocalAccount } from 'viem';
+import { startBridge } from '../../src/bridge/bridge.ts';
+import { keptSpeech } from '../../src/cli/caller/kept-purchases.ts';
+import {
+  cardCredits,
+  directX402,
+  type Flow,
+  type PaymentWay,
+  prepaid,
+  Speechgate,
+  SpeechgateError,
+} from '../../src/client/index.ts';
+import { createMcpServer } from '../../src/mcp/server.ts';
+import { SpeechFolder } from '../../src/mcp/speech-folder.ts';
+import { budgetPath, openBudget } from '../budget/support.ts';
+import { pinsOf } from '../support/client.ts';
+import { Dice, startHostileService } from '../support/hostile-service.ts';
+import { depositor, startPrepaidGateway } from '../support/prepaid.ts';
+
+setFlagsFromString('--expose-gc');
+const collectGarbage: () => void = runInNewContext('gc');
+
+const SEED = Number(process.env.HOSTILE_SEED ?? 37);
+const ALL_LIES = 1_000;
+const ORDER = { text: 'Hello world' };
+const PRICE = 198n;
+const CAP = 12n * PRICE;
+/** Milliseconds after which a call is told to end. */
+const TOLD_AFTER_MS = 300;
+/** Milliseconds in which a program that was told to end has ended. */
+const ENDS_MS = 10_000;
+const MOST_GROWTH_BYTES = 64 * 1_048_576;
+
+const hostile = await startHostileService(t, new Dice(SEED));
+const gateway = await startPrepaidGateway(t, { BASE_URL: hostile.url }, { worker: true });
+hostile.target = gateway.url;
+
+/** A wallet that adds up what it has signed, in micro-USD. */
+function addingWallet(wallet: LocalAccount) {
+  const signed = { microUsd: 0n };
+  const signTypedData: LocalAccount['signTypedData'] = (typed) => {
+    const { value, maxAmountMicroUsd } = typed.message as { value?: bigint | string; maxAmountMicroUsd?: bigint };
+    signed.microUsd += BigInt(maxAmountMicroUsd ?? value ?? 0n);
+    return wallet.signTypedData(typed);
+  };
+  return { wallet: { ...wallet, signTypedData }, signed };
+}
+
+interface Payer {
+  readonly pay: PaymentWay;
+  /** What was signed so far, in micro-USD; undefined where nothing is signed. */
+  readonly signed: { readonly microUsd: bigint } | undefined;
+}
+
+async function payerOf(flow: Flow): Promise<Payer> {
+  if (flow === 'card') return { pay: cardCredits(await gateway.fund(100)), signed: undefined };
+  const { wallet, signed } = addingWallet((await depositor(gateway, 1_000_000n)).wallet);
+  return { pay: flow === 'prepaid' ? prepaid(wallet) : directX402(wallet), signed };
+}
+
+/** Fails when what was told to end goes on. */
+async function ends(what: string, work: Promise<unknown>): Promise<unknown> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new assert.AssertionError({ message: `${what} goes on, seed ${SEED}` })), ENDS_MS);
+  });
+  try {
+    return await Promise.race([work, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+type Program = (t: Test, client: Speechgate, flow: Flow, path: string) => Promise<(dice: Dice) => Promise<void>>;
+
+const isTyped = (error: unknown) =>
+  error instanceof SpeechgateError ||
+  (error as Error).name === 'AbortError' ||
+  (error as Error).name === 'TimeoutError';
+
+/** Calls of the client, each told to end. */
+const library: Program = async (_t, client) => async (dice) => {
+  const signal = AbortSignal.timeout(TOLD_AFTER_MS);
+  const calls: readonly (() => Promise<unknown>)[] = [
+    () => client.speak(ORDER, { signal }).then(({ audio }) => audio.pipeTo(new WritableStream(), { signal })),
+    () => client.speak(ORDER, { signal, durable: true }).then((speech) => speech.bytes()),
+    () => client.models({ signal }),
+    () => client.voices(undefined, { signal }),
+    () => client.quote(ORDER, { signal }),
+    () => client.balance({ signal }),
+  ];
+  const error = await ends(
+    'a call',
+    dice
+      .of(calls)()
+      .catch((error) => error),
+  );
+  if (error instanceof Error) assert.ok(isTyped(error), `seed ${SEED}: ${error.stack}`);
+};
+
+/** Programs that ask the bridge, and leave. */
+const bridged: Program = async (t, client, flow) => {
+  const bridge = await startBridge({ client, budget: undefined, flow, port: 0, onCall: () => {} });
+  t.teardown(() => ends('the bridge', bridge.close(100)));
+  return async (dice) => {
+    const signal = AbortSignal.timeout(TOLD_AFTER_MS);
+    const speech = {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({
+        model: 'tts-1',
+        input: ORDER.text,
+        voice: 'alloy',
+        response_format: dice.of(['mp3', 'wav', 'pcm']),
+      }),
+    };
+    const [path, init] = dice.below(4) === 0 ? ['models', {}] : ['audio/speech', speech];
+    const asked = fetch(`${bridge.url}/${path}`, { ...init, signal }).then((response) => response.arrayBuffer());
+    await ends(
+      'a request of the bridge',
+      asked.catch(() => {}),
+    );
+  };
+};
+
+/** Calls of an agent, which its host cancels. */
+const agent: Program = async (t, client, flow, path) => {
+  const folder = await realpath(await mkdtemp(join(tmpdir(), 'speechgate-hostile-')));
+  t.teardown(() => rm(folder, { recursive: true, force: true }));
+  const budget = await openBudget(t, path);
+  const kept = keptSpeech(dirname(path));
+  const server = createMcpServer({ client, budget, kept, flow, folder: await SpeechFolder.open(folder) });
+  const [ours, theirs] = InMemoryTransport.createLinkedPair();
+  await server.connect(ours);
+  const host = new Client({ name: 'agent', version: '1' });
+  await host.connect(theirs);
+  t.teardown(() => ends('the MCP server', host.close()));
+  return async (dice) => {
+    const signal = AbortSignal.timeout(TOLD_AFTER_MS);
+    const name = dice.of(['speak', 'speak', 'quote', 'list_voices', 'balance']);
+    const args = name === 'speak' || name === 'quote' ? ORDER : {};
+    const told = await ends(
+      'a tool',
+      host.callTool({ name, arguments: args }, undefined, { signal }).catch(() => {}),
+    );
+    const text = JSON.stringify((told as { content?: unknown } | undefined)?.content ?? '');
+    assert.ok(!/\\u001b|\\u202e|\u202e|\\u0000/.test(text), `seed ${SEED}: ${text.slice(0, 2000)}`);
+  };
+};
+
+test('client, bridge and MCP server come out of 1,000 random lies', async (t) => {
+  const dice = new Dice(SEED + 1);
+  let before: number | undefined;
+  const memory = () => {
+    collectGarbage();
+    const { heapUsed, external } = process.memoryUsage();
+    return heapUsed + external;
+  };
+  for (let round = 0; hostile.lies < ALL_LIES; round += 1) {
+    await t.test(`round ${round}`, async (t) => {
+      for (const flow of ['card', 'direct', 'prepaid'] as const) {
+        for (const program of [library, bridged, agent]) {
+          const { pay, signed } = await payerOf(flow);
+          const path = await budgetPath(t);
+          const budget = await openBudget(t, path, { totalMicroUsd: CAP });
+          const trust = flow === 'card' ? [] : pinsOf(gateway);
+          const client = new Speechgate({ baseUrl: hostile.url, pay, trust, budget, patienceMs: 100 });
+          const step = await program(t, client, flow, path);
+          hostile.isLying = true;
+          for (let call = 0; call < 12; call += 1) await step(dice);
+          hostile.isLying = false;
+          const state = await budget.read();
+          assert.ok(state.unconfirmedMicroUsd <= CAP, `seed ${SEED}`);
+          if (!signed) continue;
+          assert.ok(signed.microUsd <= CAP, `${flow}, seed ${SEED}: ${signed.microUsd} signed of ${CAP}`);
+          assert.ok(
+            state.spentMicroUsd + state.reservedMicroUsd >= signed.microUsd - state.unconfirmedMicroUsd,
+            `${flow}, seed ${SEED}`,
+          );
+        }
+      }
+    });
+    before ??= memory();
+  }
+  const growth = memory() - (before as number);
+  assert.ok(growth < MOST_GROWTH_BYTES, `memory has grown by ${growth} bytes, seed ${SEED}`);
+});
