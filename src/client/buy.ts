@@ -67,7 +67,7 @@ export async function buySpeech(purchase: Purchase): Promise<Speech> {
 
 /** Reads again what a price depends on. */
 async function refreshTerms({ service, signal }: Purchase): Promise<void> {
-  await Promise.all([service.catalog.read(signal), service.metadata?.refresh()]);
+  await Promise.all([service.catalog.read(signal), service.metadata?.refresh(signal)]);
 }
 
 async function buyOnce(purchase: Purchase): Promise<End<Speech>> {

@@ -72,8 +72,9 @@ export async function deposit(
   const challenge = await readChallenge(signal, (signal) =>
     api.POST(DEPOSIT_TARGET, { body: { amountMicroUsd: 0 }, bodySerializer: () => body, signal }),
   );
-  const asked = await metadata.holds((metadata) =>
-    checkChallenge(challenge, { metadata, amountMicroUsd, path: DEPOSIT_TARGET }),
+  const asked = await metadata.holds(
+    (metadata) => checkChallenge(challenge, { metadata, amountMicroUsd, path: DEPOSIT_TARGET }),
+    signal,
   );
   signal?.throwIfAborted();
   const identifier = newIdentifier();

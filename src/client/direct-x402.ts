@@ -5,6 +5,7 @@ import { readQuote } from './quote.ts';
 import { rateOf, signedRate } from './rate.ts';
 import { newIdentifier, readChallenge, required, signPayment } from './sign-payment.ts';
 import type { SpeechOrder } from './speech.ts';
+import type { Metadata } from './verify-metadata.ts';
 
 export const X402_TARGET = '/x402/tts';
 
@@ -36,14 +37,14 @@ async function offer(wallet: Wallet, order: SpeechOrder, terms: Terms, quoteFirs
   const challenge = await readChallenge(signal, (signal) =>
     api.POST(X402_TARGET, { body: { text: unpaid }, bodySerializer: () => unpaid, signal }),
   );
-  const asked = await metadata.holds((metadata) =>
+  const check = (metadata: Metadata) =>
     checkChallenge(challenge, {
       metadata,
       amountMicroUsd: quote?.amountMicroUsd ?? priceOf(order.text, signedRate(metadata, model)),
       path: X402_TARGET,
       ...(quote && { quotedPayee: quote.payTo }),
-    }),
-  );
+    });
+  const asked = await metadata.holds(check, signal);
 
   async function sign() {
     const identifier = newIdentifier();

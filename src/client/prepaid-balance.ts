@@ -9,7 +9,7 @@ export async function prepaidBalance(wallet: Wallet, service: Service, signal?: 
   const metadata = required(service.metadata);
   const { address } = wallet;
   const ask = async (isAnew: boolean): Promise<Balance> => {
-    const payload = await (isAnew ? metadata.refresh() : metadata.read());
+    const payload = await (isAnew ? metadata.refresh(signal) : metadata.read(signal));
     const target = `/x402/accounts/${address}`;
     const { headers } = await signPrepaid(wallet, payload, { method: 'GET', target, body: '', maxMicroUsd: 0n });
     const { balanceMicroUsd } = await read(signal, { balanceMicroUsd: 'amount' }, (signal) =>

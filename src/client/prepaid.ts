@@ -22,7 +22,7 @@ async function offer(wallet: Wallet, order: SpeechOrder, terms: Terms): Promise<
   const trusted = required(terms.metadata);
   const model = await catalog.modelOf(order, signal);
   const maxMicroUsd = priceOf(order.text, await rateOf(model, terms));
-  const metadata = await trusted.read();
+  const metadata = await trusted.read(signal);
   const call = {
     method: 'POST' as const,
     target: X402_TARGET,

@@ -55,5 +55,5 @@ export async function readQuote(
       throw new UntrustedError('wrong_price', `The quote asks for ${quote.amountMicroUsd} instead of ${price}.`);
     }
     return quote;
-  });
+  }, signal);
 }

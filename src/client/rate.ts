@@ -18,7 +18,7 @@ export function signedRate({ pricing }: Metadata, model: string): bigint {
 export async function rateOf(model: string, { catalog, metadata, signal }: Terms): Promise<bigint> {
   if (!metadata) return catalog.rateOf(model, signal);
   try {
-    return await metadata.holds((payload) => signedRate(payload, model));
+    return await metadata.holds((payload) => signedRate(payload, model), signal);
   } catch (error) {
     await catalog.rateOf(model, signal);
     throw error;

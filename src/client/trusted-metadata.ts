@@ -10,6 +10,7 @@ import {
   timeOf,
   verifyMetadata,
 } from './verify-metadata.ts';
+import { unlessAborted } from './waiting.ts';
 
 /** Is given what is trusted by now, after each reading of newer metadata. Waited for. */
 export type TrustListener = (followed: FollowedTrust) => Promise<void>;
@@ -39,9 +40,9 @@ export class TrustedMetadata {
   }
 
   /** What holds now. @throws UntrustedError when what the service shows is not vouched for */
-  async read(): Promise<Metadata> {
+  async read(signal?: AbortSignal): Promise<Metadata> {
     const kept = this.#kept;
-    return kept && Date.now() < timeOf(kept.validity.validUntil) ? kept : this.refresh();
+    return kept && Date.now() < timeOf(kept.validity.validUntil) ? kept : this.refresh(signal);
   }
 
   /**
@@ -49,21 +50,21 @@ export class TrustedMetadata {
    * now: payee or prices may have changed since.
    * @throws UntrustedError when it holds under neither
    */
-  async holds<T>(check: (metadata: Metadata) => T): Promise<T> {
+  async holds<T>(check: (metadata: Metadata) => T, signal?: AbortSignal): Promise<T> {
     try {
-      return check(await this.read());
+      return check(await this.read(signal));
     } catch (error) {
       if (!(error instanceof UntrustedError)) throw error;
-      return check(await this.refresh());
+      return check(await this.refresh(signal));
     }
   }
 
   /** The metadata as the service shows it now. Callers at the same time share one reading. */
-  refresh(): Promise<Metadata> {
+  refresh(signal?: AbortSignal): Promise<Metadata> {
     this.#reading ??= this.#readAnew().finally(() => {
       this.#reading = undefined;
     });
-    return this.#reading;
+    return unlessAborted(this.#reading, signal);
   }
 
   async #readAnew(): Promise<Metadata> {

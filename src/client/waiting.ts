@@ -14,6 +14,22 @@ export function pause(milliseconds: number, signal: AbortSignal | undefined): Pr
   });
 }
 
+/** What a promise comes to, unless the signal aborts before: the work goes on for others who wait for it. */
+export async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (!signal) return work;
+  let stop = () => {};
+  const aborted = new Promise<never>((_, reject) => {
+    stop = () => reject(signal.reason);
+    if (signal.aborted) stop();
+    signal.addEventListener('abort', stop, { once: true });
+  });
+  try {
+    return await Promise.race([work, aborted]);
+  } finally {
+    signal.removeEventListener('abort', stop);
+  }
+}
+
 /** Work that is aborted when it takes longer. What it has returned by then, such as a stream, obeys the signal alone. */
 export async function withDeadline<T>(
   milliseconds: number,
@@ -25,17 +41,11 @@ export async function withDeadline<T>(
   const timer = setTimeout(() => late.abort(new DOMException('It took too long.', 'TimeoutError')), milliseconds);
   // Unlike a listener it leaves nothing behind on a signal that lives longer.
   const either = signal ? AbortSignal.any([signal, late.signal]) : late.signal;
-  let stop = () => {};
-  // A caller's own fetch may not obey the signal.
-  const aborted = new Promise<never>((_, reject) => {
-    stop = () => reject(either.reason);
-    either.addEventListener('abort', stop, { once: true });
-  });
   try {
-    return await Promise.race([work(either), aborted]);
+    // A caller's own fetch may not obey the signal.
+    return await unlessAborted(work(either), either);
   } finally {
     clearTimeout(timer);
-    either.removeEventListener('abort', stop);
   }
 }
 

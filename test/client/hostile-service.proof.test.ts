@@ -91,19 +91,19 @@ const isTyped = (error: unknown) =>
 /** Calls of the client, each told to end. */
 const library: Program = async (_t, client) => async (dice) => {
   const signal = AbortSignal.timeout(TOLD_AFTER_MS);
-  const calls: readonly (() => Promise<unknown>)[] = [
-    () => client.speak(ORDER, { signal }).then(({ audio }) => audio.pipeTo(new WritableStream(), { signal })),
-    () => client.speak(ORDER, { signal, durable: true }).then((speech) => speech.bytes()),
-    () => client.models({ signal }),
-    () => client.voices(undefined, { signal }),
-    () => client.quote(ORDER, { signal }),
-    () => client.balance({ signal }),
-  ];
+  const calls: Readonly<Record<string, () => Promise<unknown>>> = {
+    stream: () => client.speak(ORDER, { signal }).then(({ audio }) => audio.pipeTo(new WritableStream(), { signal })),
+    speak: () => client.speak(ORDER, { signal, durable: true }).then((speech) => speech.bytes()),
+    models: () => client.models({ signal }),
+    voices: () => client.voices(undefined, { signal }),
+    quote: () => client.quote(ORDER, { signal }),
+    balance: () => client.balance({ signal }),
+  };
+  const name = dice.of(Object.keys(calls));
+  const call = calls[name] as () => Promise<unknown>;
   const error = await ends(
-    'a call',
-    dice
-      .of(calls)()
-      .catch((error) => error),
+    name,
+    call().catch((error) => error),
   );
   if (error instanceof Error) assert.ok(isTyped(error), `seed ${SEED}: ${error.stack}`);
 };

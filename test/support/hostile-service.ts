@@ -94,7 +94,7 @@ const parsed = (body: Buffer): unknown => {
 };
 
 /** What can be wrong with an answer. One that returns true has answered by itself. */
-const LIES: readonly ((told: Told, dice: Dice, response: ServerResponse) => boolean | void)[] = [
+const LIES: readonly ((told: Told, dice: Dice, response: ServerResponse) => unknown)[] = [
   (told, dice) => {
     told.status = dice.of(STATUSES);
   },
