@@ -31,7 +31,7 @@ export type Delivery = 'spoken' | 'left';
  */
 export async function deliver(
   speech: Speech,
-  { format, isEvents }: SpeechRequest,
+  { input, format, isEvents }: SpeechRequest,
   headers: Readonly<Record<string, string>>,
   response: ServerResponse,
 ): Promise<Delivery> {
@@ -39,7 +39,7 @@ export async function deliver(
   response.once('close', () => gone.abort());
   const { contentType } = speech;
   const source = new Recording(speech.audio);
-  const pieces = inFormat(format, { audio: source.play(), contentType });
+  const pieces = inFormat(format, { audio: source.play(), contentType }, input.length);
   try {
     const first = await pieces.next();
     if (response.destroyed) return 'left';

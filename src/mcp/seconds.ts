@@ -1,8 +1,9 @@
 import { frameLength, frameSeconds, id3Length } from '../speech/mpeg-audio.ts';
+import { isPlayable } from '../speech/wave-audio.ts';
 import { waveChunks } from '../speech/wave-chunks.ts';
 
-/** Where the format chunk tells the bytes of a second. */
-const BYTE_RATE_OFFSET = 8;
+/** Fewer than any codec makes of a second. */
+const LEAST_BYTES_PER_SECOND = 1_000;
 
 /** How long the audio plays, in seconds; null where that can't be told from its bytes. */
 export function secondsOf(audio: Uint8Array, contentType: 'audio/mpeg' | 'audio/wav'): number | null {
@@ -25,9 +26,12 @@ function mpegSeconds(audio: Uint8Array): number | undefined {
 function waveSeconds(audio: Uint8Array): number | undefined {
   let bytesPerSecond = 0;
   for (const { name, content } of waveChunks(audio)) {
-    if (name === 'fmt ' && content.length >= BYTE_RATE_OFFSET + 4)
-      bytesPerSecond = content.readUInt32LE(BYTE_RATE_OFFSET);
-    if (name === 'data') return bytesPerSecond > 0 ? content.length / bytesPerSecond : undefined;
+    if (name === 'fmt ' && content.length >= 16 && isPlayable(content.readUInt16LE(2), content.readUInt32LE(4))) {
+      bytesPerSecond = content.readUInt32LE(8);
+    }
+    if (name === 'data') {
+      return bytesPerSecond >= LEAST_BYTES_PER_SECOND ? content.length / bytesPerSecond : undefined;
+    }
   }
   return undefined;
 }

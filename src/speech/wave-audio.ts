@@ -16,6 +16,14 @@ const MAX_FORMAT_BYTES = 1024;
 const STREAMING_SIZE = 0x7000_0000;
 const UNKNOWN_SIZE = 0xffff_ffff;
 
+const LEAST_RATE = 8_000;
+const MOST_RATE = 192_000;
+const MOST_CHANNELS = 8;
+
+/** Whether a file can be meant by these numbers: whoever loops over others, or allocates by them, may not end. */
+export const isPlayable = (channels: number, rate: number): boolean =>
+  channels >= 1 && channels <= MOST_CHANNELS && rate >= LEAST_RATE && rate <= MOST_RATE;
+
 /** A size as its writer has told it; undefined where that could not be known then. */
 export const writtenSize = (size: number): number | undefined =>
   size === 0 || size >= STREAMING_SIZE ? undefined : size;
@@ -144,7 +152,7 @@ export class WaveAudioReader implements AudioReader {
 
   #takeFormat(format: Buffer): number | AudioFault {
     const [channels, rate, blockBytes] = [format.readUInt16LE(2), format.readUInt32LE(4), format.readUInt16LE(12)];
-    if (channels === 0 || rate === 0 || blockBytes === 0) return 'damaged';
+    if (!isPlayable(channels, rate) || blockBytes === 0) return 'damaged';
     if (this.#isFirst) this.#format = Buffer.from(format);
     const common = Math.min(format.length, this.#format.length);
     if (!format.subarray(0, common).equals(this.#format.subarray(0, common))) return 'several files';

@@ -26,7 +26,7 @@ async function inWhole(
   contentType: 'audio/mpeg' | 'audio/wav' = 'audio/mpeg',
 ): Promise<Buffer> {
   const parts: Uint8Array[] = [];
-  for await (const part of inFormat(format, { audio: pieces(bytes), contentType })) parts.push(part);
+  for await (const part of inFormat(format, { audio: pieces(bytes), contentType }, 0)) parts.push(part);
   return Buffer.concat(parts);
 }
 
@@ -81,7 +81,7 @@ for (const parts of CHANGES) {
     for (const size of [1, 413, 5_000, 1_000_000]) {
       const heard: Buffer[] = [];
       const encoded = { audio: pieces(Buffer.concat(mp3s), size), contentType: 'audio/mpeg' as const };
-      for await (const part of inFormat('pcm', encoded)) heard.push(Buffer.from(part));
+      for await (const part of inFormat('pcm', encoded, 0)) heard.push(Buffer.from(part));
       const samples = pcmSamples(Buffer.concat(heard));
       for (const each of pitches(samples, parts.length)) assert.ok(Math.abs(each - 440) <= 1, `${size}: ${each} Hz`);
       const loudest = Math.max(...samples.map(Math.abs));

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'tap';
-import { readWave } from '../../src/bridge/audio/wave-samples.ts';
+import { openWave } from '../../src/bridge/audio/wave-samples.ts';
 import { pitch, share, toneWave, type WaveKind } from '../support/tone.ts';
 
 const READ: readonly WaveKind[] = [
@@ -27,7 +27,8 @@ for (const kind of READ) {
   const name = `${encoding} of ${bits} bits in ${bytes} bytes${isExtensible ? ', extensible' : ''}`;
   test(`WAV: ${name}`, async () => {
     for (const channels of [1, 2, 6]) {
-      const { rate, channels: heard } = readWave(toneWave(440, 0.5, { ...kind, channels, rate: 48_000 }));
+      const { rate, length, read } = openWave(toneWave(440, 0.5, { ...kind, channels, rate: 48_000 }));
+      const heard = read(0, length);
       assert.deepEqual([rate, heard.length], [48_000, channels]);
       for (const samples of heard) {
         assert.equal(samples.length, 24_000);
@@ -47,8 +48,11 @@ test('a kind of WAV that is not read is named', async () => {
     [{ encoding: 'float', bits: 16, bytes: 4 }, /format 3 with 16 bits/],
     [{ encoding: 'int', bits: 64, bytes: 6 }, /format 1 with 64 bits/],
     [{ encoding: 'int', bits: 16, channels: 0 }, /0 channels/],
+    [{ encoding: 'int', bits: 8, channels: 9 }, /9 channels/],
     [{ encoding: 'int', bits: 16, rate: 0 }, /0 samples a second/],
+    [{ encoding: 'int', bits: 16, rate: 7_999 }, /7999 samples a second/],
+    [{ encoding: 'int', bits: 16, rate: 192_001 }, /192001 samples a second/],
   ] as const) {
-    assert.throws(() => readWave(toneWave(440, 0.1, kind)), message);
+    assert.throws(() => openWave(toneWave(440, 0.1, kind)), message);
   }
 });

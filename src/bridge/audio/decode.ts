@@ -1,7 +1,9 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { MPEGDecoder } from 'mpg123-decoder';
 import { FRAME_HEADER_BYTES, frameLength, frameRate } from '../../speech/mpeg-audio.ts';
-import { readWave } from './wave-samples.ts';
+import { isPlayable } from '../../speech/wave-audio.ts';
+import { UnreadableAudioError } from './unreadable-audio.ts';
+import { openWave } from './wave-samples.ts';
 
 /** One channel, from -1 to 1. */
 export interface Samples {
@@ -16,7 +18,7 @@ const WAVE_SLICE_SAMPLES = 12_000;
 
 /**
  * Decodes audio as it arrives, with a turn of the event loop after each piece.
- * @throws Error when it is damaged
+ * @throws UnreadableAudioError when it is damaged, and whatever reading it throws
  */
 export const decode = (
   audio: AsyncIterable<Uint8Array>,
@@ -30,13 +32,16 @@ async function* decodeMp3(audio: AsyncIterable<Uint8Array>): AsyncGenerator<Samp
     let isHeard = false;
     for await (const piece of mp3Pieces(audio)) {
       const { channelData, sampleRate, errors } = decoder.decode(piece);
-      if (errors.length > 0) throw new Error(`The MP3 is damaged: ${errors[0]?.message}`);
+      if (errors.length > 0) throw new UnreadableAudioError(`The MP3 is damaged: ${errors[0]?.message}`);
       const mono = mixed(channelData);
+      if (mono.length > 0 && !isPlayable(channelData.length, sampleRate)) {
+        throw new UnreadableAudioError(`The MP3 has ${sampleRate} samples a second.`);
+      }
       if (mono.length > 0) yield { rate: sampleRate, mono };
       isHeard ||= mono.length > 0;
       await turn();
     }
-    if (!isHeard) throw new Error('The audio is no MP3.');
+    if (!isHeard) throw new UnreadableAudioError('The audio is no MP3.');
   } finally {
     decoder.free();
   }
@@ -74,10 +79,9 @@ async function* mp3Pieces(audio: AsyncIterable<Uint8Array>): AsyncGenerator<Uint
 async function* decodeWave(audio: AsyncIterable<Uint8Array>): AsyncGenerator<Samples> {
   const parts: Uint8Array[] = [];
   for await (const bytes of audio) parts.push(bytes);
-  const { rate, channels } = readWave(Buffer.concat(parts));
-  const mono = mixed(channels);
-  for (let start = 0; start < mono.length; start += WAVE_SLICE_SAMPLES) {
-    yield { rate, mono: mono.subarray(start, start + WAVE_SLICE_SAMPLES) };
+  const wave = openWave(Buffer.concat(parts));
+  for (let start = 0; start < wave.length; start += WAVE_SLICE_SAMPLES) {
+    yield { rate: wave.rate, mono: mixed(wave.read(start, start + WAVE_SLICE_SAMPLES)) };
     await turn();
   }
 }

@@ -23,14 +23,17 @@ export type AudioFormat = keyof typeof FORMATS;
 export const isAudioFormat = (name: unknown): name is AudioFormat =>
   typeof name === 'string' && Object.hasOwn(FORMATS, name);
 
+/** The longest that a text may be spoken when it is converted: a second a character is slow at half the speed. */
+export const mostSeconds = (characters: number): number => Math.min(60 + characters, 3_600);
+
 /** Speech in the format that is asked for, as it is made; MP3 that came as such is passed on. */
-export async function* inFormat(format: AudioFormat, speech: Encoded): AsyncGenerator<Uint8Array> {
+export async function* inFormat(format: AudioFormat, speech: Encoded, characters: number): AsyncGenerator<Uint8Array> {
   if (format === 'mp3' && speech.contentType === 'audio/mpeg') {
     yield* speech.audio;
     return;
   }
   const encode: Encode = await FORMATS[format].encoder();
-  yield* encode(await begun(samplesOf(speech)));
+  yield* encode(await begun(samplesOf(speech, mostSeconds(characters))));
 }
 
 /** The same samples, once there is a first one: some formats have a header that must not be sent for what can't be decoded. */

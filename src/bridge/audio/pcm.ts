@@ -11,10 +11,10 @@ export async function* encodePcm(samples: AsyncIterable<Float32Array>): AsyncGen
 export async function* encodeWave(samples: AsyncIterable<Float32Array>): AsyncGenerator<Uint8Array> {
   const parts: Buffer[] = [];
   for await (const piece of samples) parts.push(toPcm(piece));
-  const data = Buffer.concat(parts);
+  const length = parts.reduce((sum, part) => sum + part.length, 0);
   const header = Buffer.alloc(HEADER_BYTES);
   header.write('RIFF', 0, 'latin1');
-  header.writeUInt32LE(HEADER_BYTES - 8 + data.length, 4);
+  header.writeUInt32LE(HEADER_BYTES - 8 + length, 4);
   header.write('WAVEfmt ', 8, 'latin1');
   header.writeUInt32LE(16, 16);
   header.writeUInt16LE(1, 20);
@@ -24,6 +24,6 @@ export async function* encodeWave(samples: AsyncIterable<Float32Array>): AsyncGe
   header.writeUInt16LE(2, 32);
   header.writeUInt16LE(16, 34);
   header.write('data', 36, 'latin1');
-  header.writeUInt32LE(data.length, 40);
-  yield Buffer.concat([header, data]);
+  header.writeUInt32LE(length, 40);
+  yield Buffer.concat([header, ...parts]);
 }

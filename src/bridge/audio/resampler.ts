@@ -14,7 +14,9 @@ export class Resampler {
   readonly #up: number;
   readonly #down: number;
   readonly #reach: number;
-  readonly #rows: readonly Float32Array[];
+  readonly #cutoff: number;
+  /** Filled as they are needed: a rate that has little in common with the other one has thousands of them. */
+  readonly #rows: Float32Array[] = [];
   /** Input that is still needed; the first of it lies `#reach` samples before the next output's. */
   #input: Float32Array<ArrayBufferLike>;
   #phase = 0;
@@ -25,10 +27,9 @@ export class Resampler {
     const divisor = greatestCommonDivisor(from, to);
     this.#up = to / divisor;
     this.#down = from / divisor;
-    const cutoff = Math.min(1, to / from) * ROLL_OFF;
+    this.#cutoff = Math.min(1, to / from) * ROLL_OFF;
     this.#reach = Math.ceil(CROSSINGS / Math.min(1, to / from));
-    this.#rows = Array.from({ length: this.#up }, (_, phase) => taps(this.#reach, phase / this.#up, cutoff));
-    this.#input = new Float32Array(this.#reach - 1);
+    this.#input = this.#silence();
   }
 
   /** What comes out once these samples are in; the last of them wait for what follows. */
@@ -37,10 +38,21 @@ export class Resampler {
     return this.#run(samples);
   }
 
-  /** The rest, as if silence followed. */
+  /** The rest, as if silence followed. Whatever is pushed then begins anew. */
   end(): Float32Array {
     const owed = Math.max(0, Math.round(this.#owed));
-    return this.#run(new Float32Array(2 * this.#reach)).subarray(0, owed);
+    const rest = this.#run(new Float32Array(2 * this.#reach)).subarray(0, owed);
+    this.#input = this.#silence();
+    this.#phase = 0;
+    this.#owed = 0;
+    return rest;
+  }
+
+  #silence = (): Float32Array => new Float32Array(this.#reach - 1);
+
+  #row(phase: number): Float32Array {
+    this.#rows[phase] ??= taps(this.#reach, phase / this.#up, this.#cutoff);
+    return this.#rows[phase];
   }
 
   #run(samples: Float32Array): Float32Array {
@@ -51,7 +63,7 @@ export class Resampler {
     const output: number[] = [];
     let at = 0;
     while (at + width <= input.length) {
-      const row = this.#rows[this.#phase] as Float32Array;
+      const row = this.#row(this.#phase);
       let sum = 0;
       for (let tap = 0; tap < width; tap++) sum += (row[tap] as number) * (input[at + tap] as number);
       output.push(sum);

@@ -1,4 +1,6 @@
+import { isPlayable } from '../../speech/wave-audio.ts';
 import { waveChunks } from '../../speech/wave-chunks.ts';
+import { UnreadableAudioError } from './unreadable-audio.ts';
 
 const INTEGERS = 1;
 const FLOATS = 3;
@@ -13,41 +15,57 @@ interface Format {
   readonly bytes: number;
 }
 
+export interface Wave {
+  /** Samples per second. */
+  readonly rate: number;
+  /** Samples of each channel. */
+  readonly length: number;
+  /** Some of them by channel, from -1 to 1. */
+  read(start: number, end: number): Float32Array[];
+}
+
 /**
- * The samples of a WAV file by channel, from -1 to 1: integers of up to 32 bits, and floats of 32 and 64.
- * @throws Error for any other, and for what is no WAV file
+ * Opens a WAV file with integers of up to 32 bits, or floats of 32 and 64.
+ * @throws UnreadableAudioError for any other, and for what is no WAV file
  */
-export function readWave(audio: Buffer): { rate: number; channels: Float32Array[] } {
+export function openWave(audio: Buffer): Wave {
   let format: Format | undefined;
   for (const { name, content } of waveChunks(audio)) {
     if (name === 'fmt ' && content.length >= 16) format = readFormat(content);
-    if (name === 'data' && format) return { rate: format.rate, channels: split(content, format) };
+    if (name === 'data' && format) return waveOf(content, format);
   }
-  throw new Error('The audio is no WAV file.');
+  throw new UnreadableAudioError('The audio is no WAV file.');
 }
 
 function readFormat(chunk: Buffer): Format {
   const tag = chunk.readUInt16LE(0);
   const channels = chunk.readUInt16LE(2);
+  const rate = chunk.readUInt32LE(4);
+  if (!isPlayable(channels, rate)) {
+    throw new UnreadableAudioError(`The WAV file has ${channels} channels, ${rate} samples a second.`);
+  }
   const bits = chunk.readUInt16LE(14);
   return {
     tag: tag === EXTENSIBLE && chunk.length >= 26 ? chunk.readUInt16LE(24) : tag,
     channels,
-    rate: chunk.readUInt32LE(4),
+    rate,
     bits,
     // Fewer bits than the bytes could hold are the upper ones.
     bytes: Math.max(Math.ceil(bits / 8), Math.floor(chunk.readUInt16LE(12) / channels)),
   };
 }
 
-function split(data: Buffer, format: Format): Float32Array[] {
+function waveOf(data: Buffer, format: Format): Wave {
   const { channels, bytes, rate } = format;
-  if (channels === 0 || rate === 0) throw new Error(`The WAV file has ${channels} channels, ${rate} samples a second.`);
   const sample = reader(format);
   const length = Math.floor(data.length / (bytes * channels));
-  return Array.from({ length: channels }, (_, channel) =>
-    new Float32Array(length).map((_sample, at) => sample(data, (at * channels + channel) * bytes)),
-  );
+  const read = (start: number, end: number) =>
+    Array.from({ length: channels }, (_, channel) =>
+      Float32Array.from({ length: Math.min(end, length) - start }, (_sample, at) =>
+        sample(data, ((start + at) * channels + channel) * bytes),
+      ),
+    );
+  return { rate, length, read };
 }
 
 function reader({ tag, bits, bytes }: Format): (data: Buffer, at: number) => number {
@@ -56,7 +74,10 @@ function reader({ tag, bits, bytes }: Format): (data: Buffer, at: number) => num
     const full = 2 ** (bytes * 8 - 1);
     return (data, at) => data.readIntLE(at, bytes) / full;
   }
-  if (tag === FLOATS && bits === 32) return (data, at) => data.readFloatLE(at);
-  if (tag === FLOATS && bits === 64) return (data, at) => data.readDoubleLE(at);
-  throw new Error(`WAV of format ${tag} with ${bits} bits can't be read here.`);
+  if (tag === FLOATS && bits === 32) return (data, at) => clipped(data.readFloatLE(at));
+  if (tag === FLOATS && bits === 64) return (data, at) => clipped(data.readDoubleLE(at));
+  throw new UnreadableAudioError(`WAV of format ${tag} with ${bits} bits can't be read here.`);
 }
+
+/** No encoder is given what is no number, or beyond what it takes. */
+const clipped = (sample: number): number => Math.max(-1, Math.min(1, sample || 0));
