@@ -3,7 +3,7 @@ import type { ServerResponse } from 'node:http';
 import type { WholeAudio } from '../budget/kept-speech.ts';
 import type { Receipt, Speech } from '../client/speech.ts';
 import { formatUsd } from '../lib/money.ts';
-import { FORMATS, inFormat } from './audio/formats.ts';
+import { FORMATS, inFormat, isPassedOn } from './audio/formats.ts';
 import type { SpeechRequest } from './speech-request.ts';
 
 /** Milliseconds for which a program may take nothing of what it is sent. */
@@ -25,8 +25,7 @@ export class UnconvertedError extends Error {
 export type Delivery = 'spoken' | 'left';
 
 /**
- * Sends speech as it is made. Audio that is paid for is read to its end, also when the program has left: so the
- * service tells of all that it charged.
+ * Sends speech as it is made, and reads no further once the program has left: what it cost was told before its first byte.
  * @throws UnconvertedError, and whatever else went wrong; the answer has not begun then, or is cut
  */
 export async function deliver(
@@ -36,9 +35,14 @@ export async function deliver(
   response: ServerResponse,
 ): Promise<Delivery> {
   const gone = new AbortController();
-  response.once('close', () => gone.abort());
   const { contentType } = speech;
-  const source = new Recording(speech.audio);
+  const source = new Recording(speech.audio, !isPassedOn(format, contentType));
+  const leave = () => {
+    gone.abort();
+    void source.cancel();
+  };
+  if (response.destroyed) leave();
+  else response.once('close', leave);
   const pieces = inFormat(format, { audio: source.play(), contentType }, input.length);
   try {
     const first = await pieces.next();
@@ -48,27 +52,33 @@ export async function deliver(
     const wrap = isEvents ? toDelta : (bytes: Uint8Array) => bytes;
     if (!first.done && !(await sent(response, wrap(first.value), gone.signal))) return 'left';
     for await (const bytes of pieces) if (!(await sent(response, wrap(bytes), gone.signal))) return 'left';
+    if (gone.signal.aborted) return 'left';
     if (isEvents) response.write(toEvent({ type: 'speech.audio.done', usage: NO_TOKENS }));
     response.end();
     return 'spoken';
   } catch (error) {
+    if (gone.signal.aborted) return 'left';
+    // What can't be converted is kept: it is read to its end.
+    response.off('close', leave);
     if (response.headersSent) response.destroy();
     if (source.hasFailed) throw error;
     throw new UnconvertedError((error as Error).message, { contentType, bytes: await source.whole() });
   } finally {
     await pieces.return(undefined);
-    await source.whole();
+    await source.cancel();
   }
 }
 
-/** Keeps what is read of audio, for the case that it can't be converted. */
+/** Audio as it is read, which may be kept for the case that it can't be converted. */
 class Recording {
-  readonly #audio: ReadableStream<Uint8Array>;
+  readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
+  readonly #isKept: boolean;
   readonly #parts: Uint8Array[] = [];
   #hasFailed = false;
 
-  constructor(audio: ReadableStream<Uint8Array>) {
-    this.#audio = audio;
+  constructor(audio: ReadableStream<Uint8Array>, isKept: boolean) {
+    this.#reader = audio.getReader();
+    this.#isKept = isKept;
   }
 
   /** Whether the audio could not be read to its end. */
@@ -78,10 +88,11 @@ class Recording {
 
   async *play(): AsyncGenerator<Uint8Array> {
     try {
-      // Left open for the rest of it.
-      for await (const bytes of this.#audio.values({ preventCancel: true })) {
-        this.#parts.push(bytes);
-        yield bytes;
+      for (;;) {
+        const { done, value } = await this.#reader.read();
+        if (done) return;
+        if (this.#isKept) this.#parts.push(value);
+        yield value;
       }
     } catch (error) {
       this.#hasFailed = true;
@@ -89,6 +100,12 @@ class Recording {
     }
   }
 
+  /** Ends the audio here: what waits for more of it gets no more. */
+  async cancel(): Promise<void> {
+    await this.#reader.cancel().catch(() => {});
+  }
+
+  /** All of it, also what was not played yet. */
   async whole(): Promise<Uint8Array> {
     for await (const _ of this.play());
     return Buffer.concat(this.#parts);

@@ -26,9 +26,13 @@ export const isAudioFormat = (name: unknown): name is AudioFormat =>
 /** The longest that a text may be spoken when it is converted: a second a character is slow at half the speed. */
 export const mostSeconds = (characters: number): number => Math.min(60 + characters, 3_600);
 
-/** Speech in the format that is asked for, as it is made; MP3 that came as such is passed on. */
+/** MP3 that came as such is what it is asked for already. */
+export const isPassedOn = (format: AudioFormat, contentType: Encoded['contentType']): boolean =>
+  format === 'mp3' && contentType === 'audio/mpeg';
+
+/** Speech in the format that is asked for, as it is made. */
 export async function* inFormat(format: AudioFormat, speech: Encoded, characters: number): AsyncGenerator<Uint8Array> {
-  if (format === 'mp3' && speech.contentType === 'audio/mpeg') {
+  if (isPassedOn(format, speech.contentType)) {
     yield* speech.audio;
     return;
   }
