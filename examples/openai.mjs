@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import OpenAI from 'openai';
 
-const openai = new OpenAI({ baseURL: process.env.OPENAI_BASE_URL ?? 'http://127.0.0.1:8787/v1', apiKey: 'anything' });
+const openai = new OpenAI(); // Reads OPENAI_BASE_URL and OPENAI_API_KEY.
 const input = 'Hello world, spoken for a program that knows nothing of payment.';
 const response = await openai.audio.speech.create({ model: 'tts-1', voice: 'alloy', input, response_format: 'mp3' });
 await writeFile('openai.mp3', Buffer.from(await response.arrayBuffer()));

@@ -5,11 +5,12 @@ import { ApiError } from './api-error.ts';
 const NAMES = ['127.0.0.1', 'localhost', '[::1]'];
 
 /**
- * Lets only programs of this machine in. A page of another site can send requests here from the user's browser: those
+ * Lets only programs of this machine in, and of its users only those who have the token. A page of another site can send requests here from the user's browser: those
  * name that site in Origin, and where it has pointed its own name at this machine, in Host.
+ * @param token null for all users of this machine
  * @throws ApiError
  */
-export function admit({ headers, socket }: IncomingMessage, token: string | undefined): void {
+export function admit({ headers, socket }: IncomingMessage, token: string | null): void {
   const hosts = NAMES.flatMap((name) =>
     socket.localPort === 80 ? [name, `${name}:80`] : [`${name}:${socket.localPort}`],
   );
@@ -27,10 +28,11 @@ export function admit({ headers, socket }: IncomingMessage, token: string | unde
       'This bridge spends money: it takes no requests that web pages of other origins send.',
     );
   }
-  if (token !== undefined && !isSame(bearerOf(headers.authorization), token)) {
+  if (token !== null && !isSame(bearerOf(headers.authorization), token)) {
     throw new ApiError(
       { status: 401, type: 'authentication_error', code: 'invalid_api_key' },
-      'This bridge was started with a token: give that as the API key.',
+      'This bridge takes no other API key than the token that it was started with, or has printed as OPENAI_API_KEY. ' +
+        'Nothing was bought.',
     );
   }
 }

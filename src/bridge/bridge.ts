@@ -38,8 +38,8 @@ export interface BridgeOptions {
   readonly host?: string;
   /** 0 for any that is free. */
   readonly port: number;
-  /** What programs have to give as their API key; anything does without. */
-  readonly token?: string | undefined;
+  /** What programs have to give as their API key; with null every user of this machine can spend. */
+  readonly token: string | null;
   readonly fallbacks?: Fallbacks;
   /** Card credits: by jobs, whose audio can be fetched again. */
   readonly isDurable?: boolean;

@@ -23,7 +23,8 @@ async function scene(t: Test) {
   const start = async (...args: string[]) => {
     const child = startCommand(t, [process.execPath, 'bin/speechgate.js', 'bridge', '--port', '0', ...args], { env });
     const [, url] = await child.printed(/(?:OPENAI_BASE_URL=|"url":\s*")([^\s"]+)/, 60_000);
-    return { child, openai: new OpenAI({ baseURL: url as string, apiKey: 'sesame' }) };
+    const [, apiKey] = /(?:OPENAI_API_KEY=|"apiKey":\s*")([^\s"]+)/.exec(child.output()) ?? [];
+    return { child, openai: new OpenAI({ baseURL: url as string, apiKey: apiKey ?? 'none' }), apiKey };
   };
   return { gateway, account, folder, env, start };
 }
@@ -49,6 +50,28 @@ test('pays under its budget, which outlives it, tells each price and the total, 
   await assert.rejects(again.openai.audio.speech.create(ORDER), RateLimitError);
   assert.equal(await again.child.stop('SIGINT'), 0);
   assert.equal(await gateway.balance(account), 1_000_000n - 396n);
+});
+
+test('without a token of its own it makes one at each start, and prints it with the base URL', async (t) => {
+  const { start } = await scene(t);
+  const first = await start();
+  assert.match(first.child.output(), /^export OPENAI_BASE_URL=http:\S+\nexport OPENAI_API_KEY=[\w-]{32}$/m);
+  const other = new OpenAI({ baseURL: first.openai.baseURL, apiKey: 'anything' });
+  await assert.rejects(other.audio.speech.create(ORDER), AuthenticationError);
+  assert.ok((await (await first.openai.audio.speech.create(ORDER)).arrayBuffer()).byteLength > 0);
+  const second = await start('--json');
+  assert.match(second.apiKey ?? '', /^[\w-]{32}$/);
+  assert.notEqual(second.apiKey, first.apiKey);
+});
+
+test('with --no-token any API key will do, and a warning says what that means', async (t) => {
+  const { start, env } = await scene(t);
+  const { child, openai } = await start('--no-token');
+  await openai.models.list();
+  await child.printed(/--no-token: every user of this machine can spend here/);
+  assert.doesNotMatch(child.output(), /export OPENAI_API_KEY/);
+  const { code, err } = await speechgate({ ...env, SPEECHGATE_BRIDGE_TOKEN: 'sesame' }, 'bridge', '--no-token');
+  assert.deepEqual([code, err.trim().split('\n').length], [2, 1], err);
 });
 
 test('a token from a file is the API key, and is never shown', async (t) => {

@@ -11,7 +11,7 @@ import { hear, withoutRecognizer } from '../support/hearing.ts';
 test('every format is speech that a recognizer understands', { skip: withoutRecognizer }, async (t) => {
   const gateway = await startGateway(t, { SPEECH_BASE_URL: 'embedded:', SPEECH_TIMEOUT_MS: '60000' });
   const client = new Speechgate({ baseUrl: gateway.url, pay: cardCredits(await gateway.fund(100)), patienceMs: 0 });
-  const bridge = await startBridge({ client, budget: undefined, flow: 'card', port: 0 });
+  const bridge = await startBridge({ client, budget: undefined, flow: 'card', port: 0, token: null });
   t.teardown(() => bridge.close(1_000));
   const openai = new OpenAI({ baseURL: bridge.url, apiKey: 'anything', maxRetries: 0 });
   const text = 'The quick brown fox jumps over the lazy dog.';

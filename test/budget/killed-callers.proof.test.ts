@@ -49,7 +49,9 @@ interface Speaker {
 type StartSpeaker = (t: Test, env: Readonly<Record<string, string>>) => Promise<Speaker>;
 
 const startBridge: StartSpeaker = async (t, env) => {
-  const child = startCommand(t, [process.execPath, 'bin/speechgate.js', 'bridge', '--port', '0'], { env });
+  const child = startCommand(t, [process.execPath, 'bin/speechgate.js', 'bridge', '--port', '0', '--no-token'], {
+    env,
+  });
   const [, url] = await child.printed(/OPENAI_BASE_URL=(\S+)/, PATIENCE_MS);
   return {
     speak: async () => {

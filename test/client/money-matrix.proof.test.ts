@@ -207,9 +207,15 @@ const client: Start = async (t, world, flow, loss) => {
 
 const bridge: Start = async (t, world, flow, loss) => {
   const { client, budget, ...caller } = await callerOf(t, world, flow, loss);
-  const bridge = await startBridge({ client, budget, flow, port: 0, onCall: () => {}, isDurable: true } as Parameters<
-    typeof startBridge
-  >[0]);
+  const bridge = await startBridge({
+    client,
+    budget,
+    flow,
+    port: 0,
+    token: null,
+    onCall: () => {},
+    isDurable: true,
+  } as Parameters<typeof startBridge>[0]);
   t.teardown(() => bridge.close(1_000));
   const ask = async () => {
     const { status } = await fetch(`${bridge.url}/audio/speech`, {

@@ -90,8 +90,9 @@ test('the package, installed into an empty folder', async (t) => {
   });
   await t.test('examples/openai.mjs speaks through the bridge', async () => {
     const bridge = run([SPEECHGATE, 'bridge', '--port', '0'], own);
-    const [, url = ''] = await bridge.printed(/^OPENAI_BASE_URL=(\S+)$/m);
-    assert.match(await succeeds(run(['examples/openai.mjs'], { OPENAI_BASE_URL: url })), /^openai\.mp3 0\.00[1-9]/);
+    const [, url = '', key = ''] = await bridge.printed(/^export OPENAI_BASE_URL=(\S+)\nexport OPENAI_API_KEY=(\S+)$/m);
+    const env = { OPENAI_BASE_URL: url, OPENAI_API_KEY: key };
+    assert.match(await succeeds(run(['examples/openai.mjs'], env)), /^openai\.mp3 0\.00[1-9]/);
     await isSpeech(join(folder, 'openai.mp3'));
     assert.equal(await bridge.stop('SIGINT'), 0, bridge.output());
   });

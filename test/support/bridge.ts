@@ -49,6 +49,7 @@ export async function openBridge(t: Test, given: Given = {}): Promise<BridgeUnde
     budget: undefined,
     flow: 'card',
     port: 0,
+    token: null,
     onCall: (call) => calls.push(call),
     ...given.bridge,
   });

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { ApiError } from '../../bridge/api-error.ts';
 import { type Bridge, type BridgeOptions, startBridge } from '../../bridge/bridge.ts';
@@ -18,6 +19,7 @@ import type { Output } from './output.ts';
 /** Milliseconds in which what runs may end once the bridge is told to stop. */
 const PATIENCE_MS = 20_000;
 const TOKEN = 'SPEECHGATE_BRIDGE_TOKEN';
+const TOKEN_BYTES = 24;
 
 const OPTIONS = {
   ...COMMON_OPTIONS,
@@ -30,6 +32,7 @@ const OPTIONS = {
   'max-per-day': { type: 'string' },
   'max-total': { type: 'string' },
   'token-file': { type: 'string' },
+  'no-token': { type: 'boolean', default: false },
 } as const;
 
 /** `speechgate bridge` */
@@ -45,13 +48,15 @@ Each request is a line on standard error, with its price and the total; with --j
   --max-per-call USD   what a request may cost at most; these three go before speechgate connect's
   --max-per-day USD    what may be spent a day (UTC), by all commands together
   --max-total USD      what may be spent at all
-  --token-file FILE    programs have to give what is in it as their API key; or set ${TOKEN}`,
+Programs have to give a token as their API key: a new one at each start, which is printed, unless you name one.
+  --token-file FILE    the token is what is in it; or set ${TOKEN}
+  --no-token           any API key will do: every user of this machine can spend`,
   example: 'speechgate bridge --max-per-day 0.50',
   options: OPTIONS,
   maxWords: 0,
   run: async (values, _words, output) => {
     const port = readPort(values.port);
-    const token = await readToken(values['token-file'], process.env[TOKEN]);
+    const token = await readToken(values, process.env[TOKEN]);
     const caller = await openCaller({
       pay: values.pay === undefined ? undefined : readFlow(values.pay, '--pay'),
       caps: readCaps({
@@ -65,7 +70,14 @@ Each request is a line on standard error, with its price and the total; with --j
     const stop = interruption();
     const lines = new CallLines();
     const bridge = await listen({
-      ...{ client: caller.client, budget: caller.budget, flow: caller.flow, port, token, isDurable: values.durable },
+      ...{
+        client: caller.client,
+        budget: caller.budget,
+        flow: caller.flow,
+        port,
+        token: token.value,
+        isDurable: values.durable,
+      },
       kept: keptSpeech(caller.settings.folder),
       fallbacks: { model: values.model, voice: values.voice },
       onCall: (call) => {
@@ -74,7 +86,7 @@ Each request is a line on standard error, with its price and the total; with --j
         if (output.isJson) output.done(documentOf(call, lines.totalMicroUsd), []);
       },
     });
-    await announce(bridge, caller, token !== undefined, output);
+    await announce(bridge, caller, token, output);
     await new Promise<void>((resolve) => stop.addEventListener('abort', () => resolve(), { once: true }));
     output.note('Stopping, once what is being spoken has ended.');
     await bridge.close(PATIENCE_MS);
@@ -113,14 +125,17 @@ async function listen(options: BridgeOptions): Promise<Bridge> {
   }
 }
 
-async function announce({ url }: Bridge, caller: Caller, hasToken: boolean, output: Output): Promise<void> {
+async function announce({ url }: Bridge, caller: Caller, { value, isNew }: Token, output: Output): Promise<void> {
   const { flow, baseUrl, budget } = caller;
   const { leftMicroUsd } = await budget.read();
-  const key = hasToken ? 'the token' : 'anything';
-  output.done({ url, flow: flowWord(flow), service: baseUrl, leftMicroUsd }, [
-    `OPENAI_BASE_URL=${url}`,
-    `OPENAI_API_KEY=${key}`,
+  const apiKey = isNew ? value : undefined;
+  output.done({ url, ...(isNew && { apiKey }), flow: flowWord(flow), service: baseUrl, leftMicroUsd }, [
+    `export OPENAI_BASE_URL=${url}`,
+    ...(isNew ? [`export OPENAI_API_KEY=${apiKey}`] : []),
   ]);
+  if (value === null)
+    output.note('--no-token: every user of this machine can spend here, up to your caps. Any OPENAI_API_KEY will do.');
+  else if (!isNew) output.note('OPENAI_API_KEY is the token that you named.');
   output.note(`Paid by ${flowWord(flow)} at ${baseUrl}.`);
   output.note(capsLine(caller.caps));
   if (leftMicroUsd !== null) output.note(`$${formatUsd(leftMicroUsd)} are left of the budget.`);
@@ -133,10 +148,29 @@ function readPort(text: string): number {
   throw new UsageError(`--port takes a number from 0 to 65535; it is ${text}.`);
 }
 
+interface Token {
+  /** Null where every user of this machine may spend. */
+  readonly value: string | null;
+  /** Made for this start: it is printed, as no other one is. */
+  readonly isNew: boolean;
+}
+
 /** @throws UsageError */
-async function readToken(path: string | undefined, said: string | undefined): Promise<string | undefined> {
-  if (path === undefined) return said?.trim() || undefined;
-  const token = (await readFile(path, 'utf8').catch(() => '')).trim();
-  if (token !== '') return token;
-  throw new UsageError(`--token-file names ${path}, which can't be read or is empty.`);
+async function readToken(
+  values: { readonly 'token-file'?: string; readonly 'no-token': boolean },
+  variable: string | undefined,
+): Promise<Token> {
+  const path = values['token-file'];
+  const said = variable?.trim() || undefined;
+  if (values['no-token']) {
+    if (path === undefined && said === undefined) return { value: null, isNew: false };
+    throw new UsageError(`--no-token is for a bridge without --token-file and ${TOKEN}. Leave one of them out.`);
+  }
+  if (path !== undefined) {
+    const value = (await readFile(path, 'utf8').catch(() => '')).trim();
+    if (value !== '') return { value, isNew: false };
+    throw new UsageError(`--token-file names ${path}, which can't be read or is empty.`);
+  }
+  if (said !== undefined) return { value: said, isNew: false };
+  return { value: randomBytes(TOKEN_BYTES).toString('base64url'), isNew: true };
 }
