@@ -3,6 +3,7 @@ import type { ServerResponse } from 'node:http';
 import type { WholeAudio } from '../budget/kept-speech.ts';
 import type { Receipt, Speech } from '../client/speech.ts';
 import { formatUsd } from '../lib/money.ts';
+import { serviceId } from '../lib/service-words.ts';
 import { FORMATS, inFormat, isPassedOn } from './audio/formats.ts';
 import type { SpeechRequest } from './speech-request.ts';
 
@@ -127,7 +128,7 @@ export const priceHeaders = (
   ...(balanceMicroUsd !== null && { 'x-speechgate-balance-micro-usd': String(balanceMicroUsd) }),
   ...(leftMicroUsd !== null && { 'x-speechgate-budget-left-micro-usd': String(leftMicroUsd) }),
   ...(identifier !== null && { 'x-speechgate-payment': identifier }),
-  'x-request-id': traceId,
+  'x-request-id': serviceId(traceId),
 });
 
 /** Resolves when there is room for more; false when the program is gone. */

@@ -1,5 +1,6 @@
 import type { TtsModel, TtsModelsResponse } from '../contract/types.ts';
-import { invalid } from './api-error.ts';
+import { serviceNames } from '../lib/service-words.ts';
+import { ApiError, invalid, NO_RETRY } from './api-error.ts';
 
 /** What is spoken where a program names nothing of the catalog: ids, or slugs without the provider. */
 export interface Fallbacks {
@@ -47,9 +48,16 @@ export function resolve(
   return { model, voice: voiceOf(model, asked.voice, fallbacks.voice) };
 }
 
-/** The model that is spoken with where a program gives this name. */
-export const modelFor = (catalog: TtsModelsResponse, name: string | undefined, { model }: Fallbacks): TtsModel =>
-  findModel(catalog, name) ?? findModel(catalog, model) ?? (findModel(catalog, catalog.defaultModel) as TtsModel);
+/** The model that is spoken with where a program gives this name. @throws ApiError */
+export function modelFor(catalog: TtsModelsResponse, name: string | undefined, { model }: Fallbacks): TtsModel {
+  const found = findModel(catalog, name) ?? findModel(catalog, model) ?? findModel(catalog, catalog.defaultModel);
+  if (found) return found;
+  throw new ApiError(
+    { status: 502, type: 'server_error', code: 'no_model', param: 'model' },
+    "The service lists no such model, and its default model can't be used. Nothing was bought.",
+    NO_RETRY,
+  );
+}
 
 /** By its id, or by what follows the provider in it, as OpenAI's models are named. */
 export const findModel = ({ models }: TtsModelsResponse, name: string | undefined): TtsModel | undefined =>
@@ -85,6 +93,6 @@ function voiceOf(
   if (name === undefined) return defaultVoice;
   throw invalid(
     'voice',
-    `${id} has no voice of that name. It has ${voices.map((each) => each.id).join(', ')}. Nothing was bought.`,
+    `${id} has no voice of that name. It has ${serviceNames(voices.map((each) => each.id))}. Nothing was bought.`,
   );
 }

@@ -12,6 +12,7 @@ import {
 import type { Flow } from '../client/pending-purchase.ts';
 import { isPassing } from '../client/service-error.ts';
 import { formatUsd } from '../lib/money.ts';
+import { serviceId, serviceWords } from '../lib/service-words.ts';
 import { ApiError, invalid, NO_RETRY } from './api-error.ts';
 
 /** OpenAI's names of the fields that the service names in what it refuses. */
@@ -31,7 +32,7 @@ export function toApiError(error: unknown, flow: Flow): ApiError {
   if (error instanceof RateLimitedError) {
     return new ApiError(
       { status: 429, type: 'rate_limit_error', code: 'rate_limit_exceeded' },
-      error.message,
+      `Too many requests. ${words(error)}`,
       later(error),
     );
   }
@@ -45,7 +46,7 @@ export function toApiError(error: unknown, flow: Flow): ApiError {
   if (error instanceof UntrustedError) {
     return new ApiError(
       { status: 502, type: 'server_error', code: error.reason },
-      `Nothing was paid, since the service can't be trusted: ${error.message}`,
+      `Nothing was paid, since the service can't be trusted: ${serviceWords(error.message)}`,
       NO_RETRY,
     );
   }
@@ -53,7 +54,7 @@ export function toApiError(error: unknown, flow: Flow): ApiError {
     return new ApiError({ status: 502, type: 'server_error', code: 'audio_lost' }, error.message, NO_RETRY);
   }
   const { message } = error as Error;
-  return new ApiError({ status: 500, type: 'server_error', code: 'bridge_failed' }, message, NO_RETRY);
+  return new ApiError({ status: 500, type: 'server_error', code: 'bridge_failed' }, serviceWords(message), NO_RETRY);
 }
 
 function noMoney(error: PaymentRequiredError, flow: Flow): ApiError {
@@ -95,19 +96,18 @@ const outcomeUnknown = ({ pending }: OutcomeUnknownError): ApiError =>
   );
 
 const unavailable = (error: ServiceError): ApiError =>
-  new ApiError({ status: 503, type: 'server_error', code: error.code }, error.message, later(error));
+  new ApiError({ status: 503, type: 'server_error', code: serviceId(error.code) }, words(error), later(error));
 
 /** The same request would be refused again. */
 function refused(error: ServiceError): ApiError {
   const { field } = error.details ?? {};
   const param = typeof field === 'string' ? (PARAMS[field] ?? null) : null;
-  if (error.status === 400) return invalid(param, error.message, error.code);
-  return new ApiError(
-    { status: 502, type: 'server_error', code: error.code },
-    `The service refused: ${error.message}`,
-    NO_RETRY,
-  );
+  const code = serviceId(error.code);
+  if (error.status === 400) return invalid(param, words(error), code);
+  return new ApiError({ status: 502, type: 'server_error', code }, `The service refused. ${words(error)}`, NO_RETRY);
 }
+
+const words = ({ message }: ServiceError): string => `The service says: ${serviceWords(message)}`;
 
 const later = (error?: ServiceError): Record<string, string> => ({
   'retry-after': String(error?.retryAfterSeconds ?? RETRY_AFTER_SECONDS),

@@ -6,6 +6,8 @@ import { formatted, usd, usdOrNull } from './money.ts';
 import type { McpParts } from './server.ts';
 import { failed } from './tool-error.ts';
 
+const MOST_OPEN = 20;
+
 /** Tells what can still be spent. The account's id stays here: who knows it could spend its credit. */
 export function addBalance(server: McpServer, { client, budget, kept, flow }: McpParts): void {
   server.registerTool(
@@ -31,7 +33,8 @@ export function addBalance(server: McpServer, { client, budget, kept, flow }: Mc
             }),
           )
           .describe(
-            'Purchases that run, whose end is not known yet, or whose speech was not fetched. Never paid twice.',
+            `Purchases that run, whose end is not known yet, or whose speech was not fetched; at most ${MOST_OPEN} of ` +
+              'them. Never paid twice.',
           ),
       },
       annotations: { readOnlyHint: true, openWorldHint: true },
@@ -42,7 +45,7 @@ export function addBalance(server: McpServer, { client, budget, kept, flow }: Mc
         const open = new Map(
           [...(await budget.resumable()), ...(await kept.list())].map((pending) => [pending.identifier, pending]),
         );
-        const openPurchases = [...open.values()].map(({ identifier, flow, maxMicroUsd }) => ({
+        const openPurchases = [...open.values()].slice(0, MOST_OPEN).map(({ identifier, flow, maxMicroUsd }) => ({
           identifier,
           flow,
           maxUsd: formatUsd(BigInt(maxMicroUsd)),

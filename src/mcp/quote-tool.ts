@@ -1,6 +1,7 @@
 import type { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import * as z from 'zod';
 import { formatUsd } from '../lib/money.ts';
+import { serviceId } from '../lib/service-words.ts';
 import { requiredText, toolInput } from './arguments.ts';
 import { leftUsd, usd, usdOrNull } from './money.ts';
 import { ORDER_ARGUMENTS, orderOf } from './order.ts';
@@ -26,7 +27,9 @@ export function addQuote(server: McpServer, { client, budget }: Pick<McpParts, '
     },
     async ({ text, ...how }, { signal }) => {
       try {
-        const { amountMicroUsd, textLength, model, expiresAt } = await client.quote(orderOf(text, how), { signal });
+        const quote = await client.quote(orderOf(text, how), { signal });
+        const { amountMicroUsd, textLength } = quote;
+        const [model, expiresAt] = [serviceId(quote.model), serviceId(quote.expiresAt)];
         const priceUsd = formatUsd(amountMicroUsd);
         const budgetLeftUsd = await leftUsd(budget);
         return {

@@ -3,6 +3,7 @@ import * as z from 'zod';
 import type { Purchases } from '../budget/purchases.ts';
 import { AudioLostError, ServiceError, type Speech } from '../client/index.ts';
 import { formatUsd, parseUsd } from '../lib/money.ts';
+import { serviceId } from '../lib/service-words.ts';
 import { dollars, flag, text, toolInput } from './arguments.ts';
 import { formatted, leftUsd, usd, usdOrNull } from './money.ts';
 import { ORDER_ARGUMENTS, orderOf } from './order.ts';
@@ -104,7 +105,13 @@ async function speak(parts: SpeakParts, given: Arguments, extra: Extra) {
       bytes: audio.length,
       contentType: speech.contentType,
       priceUsd,
-      receipt: { ...receipt, isReplay: receipt.isReplay || isShared, balanceUsd: formatted(balanceMicroUsd) },
+      receipt: {
+        ...receipt,
+        transaction: receipt.transaction && serviceId(receipt.transaction),
+        traceId: serviceId(receipt.traceId),
+        isReplay: receipt.isReplay || isShared,
+        balanceUsd: formatted(balanceMicroUsd),
+      },
       budgetLeftUsd,
     };
     const left = budgetLeftUsd === null ? '' : ` The budget leaves ${budgetLeftUsd} USD.`;
@@ -156,7 +163,7 @@ async function written(file: PlannedFile, audio: Uint8Array, { contentType, rece
   } catch (error) {
     const price = formatUsd(receipt.chargedMicroUsd);
     throw new ToolError(
-      `${price} USD were charged (trace id ${receipt.traceId}), and the audio could not be written: ` +
+      `${price} USD were charged (trace id ${serviceId(receipt.traceId)}), and the audio could not be written: ` +
         `${(error as Error).message}. Tell your user; asking again is a new purchase.`,
     );
   }

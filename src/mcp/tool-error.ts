@@ -5,11 +5,13 @@ import {
   OutcomeUnknownError,
   OverCapError,
   PaymentRequiredError,
+  PriceChangedError,
   RateLimitedError,
   ServiceError,
   SpeechgateError,
 } from '../client/index.ts';
 import { formatUsd } from '../lib/money.ts';
+import { serviceId, serviceNames, serviceWords } from '../lib/service-words.ts';
 
 /** A call that can't be done as it was asked; the message tells the agent what to do. */
 export class ToolError extends Error {}
@@ -40,17 +42,23 @@ function messageOf(error: unknown): string {
   if (error instanceof AudioLostError)
     return `${error.message} Its price counts as spent. Asking again is a new purchase.`;
   if (error instanceof PaymentRequiredError) return noMoney(error);
-  if (error instanceof RateLimitedError) return `${error.message} Nothing was charged. ${again(error)}`;
+  if (error instanceof PriceChangedError) return error.message;
+  if (error instanceof RateLimitedError)
+    return `Too many requests. Nothing was charged. ${again(error)} ${words(error)}`;
   if (error instanceof InvalidRequestError) {
     const { field, allowed } = error.details ?? {};
-    const about = typeof field === 'string' ? ` (${field})` : '';
-    const known = Array.isArray(allowed) ? ` There are: ${allowed.join(', ')}.` : '';
-    return `${error.message}${about}${known} Nothing was charged. Change the arguments; list_voices tells the models and voices.`;
+    const about = FIELDS.has(field) ? ` (${field})` : '';
+    const known = Array.isArray(allowed) ? ` There are: ${serviceNames(allowed)}.` : '';
+    return (
+      `The service refused this${about}.${known} Nothing was charged. Change the arguments; list_voices tells the ` +
+      `models and voices. ${words(error)}`
+    );
   }
   if (error instanceof ServiceError) {
-    return `${error.message} Nothing was charged. ${again(error)} (${error.code}, trace id ${error.traceId})`;
+    const [code, traceId] = [error.code, error.traceId].map(serviceId);
+    return `Nothing was charged. ${again(error)} (${code}, trace id ${traceId}) ${words(error)}`;
   }
-  if (error instanceof SpeechgateError) return error.message;
+  if (error instanceof SpeechgateError) return serviceWords(error.message);
   throw error;
 }
 
@@ -62,14 +70,21 @@ function overCap({ scope, limitMicroUsd, leftMicroUsd, wantedMicroUsd }: OverCap
   );
 }
 
-function noMoney({ message, topUpUrl, missingMicroUsd }: PaymentRequiredError): string {
+function noMoney(error: PaymentRequiredError): string {
+  const { topUpUrl, missingMicroUsd } = error;
   const missing = missingMicroUsd === null ? '' : ` ${formatUsd(missingMicroUsd)} USD are missing.`;
   // The link names the account: who knows it could spend its credit.
   const way = topUpUrl
     ? 'Ask your user to run: speechgate top-up'
     : 'Ask your user to run: speechgate deposit 1 (or to put USDC into the wallet where each call is paid by itself)';
-  return `No money: ${message}${missing} Nothing was charged. ${way}`;
+  return `No money:${missing} Nothing was charged. ${way}. ${words(error)}`;
 }
+
+/** What a request is made of, by the names that the service and the tools have for it. */
+const FIELDS: ReadonlySet<unknown> = new Set(['text', 'model', 'voice', 'speed']);
+
+/** Last in a message: nothing of ours follows what others have said. */
+const words = ({ message }: ServiceError): string => `The service says: ${serviceWords(message)}`;
 
 const again = ({ retryAfterSeconds }: ServiceError): string =>
   retryAfterSeconds === null ? 'Try again later.' : `Try again in ${retryAfterSeconds} s.`;

@@ -6,6 +6,7 @@ import { CallLines } from '../../bridge/call-lines.ts';
 import { findModel, resolve } from '../../bridge/names.ts';
 import type { Call } from '../../bridge/speech-call.ts';
 import { formatUsd } from '../../lib/money.ts';
+import { serviceNames } from '../../lib/service-words.ts';
 import { UsageError } from '../usage-error.ts';
 import { assertCanPay } from './can-pay.ts';
 import { capsLine, readCaps } from './caps.ts';
@@ -105,7 +106,7 @@ async function assertSpoken({ client }: Caller, given: { readonly model?: string
   if (model === undefined && voice === undefined) return;
   const catalog = await client.models();
   if (model !== undefined && !findModel(catalog, model)) {
-    const known = catalog.models.map(({ id }) => id).join(', ');
+    const known = serviceNames(catalog.models.map(({ id }) => id));
     throw new UsageError(`--model ${model} is no model of this service. It has ${known}.`);
   }
   try {
