@@ -1,7 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto';
-import { type FileHandle, link, lstat, open, realpath, rename, rm } from 'node:fs/promises';
+import { type FileHandle, link, lstat, open, rename, rm, stat } from 'node:fs/promises';
 import { extname, join } from 'node:path';
-import { syncFolder } from '../lib/private-files.ts';
+import { ownFolder, syncFolder } from '../lib/private-files.ts';
 import { ToolError } from './tool-error.ts';
 
 const EXTENSIONS = { 'audio/mpeg': '.mp3', 'audio/wav': '.wav' } as const;
@@ -33,9 +33,13 @@ export class SpeechFolder {
     this.#identity = identity;
   }
 
-  /** @param path of a folder that exists; a link to it is followed once, now. @throws Error when there is none */
+  /**
+   * @param path of a folder that exists; a link to it is followed once, now
+   * @throws ForeignFileError when folder or link are another user's; Error when there is none
+   */
   static async open(path: string): Promise<SpeechFolder> {
-    const folder = await realpath(path);
+    await stat(path);
+    const folder = await ownFolder(path);
     const identity = await identityOf(folder);
     if (identity === undefined) throw new Error(`${path} is no folder.`);
     return new SpeechFolder(folder, identity);

@@ -110,7 +110,7 @@ const library: Program = async (_t, client) => async (dice) => {
 
 /** Programs that ask the bridge, and leave. */
 const bridged: Program = async (t, client, flow) => {
-  const bridge = await startBridge({ client, budget: undefined, flow, port: 0, onCall: () => {} });
+  const bridge = await startBridge({ client, budget: undefined, flow, port: 0, token: null, onCall: () => {} });
   t.teardown(() => ends('the bridge', bridge.close(100)));
   return async (dice) => {
     const signal = AbortSignal.timeout(TOLD_AFTER_MS);

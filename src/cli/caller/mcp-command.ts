@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
 import { watchLost } from '../../budget/watch-lost.ts';
+import { ForeignFileError } from '../../lib/private-files.ts';
 import { createMcpServer } from '../../mcp/server.ts';
 import { SpeechFolder } from '../../mcp/speech-folder.ts';
 import { UsageError } from '../usage-error.ts';
@@ -55,7 +56,12 @@ starts it. Its tools are list_voices, quote, speak and balance.
 
 async function openFolder(path: string | undefined): Promise<SpeechFolder> {
   if (path === undefined) throw new UsageError('Say where speech may be written: --folder FOLDER.');
-  return SpeechFolder.open(path).catch(() => {
+  return SpeechFolder.open(path).catch((error) => {
+    if (error instanceof ForeignFileError) {
+      throw new UsageError(
+        `--folder ${path} is another user's, or a link of theirs. Name a folder of your own. Nothing was written.`,
+      );
+    }
     throw new UsageError(`--folder ${path} is no folder. Make it, or name another one.`);
   });
 }
