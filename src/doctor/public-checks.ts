@@ -1,5 +1,5 @@
-import { isIP } from 'node:net';
 import { routeOf } from '../contract/routes.ts';
+import { isLoopback } from '../lib/loopback.ts';
 import type { Config } from '../settings/config.ts';
 import { Quotes } from '../x402/quotes.ts';
 import { currentKey } from '../x402/signing-keys.ts';
@@ -62,9 +62,6 @@ async function answers({ baseUrl, serviceName }: Config): Promise<Finding> {
   const fix = 'Put a proxy with TLS in front, and set BASE_URL to its https address.';
   return warning(`${baseUrl} is plain http: account ids and payments can be read and changed on the way.`, fix);
 }
-
-const isLoopback = (hostname: string): boolean =>
-  hostname === 'localhost' || hostname === '[::1]' || (isIP(hostname) === 4 && hostname.startsWith('127.'));
 
 /** Something that only this service can tell: metadata under our key, or a quote under our secret. */
 async function isThisOne(config: Config): Promise<Finding> {

@@ -1,23 +1,26 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { childEnv } from '../../lib/child-env.ts';
+import { isLoopback } from '../../lib/loopback.ts';
 
 const OPENERS: Readonly<Partial<Record<NodeJS.Platform, readonly [program: string, ...args: string[]]>>> = {
   darwin: ['open'],
   win32: ['explorer.exe'],
 };
 
-const LOOPBACK = /^(localhost|127(\.\d+){3}|\[::1\])$/;
+/** Where the card processor has its pages. */
+const PROCESSOR = 'https://checkout.stripe.com';
 
 /**
- * Opens an address that a service names in this user's browser. The system would hand one of another kind to any program.
- * Tells whether it was opened: it has to be https, or http on this machine, and there has to be a program for it.
+ * Opens a page that a service names in this user's browser: the service's own or the card processor's, and no other. The
+ * system would hand an address of another kind to any program. Returns whether it was opened.
+ * @param baseUrl of the service
  */
-export async function openInBrowser(address: string): Promise<boolean> {
+export async function openInBrowser(address: string, baseUrl: string): Promise<boolean> {
   const url = URL.canParse(address) ? new URL(address) : undefined;
-  const isPage = url?.protocol === 'https:' || (url?.protocol === 'http:' && LOOPBACK.test(url.hostname));
-  if (!url || !isPage) return false;
+  if (!url || !isAllowed(url, new URL(baseUrl))) return false;
   const [program, ...args] = OPENERS[process.platform] ?? ['xdg-open'];
-  const opener = spawn(program, [...args, url.href], { stdio: 'ignore', detached: true });
+  const opener = spawn(program, [...args, url.href], { stdio: 'ignore', detached: true, env: childEnv() });
   try {
     await once(opener, 'spawn');
     opener.unref();
@@ -25,4 +28,11 @@ export async function openInBrowser(address: string): Promise<boolean> {
   } catch {
     return false;
   }
+}
+
+function isAllowed(page: URL, service: URL): boolean {
+  if (page.username !== '' || page.password !== '') return false;
+  if (page.origin === PROCESSOR || page.origin === service.origin) return true;
+  // A sandbox has its checkout at another port.
+  return page.protocol === 'http:' && isLoopback(page.hostname) && isLoopback(service.hostname);
 }

@@ -2,7 +2,8 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { constants } from 'node:fs';
 import { access } from 'node:fs/promises';
-import { delimiter, join } from 'node:path';
+import { delimiter, join, resolve } from 'node:path';
+import { childEnv } from '../../lib/child-env.ts';
 import { UsageError } from '../usage-error.ts';
 
 /** Programs that play MP3 and WAV, end by themselves, and print nothing. */
@@ -30,9 +31,13 @@ export async function findPlayer(env: NodeJS.ProcessEnv): Promise<Player> {
   throw new UsageError(`--play finds no player. Install ffmpeg, mpv or mpg123 (${install}), or leave --play out.`);
 }
 
-/** Plays a file to its end. Tells whether the player could. */
+/** Plays a file to its end. Returns whether the player could. */
 export async function play([program, ...args]: Player, path: string): Promise<boolean> {
-  const player = spawn(program, [...args, path], { stdio: ['ignore', 'ignore', 'inherit'] });
+  // A path that begins with a dash would be an option of the player.
+  const player = spawn(program, [...args, resolve(path)], {
+    stdio: ['ignore', 'ignore', 'inherit'],
+    env: childEnv(),
+  });
   const [code] = await once(player, 'exit');
   return code === 0;
 }

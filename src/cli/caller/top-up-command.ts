@@ -52,8 +52,8 @@ lost: the same command goes on where it was.
     const purchase = same ?? (await openCreditPurchase(baseUrl, { amountCents, account }));
     const { sessionId, checkoutUrl } = purchase;
     if (!same && sessionId !== null) await storeTopUp(folder, baseUrl, { ...purchase, sessionId });
-    if (values.open && !(await openInBrowser(checkoutUrl)))
-      output.note('The page was not opened: there is no browser, or it is not https. Open it yourself.');
+    if (values.open && !(await openInBrowser(checkoutUrl, baseUrl)))
+      output.note(`The page was not opened: no browser was found, or it is neither at ${baseUrl} nor at Stripe.`);
     const place = { checkoutUrl, amountCents };
     if (values['no-wait'] || sessionId === null) {
       return output.done({ ...place, credited: false }, [`Pay ${formatCents(amountCents)} at ${checkoutUrl}`]);

@@ -1,0 +1,4 @@
+const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/;
+
+/** Whether the host name of a URL is this machine's own, which nobody else can listen in on. */
+export const isLoopback = (hostname: string): boolean => LOOPBACK.test(hostname);
