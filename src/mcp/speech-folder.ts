@@ -1,6 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { type FileHandle, link, lstat, open, rename, rm, stat } from 'node:fs/promises';
 import { extname, join } from 'node:path';
+import { followOwnLinks } from '../lib/own-links.ts';
 import { ownFolder, syncFolder } from '../lib/private-files.ts';
 import { ToolError } from './tool-error.ts';
 
@@ -34,12 +35,12 @@ export class SpeechFolder {
   }
 
   /**
-   * @param path of a folder that exists; a link to it is followed once, now
+   * @param path of a folder that exists; an own link to it is followed once, now
    * @throws ForeignFileError when folder or link are another user's; Error when there is none
    */
   static async open(path: string): Promise<SpeechFolder> {
     await stat(path);
-    const folder = await ownFolder(path);
+    const folder = await ownFolder(await followOwnLinks(path));
     const identity = await identityOf(folder);
     if (identity === undefined) throw new Error(`${path} is no folder.`);
     return new SpeechFolder(folder, identity);
