@@ -20,6 +20,7 @@ const SIGNAL: Rule = { is: 'an AbortSignal', holds: (value) => hasMethod(value, 
 
 export const CLIENT_OPTIONS = {
   baseUrl: { is: 'a URL', holds: (value) => typeof value === 'string' && URL.canParse(value) },
+  allowInsecureHttp: BOOLEAN,
   pay: { is: 'a way to pay, such as cardCredits(accountId)', holds: (value) => hasMethod(value, 'offer') },
   trust: {
     is: 'a list of pinned keys, or what onTrust was given',

@@ -1,4 +1,5 @@
 import type { FeedbackReceipt, TopUpStatus, TtsModelsResponse, VoicesResponse } from '../contract/types.ts';
+import { isConfidential } from '../lib/loopback.ts';
 import { openApi, type Wire } from './api.ts';
 import type { Budget, KnownOfPurchase, Reservation } from './budget.ts';
 import { buySpeech, chargedOf, knownOf, pursueSpeech } from './buy.ts';
@@ -22,8 +23,10 @@ import { TrustedMetadata, type TrustListener } from './trusted-metadata.ts';
 import type { FollowedTrust, Metadata, PinnedKey } from './verify-metadata.ts';
 
 export interface SpeechgateOptions {
-  /** Where the service is: an origin, such as https://speech.example. */
+  /** Where the service is: an origin, such as https://speech.example. By http only on this machine (loopback). */
   readonly baseUrl: string;
+  /** Allows http elsewhere, such as in a private network: whoever is on the way reads the account's id and the texts. */
+  readonly allowInsecureHttp?: boolean;
   /** How speech is paid; without it nothing can be bought. */
   readonly pay?: PaymentWay;
   /** The operator's keys, got out of band, or what `onTrust` was given of them. A wallet pays nobody without them. */
@@ -63,9 +66,13 @@ export class Speechgate {
   /** @throws TypeError for an option that is unknown, or is not what it has to be */
   constructor(options: SpeechgateOptions) {
     this.#options = checkedOptions('Speechgate', options, CLIENT_OPTIONS);
-    const { baseUrl, trust = [], onTrust, maxTotalMicroUsd, budget, fetch } = this.#options;
-    const { origin, pathname, search } = new URL(baseUrl);
+    const { baseUrl, allowInsecureHttp, trust = [], onTrust, maxTotalMicroUsd, budget, fetch } = this.#options;
+    const url = new URL(baseUrl);
+    const { origin, pathname, search } = url;
     if (pathname !== '/' || search) throw new TypeError(`baseUrl has to be an origin, such as ${origin}.`);
+    if (!isConfidential(url) && (url.protocol !== 'http:' || allowInsecureHttp !== true)) {
+      throw new TypeError(`baseUrl has to be https, or http on this machine; ${origin} needs allowInsecureHttp: true.`);
+    }
     const api = openApi(origin, fetch);
     const isPinned = 'metadata' in trust || trust.length > 0;
     const metadata = isPinned ? new TrustedMetadata(api, origin, trust, onTrust) : undefined;

@@ -2,3 +2,7 @@ const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/;
 
 /** Whether the host name of a URL is this machine's own, which nobody else can listen in on. */
 export const isLoopback = (hostname: string): boolean => LOOPBACK.test(hostname);
+
+/** Whether nobody on the way can read or change what is exchanged with this address. */
+export const isConfidential = ({ protocol, hostname }: URL): boolean =>
+  protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname));

@@ -87,6 +87,28 @@ test('what is said wrongly is told in words', async () => {
   await assert.rejects(new Speechgate({ baseUrl, pay: directX402(wallet) }).balance(), /on the chain/);
 });
 
+test('http is only for this machine unless it is allowed', async () => {
+  for (const [url, isAllowed, isTaken] of [
+    ['https://speech.example', false, true],
+    ['http://127.0.0.1:8080', false, true],
+    ['http://127.9.9.9', false, true],
+    ['http://localhost:8080', false, true],
+    ['http://[::1]:8080', false, true],
+    ['http://speech.example', false, false],
+    ['http://10.0.0.1', false, false],
+    ['http://gateway:8080', false, false],
+    ['http://localhost.example', false, false],
+    ['http://127.0.0.1.example', false, false],
+    ['http://[::ffff:10.0.0.1]', false, false],
+    ['http://gateway:8080', true, true],
+    ['ws://gateway:8080', true, false],
+  ] as const) {
+    const open = () => new Speechgate({ baseUrl: url, allowInsecureHttp: isAllowed });
+    if (isTaken) assert.doesNotThrow(open, url);
+    else assert.throws(open, TypeError, url);
+  }
+});
+
 test('a service that can not be reached is told as such, and its own faults as its own', async () => {
   await assert.rejects(new Speechgate({ baseUrl: 'http://127.0.0.1:1' }).models(), { name: 'UnreachableError' });
   lying.lie = (truth) => {

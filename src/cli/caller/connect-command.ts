@@ -25,6 +25,7 @@ type Caps = { readonly [Option in (typeof CAPS)[number][0]]?: string | undefined
 const OPTIONS = {
   ...COMMON_OPTIONS,
   sandbox: { type: 'boolean', default: false },
+  insecure: { type: 'boolean', default: false },
   wallet: { type: 'string' },
   account: { type: 'string' },
   trust: { type: 'string' },
@@ -47,6 +48,7 @@ Sets the service, and what it is paid with; without anything, shows what is set.
   --account FILE   the id of a credit account, from a file, - from standard input; speechgate top-up keeps it by itself
   --trust FILE     the service's public keys as its operator gave them out: a JWK Set
   --fingerprint F  or the fingerprint of its current one
+  --insecure       allows http elsewhere than on this machine, from now on for this service
   --pay FLOW       how is paid where nothing else is said: card, x402 or prepaid
   --max-per-call USD, --max-per-day USD, --max-total USD
                    what may be spent by all commands together; none takes the cap away`,
@@ -54,9 +56,10 @@ Sets the service, and what it is paid with; without anything, shows what is set.
   options: OPTIONS,
   maxWords: 1,
   run: async (values, [word], output) => {
-    const { sandbox } = values;
+    const { sandbox, insecure } = values;
     const folder = settingsFolder(process.env);
-    const isChange = word !== undefined || Object.values(values).some((value) => typeof value === 'string') || sandbox;
+    const isSaid = Object.values(values).some((value) => typeof value === 'string');
+    const isChange = word !== undefined || isSaid || sandbox || insecure;
     if (isChange) {
       const connection = { ...(await parts()), config: configOf(values) };
       await withProgress(`Asking ${connection.baseUrl}`, output.isJson, tryConnection(folder, connection));
@@ -70,7 +73,8 @@ Sets the service, and what it is paid with; without anything, shows what is set.
       const surplus = OF_SANDBOX.find((option) => values[option] !== undefined);
       if (surplus) throw new UsageError(`--sandbox has its own account, wallet and keys. Leave --${surplus} out.`);
       const { baseUrl, creditAccount: account, wallet, trust } = await readSandboxParts(word);
-      return { baseUrl, account, walletKey: wallet ? readWalletKey(wallet.privateKey, '--sandbox') : undefined, trust };
+      const walletKey = wallet ? readWalletKey(wallet.privateKey, '--sandbox') : undefined;
+      return { baseUrl, account, walletKey, trust, isInsecure: insecure };
     }
   },
 });

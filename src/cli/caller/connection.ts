@@ -6,6 +6,7 @@ import { isUuid } from '../../lib/uuid.ts';
 import { UsageError } from '../usage-error.ts';
 import { keyOfFingerprint } from './fingerprint.ts';
 import { followedTrust } from './followed-trust.ts';
+import { insecureHttp } from './insecure-http.ts';
 import { readPinnedKeys } from './pinned-keys.ts';
 import { readSecret } from './read-secret.ts';
 import {
@@ -25,6 +26,8 @@ export interface Connection {
   readonly account: string | undefined;
   readonly walletKey: Hex | undefined;
   readonly trust: readonly PinnedKey[] | undefined;
+  /** Whether it may be asked by http elsewhere than on this machine. */
+  readonly isInsecure: boolean;
   /** Members of config.json; one that is undefined goes away. */
   readonly config: ConfigChange;
 }
@@ -35,6 +38,7 @@ export interface GivenConnection {
   readonly account?: string | undefined;
   readonly trust?: string | undefined;
   readonly fingerprint?: string | undefined;
+  readonly insecure: boolean;
 }
 
 /**
@@ -44,7 +48,7 @@ export interface GivenConnection {
 export async function readConnection(
   folder: string,
   baseUrl: string,
-  { wallet, account, trust, fingerprint }: GivenConnection,
+  { wallet, account, trust, fingerprint, insecure: isInsecure }: GivenConnection,
 ): Promise<Omit<Connection, 'config'>> {
   if (wallet === '-' && account === '-')
     throw new UsageError('--wallet - and --account - both want standard input. Name a file.');
@@ -52,8 +56,10 @@ export async function readConnection(
   if (wallet === 'create' && (await readWallet(folder, baseUrl))) {
     throw new UsageError('--wallet create: this service has a wallet already; speechgate connect shows it.');
   }
+  await insecureHttp(folder, baseUrl, isInsecure);
   return {
     baseUrl,
+    isInsecure,
     walletKey: wallet === undefined ? undefined : await readKey(wallet),
     account: account === undefined ? undefined : await readAccount(account),
     trust:
@@ -69,16 +75,23 @@ export async function readConnection(
  * Asks the service, under the keys that are or would be trusted, so that nothing is kept that can't work.
  * @throws SpeechgateError
  */
-export async function tryConnection(folder: string, { baseUrl, trust }: Connection): Promise<void> {
+export async function tryConnection(folder: string, { baseUrl, trust, isInsecure }: Connection): Promise<void> {
   const pinned = trust ?? (await readTrust(folder, baseUrl));
-  const client = new Speechgate({ baseUrl, ...(await followedTrust(folder, baseUrl, pinned)) });
+  const client = new Speechgate({
+    baseUrl,
+    ...(await insecureHttp(folder, baseUrl, isInsecure)),
+    ...(await followedTrust(folder, baseUrl, pinned)),
+  });
   await client.models();
   if (pinned.length > 0) await client.metadata();
 }
 
 export async function keepConnection(folder: string, connection: Connection): Promise<void> {
-  const { baseUrl, account, walletKey, trust, config } = connection;
-  await changeConfig(folder, () => ({ url: baseUrl, ...config }));
+  const { baseUrl, account, walletKey, trust, isInsecure, config } = connection;
+  await changeConfig(folder, ({ insecure }) => ({
+    ...{ url: baseUrl, ...config },
+    ...(isInsecure && { insecure: { ...insecure, [baseUrl]: true } }),
+  }));
   if (account !== undefined) await storeAccount(folder, baseUrl, account);
   if (walletKey !== undefined) await storeWallet(folder, baseUrl, walletKey);
   if (trust !== undefined && trust.length > 0) await storeTrust(folder, baseUrl, trust);

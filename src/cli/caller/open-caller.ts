@@ -4,6 +4,7 @@ import { type BudgetLimits, type FileBudget, openFileBudget } from '../../budget
 import { cardCredits, directX402, prepaid, Speechgate } from '../../client/index.ts';
 import type { Flow } from '../../client/pending-purchase.ts';
 import { followedTrust } from './followed-trust.ts';
+import { insecureHttp } from './insecure-http.ts';
 import { type Watcher, watched } from './kept-purchases.ts';
 import { readSettings, type Settings } from './settings.ts';
 
@@ -46,6 +47,7 @@ export async function openCaller(options: CallerOptions = {}): Promise<Caller> {
   const client = new Speechgate({
     baseUrl,
     budget: watcher ? watched(budget, watcher) : budget,
+    ...(await insecureHttp(folder, baseUrl)),
     ...(await followedTrust(folder, baseUrl, trust)),
     ...(way && { pay: way }),
     ...(maxMicroUsd !== undefined && { maxPerRequestMicroUsd: maxMicroUsd }),

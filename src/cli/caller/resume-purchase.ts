@@ -6,6 +6,7 @@ import { formatUsd } from '../../lib/money.ts';
 import { UsageError } from '../usage-error.ts';
 import { openAudioFile } from './audio-file.ts';
 import { followedTrust } from './followed-trust.ts';
+import { insecureHttp } from './insecure-http.ts';
 import { type KeptPurchase, KeptPurchases } from './kept-purchases.ts';
 import { receiptLine } from './receipt-line.ts';
 import { readTrust } from './stored-settings.ts';
@@ -20,7 +21,11 @@ export interface Resumed {
 
 /** A client that can ask about purchases of this service. */
 export const clientOf = async (folder: string, { baseUrl }: PendingPurchase): Promise<Speechgate> =>
-  new Speechgate({ baseUrl, ...(await followedTrust(folder, baseUrl, await readTrust(folder, baseUrl))) });
+  new Speechgate({
+    baseUrl,
+    ...(await insecureHttp(folder, baseUrl)),
+    ...(await followedTrust(folder, baseUrl, await readTrust(folder, baseUrl))),
+  });
 
 /** Asks how it ended, settles that in the budget, and forgets it once the end is known and the audio is in its file. */
 export async function resumePurchase(

@@ -23,6 +23,8 @@ export interface StoredConfig {
   readonly maxPerCall?: string;
   readonly maxPerDay?: string;
   readonly maxTotal?: string;
+  /** Services that may be asked by http elsewhere than on this machine. */
+  readonly insecure?: ByService<true>;
   /** The bearer id of the credit account. */
   readonly accounts?: ByService<string>;
   /** Those that another one has replaced: they may have credit. */
@@ -54,6 +56,7 @@ const MEMBERS: Readonly<Record<keyof StoredConfig, 'string' | 'object'>> = {
   maxPerCall: 'string',
   maxPerDay: 'string',
   maxTotal: 'string',
+  insecure: 'object',
   accounts: 'object',
   formerAccounts: 'object',
   topUps: 'object',
