@@ -19,6 +19,7 @@ export class Book {
   readonly #unconfirmed = new DaySums();
   readonly #falls = new AccountFalls();
   #rests: readonly (SignedRest & { readonly day: string })[] = [];
+  #hasFinished = false;
 
   /** @throws Error for an entry that can't follow those before it */
   apply(entry: Entry): void {
@@ -67,6 +68,11 @@ export class Book {
     return [...spent, ...rests, ...balances, ...open];
   }
 
+  /** Whether the entries have texts and ids of purchases that are settled. */
+  get hasFinished(): boolean {
+    return this.#hasFinished;
+  }
+
   find(id: string): OpenPurchase | undefined {
     return this.#open.get(id);
   }
@@ -107,7 +113,8 @@ export class Book {
   }
 
   #settle({ id, chargedMicroUsd, restMicroUsd = 0n, restUntil = 0, account, balanceMicroUsd }: Settled): void {
-    const { day } = this.#opened(id);
+    const { day, pending } = this.#opened(id);
+    if (pending) this.#hasFinished = true;
     this.#open.delete(id);
     this.#spent.add(day, chargedMicroUsd);
     this.#unconfirmed.add(day, restMicroUsd);

@@ -74,15 +74,16 @@ export class BudgetFile {
   }
 
   /**
-   * Leaves out what is settled, once that is most of the file. One that can't be written anew is kept as it is: the disk
-   * is full, or, on Windows, another process has the file open.
+   * Leaves out what is settled: at once where it has texts and ids, else once it is most of the file. One that can't be
+   * written anew is kept as it is: the disk is full, or, on Windows, another process has the file open.
    */
   async compact(): Promise<void> {
-    if (this.#length < this.#compactAt) return;
+    const { hasFinished } = this.#book;
+    if (!hasFinished && this.#length < this.#compactAt) return;
     const content = `${HEADER}${writeLine(this.#book.entries())}`;
     const bytes = Buffer.byteLength(content);
     this.#compactAt = Math.max(COMPACT_FROM_BYTES, bytes * COMPACT_FACTOR);
-    if (this.#length < this.#compactAt) return;
+    if (!hasFinished && this.#length < this.#compactAt) return;
     await this.forget();
     await replaceOwnFile(this.#path, content).catch(() => {});
   }

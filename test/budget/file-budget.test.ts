@@ -375,10 +375,9 @@ test('a file that has grown by settled purchases is written anew, and says the s
   await kept.record(pendingOf('kept'));
   await writeFile(`${path}.${'0'.repeat(8)}-0000-0000-0000-${'0'.repeat(12)}.new`, 'left by a killed process');
   let largest = 0;
-  for (let round = 0; round < 60; round++) {
-    now += DAY_MS / 20;
+  for (let round = 0; round < 300; round++) {
+    now += DAY_MS / 100;
     const reservation = await (round % 2 ? budget : other).reserve(prepaid(20n));
-    await reservation.record(pendingOf(`round ${round}`, { body: 'x'.repeat(4096) }));
     await reservation.settle(11n);
     largest = Math.max(largest, (await stat(path)).size);
   }
@@ -387,7 +386,7 @@ test('a file that has grown by settled purchases is written anew, and says the s
   const again = await openBudget(t, path, {}, () => now);
   for (const each of [budget, other, again]) {
     const { spentMicroUsd, spentTodayMicroUsd, reservedMicroUsd } = await each.read();
-    assert.deepEqual([spentMicroUsd, reservedMicroUsd], [660n, 77n]);
+    assert.deepEqual([spentMicroUsd, reservedMicroUsd], [3300n, 77n]);
     assert.equal(spentTodayMicroUsd % 11n, 0n);
   }
   assert.deepEqual((await again.find('kept'))?.pending, pendingOf('kept'));
@@ -403,4 +402,20 @@ test('the files of those that have closed the budget are removed', async (t) => 
   for (let round = 0; round < 3; round++) await (await openFileBudget(path, {})).close();
   await openBudget(t, path);
   assert.equal((await readdir(`${path}.owners`)).length, 1);
+});
+
+test('a finished purchase leaves no text and no id in the file, and an open one stays', async (t) => {
+  const path = await budgetPath(t);
+  const budget = await openBudget(t, path);
+  const [finished, open] = [await budget.reserve(prepaid(10n)), await budget.reserve(prepaid(20n))];
+  await finished.record(pendingOf('finished', { body: '{"text":"a secret"}', maxMicroUsd: '10' }));
+  await open.record(pendingOf('open', { maxMicroUsd: '20' }));
+  await finished.settle(7n);
+  await budget.read();
+  const text = await readFile(path, 'utf8');
+  assert.doesNotMatch(text, /a secret|finished/);
+  const other = await openBudget(t, path);
+  assert.equal((await other.find('open'))?.pending.body, '{"text":"Grüße"}');
+  const { spentMicroUsd, reservedMicroUsd } = await other.read();
+  assert.deepEqual([spentMicroUsd, reservedMicroUsd], [7n, 20n]);
 });

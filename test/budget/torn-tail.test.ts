@@ -23,9 +23,9 @@ test('a file cut off at any byte says what its whole lines say, and goes on from
   await keep();
   await reservation.record(pendingOf('Grüße'));
   await keep();
-  await Promise.all([budget.reserve(prepaid(20n)), budget.reserve(prepaid(3n))]);
+  const [unrecorded] = await Promise.all([budget.reserve(prepaid(800n)), budget.reserve(prepaid(3n))]);
   await keep();
-  await reservation.settle(700n);
+  await unrecorded.settle(700n);
   await keep();
   await budget.close();
 
