@@ -31,6 +31,8 @@ export interface DepositOptions {
   readonly signal: AbortSignal | undefined;
   /** Milliseconds after which an unconfirmed deposit is told as one whose end is unknown. */
   readonly patienceMs?: number | undefined;
+  /** Is given the deposit before it leaves. Waited for; when it throws, nothing leaves. */
+  readonly onPending?: ((pending: PendingPurchase) => Promise<void>) | undefined;
 }
 
 const CREDITED: Shape = {
@@ -64,7 +66,7 @@ export async function deposit(
   wallet: Wallet,
   amountMicroUsd: bigint,
   service: Service,
-  { signal, patienceMs }: DepositOptions,
+  { signal, patienceMs, onPending }: DepositOptions,
 ): Promise<Deposit> {
   const { api, baseUrl } = service;
   const metadata = required(service.metadata);
@@ -91,6 +93,7 @@ export async function deposit(
     maxMicroUsd: String(amountMicroUsd),
     expiresAt: validBefore,
   };
+  await onPending?.(pending);
   return deposited(await pursueDeposit(pending, service, { signal, patienceMs, isRepetition: false }));
 }
 

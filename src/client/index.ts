@@ -12,5 +12,11 @@ export { prepaid } from './prepaid.ts';
 export type { Quote } from './quote.ts';
 export { type SignedRest, signedRest } from './signed-rest.ts';
 export type { Receipt, Speech, SpeechOrder } from './speech.ts';
-export { type CallOptions, type SpeakOptions, Speechgate, type SpeechgateOptions } from './speechgate.ts';
+export {
+  type CallOptions,
+  type DepositCallOptions,
+  type SpeakOptions,
+  Speechgate,
+  type SpeechgateOptions,
+} from './speechgate.ts';
 export type { FollowedTrust, Metadata, PinnedKey } from './verify-metadata.ts';

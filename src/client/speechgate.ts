@@ -53,6 +53,11 @@ export interface SpeakOptions extends CallOptions {
   readonly maxMicroUsd?: bigint;
 }
 
+export interface DepositCallOptions extends CallOptions {
+  /** Is given the deposit before it leaves, to be kept for `resumeDeposit`. Waited for; when it throws, nothing leaves. */
+  readonly onPending?: (pending: PendingPurchase) => Promise<void>;
+}
+
 const PATIENCE_MS = 60_000;
 
 /** A caller's client of one service. */
@@ -159,11 +164,12 @@ export class Speechgate {
    * Pays USDC into the wallet's prepaid balance. It is not paid back; caps and budgets count what is spent from it.
    * @throws OutcomeUnknownError: give its `pending` to `resumeDeposit`
    */
-  async deposit(amountMicroUsd: bigint, { signal }: CallOptions = {}): Promise<Deposit> {
+  async deposit(amountMicroUsd: bigint, { signal, onPending }: DepositCallOptions = {}): Promise<Deposit> {
     checkedOptions('deposit', { amountMicroUsd }, { amountMicroUsd: AMOUNT });
     const { wallet } = this.#way();
     if (!wallet) throw new SpeechgateError('A deposit needs a wallet: prepaid(wallet).');
-    return deposit(wallet, amountMicroUsd, this.#service, { signal, patienceMs: this.#options.patienceMs });
+    const { patienceMs } = this.#options;
+    return deposit(wallet, amountMicroUsd, this.#service, { signal, patienceMs, onPending });
   }
 
   /** Asks for the end of a deposit by the identical request. It is never paid twice. */
