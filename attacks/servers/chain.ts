@@ -36,7 +36,7 @@ export async function startFundedChain(): Promise<Chain> {
   const started = await startChain({ dataDir, blockTime: 0, detached: false });
   if (!started.available) throw new Error(started.reason);
   const { chain } = started;
-  const client = chainClient(chain.rpcUrl);
+  const client = chainClient(chain.socketPath);
   const clock = setInterval(() => void client.mine({ blocks: 1 }).catch(() => undefined), BLOCK_MS);
   return {
     rpcUrl: chain.rpcUrl,

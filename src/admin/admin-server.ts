@@ -1,8 +1,8 @@
-import { isIP } from 'node:net';
 import Fastify, { type FastifyInstance } from 'fastify';
 import type { Database } from '../db/database.ts';
 import { pendingMigrations } from '../db/migrate.ts';
 import { errorBody } from '../http/structured-error.ts';
+import { isOwnHost } from '../lib/own-host.ts';
 
 export interface AdminParts {
   readonly db: Database;
@@ -51,18 +51,6 @@ export function createAdminServer({ db, metrics, names, leaving, processes }: Ad
   admin.get('/metrics', async (_request, reply) => reply.type(metrics.contentType).send(await metrics.scrape()));
 
   return admin;
-}
-
-/**
- * A page of another origin whose name an attacker has pointed here (DNS rebinding) reads as same-origin, but sends that
- * name. Nobody can point an address elsewhere; a client of HTTP/1.0, which no browser is, may send no name.
- */
-function isOwnHost(header: string | undefined, names: readonly string[]): boolean {
-  if (header === undefined) return true;
-  const host = header.toLowerCase().replace(/:\d*$/, '');
-  const address = /^\[(.*)\]$/.exec(host)?.[1];
-  if (address !== undefined) return isIP(address) === 6;
-  return isIP(host) === 4 || host === 'localhost' || names.includes(host);
 }
 
 async function readiness(db: Database): Promise<Record<'database' | 'schema', string>> {

@@ -1,13 +1,21 @@
-import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Address } from 'viem';
-import { ownFolder, ownSubfolder, replaceOwnFile } from '../lib/private-files.ts';
-import { type AnvilProcess, findAnvil, findBinary, launch, shutDown, whyUnrunnable } from './chain/anvil.ts';
+import { ownFolder, ownSubfolder, readOwnFile, replaceOwnFile } from '../lib/private-files.ts';
+import {
+  type AnvilProcess,
+  chainSocket,
+  findAnvil,
+  findBinary,
+  launch,
+  shutDown,
+  whyUnrunnable,
+} from './chain/anvil.ts';
 import { startBlockClock } from './chain/block-clock.ts';
 import { ASSET, CHAIN_ID, type ChainClient, chainClient, MULTICALL } from './chain/chain-client.ts';
 import { multicallCode, usdCoinCode } from './chain/contracts/generated.ts';
 import { shared } from './chain/persistence.ts';
+import { type RpcProxy, startRpcProxy } from './chain/rpc-proxy.ts';
 import { type StateFile, stateFile } from './chain/state-file.ts';
 import { freePort, isFree } from './free-port.ts';
 import { lockDirectory } from './lock.ts';
@@ -25,7 +33,10 @@ export interface ChainOptions {
 }
 
 export interface RunningChain {
+  /** With a secret path: whoever knows it may read the chain and send signed transactions. */
   readonly rpcUrl: string;
+  /** Of anvil itself, in a private folder: here the chain can be controlled. */
+  readonly socketPath: string;
   readonly chainId: number;
   /** The address of USDC. */
   readonly asset: Address;
@@ -76,8 +87,12 @@ export async function startChain(options: ChainOptions): Promise<ChainStart> {
   if (!lock) throw new Error(`Another process uses the local chain of ${options.dataDir}: stop it first.`);
   try {
     const state = stateFile(directory, options.onProgress ?? (() => undefined));
+    const { port } = options;
+    if (port !== undefined && !(await isFree(port))) {
+      throw new Error(`Port ${port} for the local chain is taken: free it, or choose another.`);
+    }
     const anvil = await attach(directory, binary, state, options);
-    const chain = await run(directory, anvil, state, options.blockTime ?? 1);
+    const chain = await run(directory, anvil, state, options);
     return {
       available: true,
       chain: {
@@ -106,44 +121,48 @@ async function attach(
   state: StateFile,
   options: ChainOptions,
 ): Promise<AnvilProcess> {
+  const socketPath = await chainSocket(directory);
   const left = await findAnvil(directory);
   if (left) {
-    const answers = await waitUntil(() => answersAsOurs(left.port), PATIENCE_MS);
-    if (answers && (options.port === undefined || options.port === left.port)) return left;
-    if (answers) await state.write(await chainClient(url(left.port)).dumpState());
-    await shutDown(directory, left, answers ? PATIENCE_MS : 0);
+    if (await waitUntil(() => answersAsOurs(socketPath), PATIENCE_MS)) return left;
+    await shutDown(directory, left, 0);
   }
 
   const file = await state.find();
-  const port = options.port ?? (await freePort(await formerPort(directory)));
-  if (!(await isFree(port))) throw new Error(`Port ${port} for the local chain is taken: free it, or choose another.`);
   const started = await launch(
-    { binary, directory, port, stateFile: file, detached: options.detached !== false },
+    { binary, directory, stateFile: file, detached: options.detached !== false },
     answersAsOurs,
   );
-  if (file) await chainClient(url(port)).mine({ blocks: BLOCKS_AFTER_LOAD });
+  if (file) await chainClient(socketPath).mine({ blocks: BLOCKS_AFTER_LOAD });
   else options.onProgress?.('Creating the local chain');
   return started;
 }
 
-async function run(directory: string, anvil: AnvilProcess, state: StateFile, blockTime: number): Promise<RunningChain> {
-  const rpcUrl = url(anvil.port);
-  const client = chainClient(rpcUrl);
+async function run(
+  directory: string,
+  anvil: AnvilProcess,
+  state: StateFile,
+  { port, blockTime = 1 }: ChainOptions,
+): Promise<RunningChain> {
+  const socketPath = await chainSocket(directory);
+  const client = chainClient(socketPath);
   await deployContracts(client);
   const persist = shared(async () => state.write(await client.dumpState()));
   await persist();
-  await replaceOwnFile(join(directory, 'port'), String(anvil.port));
+  const proxy = await openProxy(directory, socketPath, port);
 
   const clock = blockTime > 0 ? startBlockClock(client, blockTime, persist) : undefined;
   let stopped: Promise<void> | undefined;
   const stop = async () => {
+    await proxy.close();
     await clock?.stop();
     // An anvil that has died by itself has nothing left to save.
-    if (await answersAsOurs(anvil.port)) await persist();
+    if (await answersAsOurs(socketPath)) await persist();
     await shutDown(directory, anvil, PATIENCE_MS);
   };
   return {
-    rpcUrl,
+    rpcUrl: proxy.url,
+    socketPath,
     chainId: CHAIN_ID,
     asset: ASSET,
     persist,
@@ -152,6 +171,16 @@ async function run(directory: string, anvil: AnvilProcess, state: StateFile, blo
       return stopped;
     },
   };
+}
+
+/** At the address of the last start, unless another port is asked for or that one is taken. */
+async function openProxy(directory: string, socketPath: string, port: number | undefined): Promise<RpcProxy> {
+  const file = join(directory, 'rpc-url');
+  const formerUrl = await readOwnFile(file);
+  const formerPort = formerUrl !== undefined && URL.canParse(formerUrl) ? Number(new URL(formerUrl).port) : undefined;
+  const proxy = await startRpcProxy({ socketPath, formerUrl, port: port ?? (await freePort(formerPort)) });
+  await replaceOwnFile(file, proxy.url);
+  return proxy;
 }
 
 /** Puts the contracts to their addresses, unless they are there from an earlier start. */
@@ -164,10 +193,8 @@ export async function deployContracts(client: ChainClient): Promise<void> {
   }
 }
 
-const url = (port: number) => `http://127.0.0.1:${port}`;
-
-async function answersAsOurs(port: number): Promise<boolean> {
-  return chainClient(url(port), PATIENCE_MS)
+async function answersAsOurs(socketPath: string): Promise<boolean> {
+  return chainClient(socketPath, PATIENCE_MS)
     .getChainId()
     .then(
       (id) => id === CHAIN_ID,
@@ -182,8 +209,4 @@ async function waitUntil(condition: () => Promise<boolean>, timeoutMs: number): 
     await sleep(POLL_MS);
   }
   return true;
-}
-
-async function formerPort(directory: string): Promise<number | undefined> {
-  return Number(await readFile(join(directory, 'port'), 'utf8').catch(() => '')) || undefined;
 }

@@ -4,6 +4,7 @@ import type { PaymentPayload, PaymentRequirements, SettleResponse, VerifyRespons
 import { ExactEvmScheme } from '@x402/evm/exact/facilitator';
 import fastify, { type FastifyReply, type FastifyRequest } from 'fastify';
 import type { Hex } from 'viem';
+import { isOwnHost } from '../lib/own-host.ts';
 import { FacilitatorFaults, type FaultSource, type Misbehaviour } from './facilitator/faults.ts';
 import { facilitatorSigner } from './facilitator/signer.ts';
 
@@ -75,6 +76,10 @@ export async function startFacilitator(options: FacilitatorOptions): Promise<Run
   const official = new x402Facilitator().register(`eip155:${options.chainId}`, new ExactEvmScheme(signer));
 
   const app = fastify({ bodyLimit: 256 * 1024, forceCloseConnections: true });
+  app.addHook('onRequest', async (request, reply) => {
+    if (isOwnHost(request.headers.host)) return;
+    return reply.code(421).send({ error: 'This facilitator does not go by that host name. Use its address.' });
+  });
   app.addHook('onRequest', async (request, reply) => {
     if (options.auth === undefined || request.headers.authorization === `Bearer ${options.auth}`) return;
     await reply.code(401).send({ error: 'This facilitator needs its bearer token.' });

@@ -22,6 +22,15 @@ export function processExists(pid: number): boolean {
   }
 }
 
+/** Whether this user may end the process of this id: another user's can be made to look like any. */
+export function maySignal(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+}
+
 /** All processes of the system that this user can see. */
 export async function listProcesses(platform = process.platform): Promise<SystemProcess[]> {
   if (platform === 'win32') return askPowerShell('');

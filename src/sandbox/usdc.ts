@@ -63,7 +63,7 @@ export async function startUsdc(
 }
 
 async function fundedWallet(chain: RunningChain, { walletKey, facilitatorKey }: SandboxKeys) {
-  const client = chainClient(chain.rpcUrl);
+  const client = chainClient(chain.socketPath);
   const { address } = privateKeyToAccount(walletKey);
   await fund(client, privateKeyToAccount(facilitatorKey).address, { ether: GAS_WEI });
   if ((await usdcBalance(client, address)) < MIN_WALLET_MICRO_USDC) {

@@ -27,7 +27,7 @@ export async function start(t: Test, options: ChainOptions) {
   const started = await startChain({ blockTime: 0, ...options });
   assert.ok(started.available);
   t.teardown(started.chain.stop);
-  return { ...started.chain, client: chainClient(started.chain.rpcUrl) };
+  return { ...started.chain, client: chainClient(started.chain.socketPath) };
 }
 
 /** The anvil of the data directory is killed as by the system's lack of memory, and the chain is given up. */

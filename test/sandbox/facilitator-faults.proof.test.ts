@@ -159,7 +159,7 @@ test('what was answered as settled survives kill -9 of the chain', { skip }, asy
     const started = await startChain({ dataDir, blockTime: 0, detached: false });
     assert.ok(started.available);
     t.teardown(started.chain.stop);
-    return { ...started.chain, dataDir, client: chainClient(started.chain.rpcUrl) };
+    return { ...started.chain, dataDir, client: chainClient(started.chain.socketPath) };
   };
   const first = await start();
   const facilitator = await testFacilitator(t, first, { persist: first.persist });

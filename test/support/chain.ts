@@ -36,7 +36,7 @@ export async function testChain(): Promise<{ readonly skip: string | false; read
   });
   // With the reason given as `skip`, no test gets to see the missing chain.
   if (!started.available) return { skip: started.reason, chain: undefined as never };
-  return { skip: false, chain: { ...started.chain, client: chainClient(started.chain.rpcUrl), dataDir } };
+  return { skip: false, chain: { ...started.chain, client: chainClient(started.chain.socketPath), dataDir } };
 }
 
 /** A new wallet with this many micro-USDC, and ether for gas. */

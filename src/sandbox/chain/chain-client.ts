@@ -1,4 +1,15 @@
-import { type Address, createTestClient, defineChain, http, publicActions, walletActions } from 'viem';
+import {
+  type Address,
+  createTestClient,
+  custom,
+  defineChain,
+  http,
+  publicActions,
+  RpcRequestError,
+  type Transport,
+  walletActions,
+} from 'viem';
+import { exchange } from './ipc.ts';
 
 /** Base's, so that a client needs no setting for the sandbox but the node's address. */
 export const CHAIN_ID = 8453;
@@ -12,23 +23,39 @@ const POLL_MS = 50;
 const REQUEST_TIMEOUT_MS = 30_000;
 
 /** The local chain as viem describes one. */
-function localChain(rpcUrl: string) {
+function localChain(address: string) {
   return defineChain({
     id: CHAIN_ID,
     name: 'Speechgate sandbox',
     nativeCurrency: { name: 'Ether', symbol: 'ETH', decimals: 18 },
-    rpcUrls: { default: { http: [rpcUrl] } },
+    rpcUrls: { default: { http: [address] } },
     contracts: { multicall3: { address: MULTICALL } },
   });
 }
 
-/** A client that reads, writes and controls the local chain. */
-export function chainClient(rpcUrl: string, timeout = REQUEST_TIMEOUT_MS) {
+/** Takes every method, and answers of any length. */
+function overSocket(path: string, timeoutMs: number): Transport {
+  const request = async (call: { method: string; params?: unknown }) => {
+    const body = { jsonrpc: '2.0', id: 1, ...call };
+    const { error, result } = JSON.parse(await exchange(path, body, timeoutMs));
+    if (error) throw new RpcRequestError({ body, error, url: path });
+    return result;
+  };
+  return custom({ request }, { retryCount: 0 });
+}
+
+/**
+ * A client of the local chain.
+ * @param address its RPC URL, or the path of its socket: the chain is controlled by its socket only
+ */
+export function chainClient(address: string, timeout = REQUEST_TIMEOUT_MS) {
+  const transport: Transport = /^https?:/.test(address)
+    ? http(address, { timeout, retryCount: 0, maxResponseBodySize: false })
+    : overSocket(address, timeout);
   return createTestClient({
     mode: 'anvil',
-    chain: localChain(rpcUrl),
-    // The state of a chain that was used for long is longer than what viem reads of an answer.
-    transport: http(rpcUrl, { timeout, retryCount: 0, maxResponseBodySize: false }),
+    chain: localChain(address),
+    transport,
     pollingInterval: POLL_MS,
     // viem would answer from memory within the polling interval.
     cacheTime: 0,

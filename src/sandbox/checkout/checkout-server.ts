@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import Fastify from 'fastify';
+import { isOwnHost } from '../../lib/own-host.ts';
 import { freePort } from '../free-port.ts';
 import { serveApi } from './api.ts';
 import { API_PREFIX } from './api-prefix.ts';
@@ -48,6 +49,10 @@ export async function startCheckout(options: CheckoutOptions): Promise<RunningCh
     routerOptions: { maxParamLength: 1000 },
     frameworkErrors: (_error, _request, reply) =>
       sendPage(reply, 400, messagePage('That did not work', 'This is no address here.')),
+  });
+  app.addHook('onRequest', async (request, reply) => {
+    if (isOwnHost(request.headers.host)) return;
+    return reply.code(421).type('text/plain').send(`The local checkout does not go by that host name. Use ${origin}.`);
   });
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/x-www-form-urlencoded', { parseAs: 'string' }, (_request, body, done) =>

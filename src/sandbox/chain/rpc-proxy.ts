@@ -1,0 +1,102 @@
+import { randomBytes, timingSafeEqual } from 'node:crypto';
+import Fastify, { type FastifyInstance, type FastifyReply } from 'fastify';
+import { isOwnHost } from '../../lib/own-host.ts';
+import { sha256 } from '../checkout/request.ts';
+import { exchange } from './ipc.ts';
+
+/** What wallets, facilitators and the gateway need: to read, and to send what somebody has signed. */
+const METHODS = new Set([
+  ...['eth_blockNumber', 'eth_call', 'eth_chainId', 'eth_estimateGas', 'eth_feeHistory', 'eth_gasPrice'],
+  ...['eth_getBalance', 'eth_getBlockByHash', 'eth_getBlockByNumber', 'eth_getCode', 'eth_getLogs'],
+  ...['eth_getRawTransactionByHash', 'eth_getStorageAt', 'eth_getTransactionByHash', 'eth_getTransactionCount'],
+  ...['eth_getTransactionReceipt', 'eth_maxPriorityFeePerGas', 'eth_sendRawTransaction', 'net_version'],
+]);
+const BODY_LIMIT_BYTES = 512 * 1024;
+const ANSWER_TIMEOUT_MS = 30_000;
+const INVALID_REQUEST = -32600;
+const METHOD_NOT_FOUND = -32601;
+const INTERNAL_ERROR = -32603;
+/** 32 bytes in base64url. */
+const SECRET = /^[\w-]{43}$/;
+
+export interface RpcProxyOptions {
+  /** Of anvil. */
+  readonly socketPath: string;
+  /** On 127.0.0.1. */
+  readonly port: number;
+  /** The address that it had before, of which the secret path is kept. */
+  readonly formerUrl?: string | undefined;
+}
+
+export interface RpcProxy {
+  /** With a secret path: whoever knows it may read the chain and send signed transactions. */
+  readonly url: string;
+  close(): Promise<void>;
+}
+
+interface RpcCall {
+  readonly id?: unknown;
+  readonly method: string;
+  readonly params?: unknown;
+}
+
+/**
+ * Starts the chain's address for programs. A web page gets nothing here: it can't leave out its origin, open a WebSocket,
+ * or know the path.
+ */
+export async function startRpcProxy({ socketPath, port, formerUrl }: RpcProxyOptions): Promise<RpcProxy> {
+  const path = `/${secretOf(formerUrl) ?? randomBytes(32).toString('base64url')}`;
+  const app = Fastify({ bodyLimit: BODY_LIMIT_BYTES, forceCloseConnections: true, exposeHeadRoutes: false });
+  admitPrograms(app, path);
+
+  app.post('/*', async (request, reply) => {
+    const calls = [request.body].flat();
+    if (calls.length === 0 || !calls.every(isCall)) {
+      return refuse(reply, 400, INVALID_REQUEST, 'The body is no JSON-RPC request.');
+    }
+    const refused = calls.find(({ method }) => !METHODS.has(method));
+    if (refused) {
+      const message = `${refused.method} is refused: this address takes reads and eth_sendRawTransaction.`;
+      return refuse(reply, 403, METHOD_NOT_FOUND, message, refused.id);
+    }
+    // Of each call only what was checked: anvil may read a text with the same member twice otherwise.
+    const checked = calls.map(({ id, method, params }) => ({ jsonrpc: '2.0', id, method, params }));
+    const answer = await exchange(socketPath, Array.isArray(request.body) ? checked : checked[0], ANSWER_TIMEOUT_MS);
+    return reply.type('application/json').send(answer);
+  });
+
+  const origin = await app.listen({ host: '127.0.0.1', port });
+  return { url: `${origin}${path}`, close: () => app.close() };
+}
+
+/** Refuses whatever a web page could send, and whoever doesn't know the path. */
+function admitPrograms(app: FastifyInstance, path: string): void {
+  const expected = sha256(path);
+  app.addHook('onRequest', async (request, reply) => {
+    const { host, origin } = request.headers;
+    if (!isOwnHost(host)) return refuse(reply, 421, INVALID_REQUEST, 'This address does not go by that host name.');
+    if (origin !== undefined) return refuse(reply, 403, INVALID_REQUEST, 'Web pages may not use the local chain.');
+    const isKnown = timingSafeEqual(sha256(request.url), expected);
+    if (!isKnown)
+      return refuse(reply, 404, INVALID_REQUEST, 'Use rpcUrl of sandbox.json: there is nothing at this path.');
+  });
+  app.setNotFoundHandler((_request, reply) => refuse(reply, 405, INVALID_REQUEST, 'JSON-RPC takes POST only.'));
+  app.setErrorHandler<Error & { statusCode?: number }>((error, _request, reply) => {
+    const { statusCode = 502, message } = error;
+    if (statusCode < 500) return refuse(reply, statusCode, INVALID_REQUEST, message);
+    return reply.code(statusCode).send({ jsonrpc: '2.0', id: null, error: { code: INTERNAL_ERROR, message } });
+  });
+}
+
+const secretOf = (url: string | undefined): string | undefined => {
+  const secret = url !== undefined && URL.canParse(url) ? new URL(url).pathname.slice(1) : '';
+  return SECRET.test(secret) ? secret : undefined;
+};
+
+const isCall = (call: unknown): call is RpcCall =>
+  typeof call === 'object' && call !== null && 'method' in call && typeof call.method === 'string';
+
+function refuse(reply: FastifyReply, status: number, code: number, message: string, id: unknown = null): FastifyReply {
+  const error = { code, message: `${message} Nothing was sent to the chain.` };
+  return reply.code(status).send({ jsonrpc: '2.0', id, error });
+}

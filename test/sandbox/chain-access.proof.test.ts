@@ -1,0 +1,121 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
+import { type IncomingMessage, request } from 'node:http';
+import { join } from 'node:path';
+import { type Test, test } from 'tap';
+import { findAnvil } from '../../src/sandbox/chain/anvil.ts';
+import { CHAIN_ID } from '../../src/sandbox/chain/chain-client.ts';
+import { newDirectory, SOMEBODY, skip, start } from './chain-folder.ts';
+
+const JSON_TYPE = { 'content-type': 'application/json' };
+const READ = { jsonrpc: '2.0', id: 1, method: 'eth_chainId', params: [] };
+const GIFT = { jsonrpc: '2.0', id: 2, method: 'anvil_setBalance', params: [SOMEBODY, '0x5'] };
+const FORK = {
+  jsonrpc: '2.0',
+  id: 3,
+  method: 'anvil_reset',
+  params: [{ forking: { jsonRpcUrl: 'http://10.0.0.1/' } }],
+};
+
+/** Sent as it stands, with headers that fetch sets itself. */
+async function send(url: string, body: unknown, headers: Record<string, string> = {}): Promise<IncomingMessage> {
+  const sent = request(url, { method: 'POST', headers: { ...JSON_TYPE, ...headers } });
+  sent.end(typeof body === 'string' ? body : JSON.stringify(body));
+  const [response] = (await once(sent, 'response')) as [IncomingMessage];
+  return response.resume();
+}
+
+async function chainOf(t: Test) {
+  const dataDir = await newDirectory();
+  const chain = await start(t, { dataDir });
+  const wealth = () => chain.client.getBalance({ address: SOMEBODY });
+  return { ...chain, dataDir, wealth };
+}
+
+test('the address of the chain opens no WebSocket, and takes no request from a page', { skip }, async (t) => {
+  const { rpcUrl } = await chainOf(t);
+  for (const url of [rpcUrl, new URL(rpcUrl).origin]) {
+    const handshake = request(url, {
+      headers: {
+        connection: 'Upgrade',
+        upgrade: 'websocket',
+        'sec-websocket-version': '13',
+        'sec-websocket-key': 'dGhlIHNhbXBsZSBub25jZQ==',
+      },
+    }).end();
+    const isOpened = await Promise.race([
+      once(handshake, 'upgrade').then(() => true),
+      once(handshake, 'response').then(() => false),
+    ]);
+    handshake.destroy();
+    assert.equal(isOpened, false, url);
+  }
+  assert.equal((await send(rpcUrl, READ, { origin: 'http://evil.example' })).statusCode, 403);
+  assert.equal((await send(rpcUrl, READ, { origin: new URL(rpcUrl).origin })).statusCode, 403);
+  assert.equal((await send(rpcUrl, READ)).statusCode, 200);
+});
+
+test('the chain answers to its own host and its secret path only', { skip }, async (t) => {
+  const { rpcUrl } = await chainOf(t);
+  assert.equal((await send(rpcUrl, READ, { host: 'evil.example' })).statusCode, 421);
+  const { origin, pathname } = new URL(rpcUrl);
+  assert.match(pathname, /^\/[\w-]{43}$/);
+  for (const path of ['/', '/nowhere', pathname.slice(0, -1), `${pathname}/`, pathname.toUpperCase()]) {
+    assert.equal((await send(`${origin}${path}`, READ)).statusCode, 404, path);
+  }
+});
+
+test('by its address the chain is read and paid, not controlled, in a batch neither', { skip }, async (t) => {
+  const { rpcUrl, wealth } = await chainOf(t);
+  const refused = [
+    GIFT,
+    FORK,
+    [READ, GIFT],
+    [READ, [GIFT]],
+    [],
+    [null],
+    { ...GIFT, method: ['eth_chainId'] },
+    { ...GIFT, method: 'eth_sendTransaction' },
+    '{"jsonrpc":"2.0","id":1,"method":"eth_chainId","method":"anvil_setBalance","params":[]}',
+    '"eth_chainId"',
+  ];
+  for (const body of refused) {
+    const { statusCode } = await send(rpcUrl, body);
+    assert.ok(statusCode === 400 || statusCode === 403, `${statusCode} ${JSON.stringify(body)}`);
+  }
+  assert.equal(await wealth(), 0n);
+
+  const answer = await fetch(rpcUrl, { method: 'POST', headers: JSON_TYPE, body: JSON.stringify(GIFT) });
+  const { id, error } = (await answer.json()) as { id: number; error: { code: number; message: string } };
+  assert.deepEqual([id, error.code], [2, -32601]);
+  assert.match(error.message, /^anvil_setBalance is refused: .* Nothing was sent to the chain\.$/);
+
+  const batch = await fetch(rpcUrl, { method: 'POST', headers: JSON_TYPE, body: JSON.stringify([READ, READ]) });
+  assert.equal(batch.status, 200);
+  const results = (await batch.json()) as { result: string }[];
+  assert.deepEqual(
+    results.map(({ result }) => Number(result)),
+    [CHAIN_ID, CHAIN_ID],
+  );
+});
+
+test('a body beyond the bound is refused', { skip }, async (t) => {
+  const { rpcUrl } = await chainOf(t);
+  assert.equal((await send(rpcUrl, { ...READ, padding: 'x'.repeat(600_000) })).statusCode, 413);
+});
+
+test('nothing of the chain listens but that address and a socket in its private folder', { skip }, async (t) => {
+  const { dataDir, socketPath } = await chainOf(t);
+  const anvil = await findAnvil(join(dataDir, 'chain'));
+  const listening = execFileSync('ss', ['-Hltnp']).toString().split('\n');
+  const own = listening.filter((line) => line.includes(`pid=${anvil?.pid},`));
+  const addresses = own.map((line) => line.trim().split(/\s+/)[3] ?? '');
+  assert.equal(addresses.length, 1);
+  for (const address of addresses) {
+    await assert.rejects(
+      fetch(`http://${address}/`, { method: 'POST', headers: JSON_TYPE, body: JSON.stringify(READ) }),
+    );
+  }
+  assert.ok(socketPath.startsWith(join(dataDir, 'chain')));
+});
