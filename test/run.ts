@@ -8,6 +8,7 @@ import { once } from 'node:events';
 import { existsSync, statSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
 import { dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -43,11 +44,15 @@ async function main(): Promise<number> {
   }
   const files = (positionals.length > 0 ? positionals : [join(PROJECT, 'test')]).map(filesAt);
   if (!(await buildTap())) return 1;
+  // The databases of the tests are listed with them, and gone with them.
+  const state = await mkdtemp(join(tmpdir(), 'speechgate-test-state-'));
+  process.env.XDG_STATE_HOME = state;
   const [server, service] = await Promise.all([testServer(), compiledService()]);
   try {
     return await runTap(files, { TEST_DATABASE_URL: server.url, TEST_SERVICE: service.folder });
   } finally {
     await Promise.all([server.close(), service.remove()]);
+    await rm(state, { recursive: true, force: true });
   }
 }
 

@@ -15,6 +15,7 @@ import { freePort } from './free-port.ts';
 import { instructions } from './instructions.ts';
 import { startMailSink } from './local-mail.ts';
 import { readOffered } from './offered.ts';
+import { UnknownDatabaseError } from './postgres/own-databases.ts';
 import { startPostgres } from './postgres.ts';
 import { dataDir, readSandboxFile, removeSandboxFile, type SandboxFile, writeSandboxFile } from './sandbox-file.ts';
 import { sandboxKeys } from './sandbox-keys.ts';
@@ -40,11 +41,7 @@ closeWithGrace({ delay: 60_000, logger: false }, async ({ err }) => {
 });
 stopWithParent();
 
-await ownFolder(dataDir).catch(async (error) => {
-  if (!(error instanceof ForeignFileError)) throw error;
-  await stopBecause(error.message);
-  process.exit(EXIT_CONFIG);
-});
+await ownFolder(dataDir).catch(stopIfRefused);
 const before = await readSandboxFile(dataDir);
 await keep(await claimFolder(dataDir), `in ${dataDir} already${before ? `, on ${before.baseUrl}` : ''}`, 'DATA_DIR');
 await removeSandboxFile(dataDir);
@@ -55,7 +52,8 @@ let nearDatabaseUrl = databaseUrl;
 let databaseHome: string | undefined;
 if (!databaseUrl) {
   progress('Starting PostgreSQL');
-  const postgres = await startPostgres({ dataDir, onProgress: progress });
+  const adopt = process.argv.includes('--adopt');
+  const postgres = await startPostgres({ dataDir, adopt, onProgress: progress }).catch(stopIfRefused);
   started.push({ close: () => postgres.stop() });
   databaseUrl = postgres.url;
   nearDatabaseUrl = postgres.nearUrl;
@@ -143,6 +141,13 @@ async function stopParts(): Promise<void> {
 async function stopBecause(reason: string): Promise<void> {
   console.error(`The sandbox can't start:\n${reason}`);
   await stopParts();
+}
+
+/** Ends the sandbox where it may not use what it has found, which is for its user to decide. */
+async function stopIfRefused(error: unknown): Promise<never> {
+  if (!(error instanceof ForeignFileError || error instanceof UnknownDatabaseError)) throw error;
+  await stopBecause(error.message);
+  process.exit(EXIT_CONFIG);
 }
 
 /** Keeps what was claimed for as long as the sandbox runs, which ends when another one has it. */

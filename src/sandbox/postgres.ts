@@ -1,8 +1,7 @@
-import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
-import { replaceOwnFile } from '../lib/private-files.ts';
+import { readOwnFile, replaceOwnFile } from '../lib/private-files.ts';
 import { freePort, isFree } from './free-port.ts';
 import { type Account, serverAccount } from './postgres/account.ts';
 import { type Binaries, serverBinaries } from './postgres/binaries.ts';
@@ -24,6 +23,8 @@ export interface PostgresOptions {
   readonly onProgress?: (message: string) => void;
   /** False switches fsync off: for tests, whose data may be lost with the machine's power. */
   readonly durable?: boolean;
+  /** Starts a database also where no sandbox of this user has made it, and takes it for its own from then on. */
+  readonly adopt?: boolean;
 }
 
 export interface RunningPostgres {
@@ -50,12 +51,12 @@ interface Place {
 /**
  * Starts the embedded PostgreSQL of the sandbox and the tests. Several processes may start it on the same directory:
  * they share one server, which runs until the last of them stops. A server that a killed process left behind is used
- * on. Throws with the reason and a way out.
+ * on. Throws with the reason and a way out; UnknownDatabaseError for a database that nobody knows to be this user's.
  */
 export async function startPostgres(options: PostgresOptions): Promise<RunningPostgres> {
   const onProgress = options.onProgress ?? (() => undefined);
   const account = await serverAccount();
-  const home = await databaseHome(options.dataDir, account, onProgress);
+  const home = await databaseHome(options.dataDir, account, onProgress, options.adopt);
   const binaries = await serverBinaries(home, account, onProgress);
   const cluster = await openCluster(home, binaries, account, options.durable !== false, onProgress);
 
@@ -162,7 +163,7 @@ async function startServer(place: Place, options: PostgresOptions): Promise<void
 }
 
 async function formerPort(home: string): Promise<number | undefined> {
-  return Number(await readFile(join(home, 'port'), 'utf8').catch(() => '')) || undefined;
+  return Number(await readOwnFile(join(home, 'port')).catch(() => '')) || undefined;
 }
 
 /** pg has `ref` and `unref` as a socket has; its types don't name them. */

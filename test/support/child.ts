@@ -54,9 +54,10 @@ export function startCommand(
   [program = '', ...args]: readonly string[],
   { env = {}, cwd = PROJECT, isGroup = false, identity = {}, keptOutput = Number.MAX_SAFE_INTEGER }: CommandOptions,
 ): Child {
+  const { PATH, HOME, XDG_STATE_HOME } = process.env;
   const child = spawn(program, args, {
     cwd,
-    env: { PATH: process.env.PATH, HOME: process.env.HOME, ...env },
+    env: { PATH, HOME, ...(XDG_STATE_HOME !== undefined && { XDG_STATE_HOME }), ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
     detached: isGroup,
     ...identity,

@@ -15,6 +15,7 @@ import {
 import { dirname, join } from 'node:path';
 import { ownFolder } from '../../lib/private-files.ts';
 import { type Account, obstacle } from './account.ts';
+import { assertListed, listDatabase } from './own-databases.ts';
 import { createWhole } from './staging.ts';
 import { hasCode } from './system-error.ts';
 
@@ -25,11 +26,14 @@ const OUTSIDE = ['/var/lib', '/var/tmp'];
  * The directory that holds everything of the embedded database; it belongs to the server's account alone. It is
  * DATA_DIR/postgres, or what that symbolic link points to: as root, with a DATA_DIR that `nobody` can't reach (under a
  * home of mode 0700, say), the database lives in /var/lib/speechgate and DATA_DIR/postgres links there.
+ * @param adopt takes one that is there for this user's own
+ * @throws UnknownDatabaseError
  */
 export async function databaseHome(
   dataDir: string,
   account: Account,
   onProgress: (message: string) => void,
+  adopt = false,
 ): Promise<string> {
   const entry = join(await ownFolder(dataDir), 'postgres');
   const known = await lstat(entry).catch((error) => {
@@ -60,12 +64,17 @@ export async function databaseHome(
       `The user nobody, who runs the database, can't enter ${wall} any more: allow it (chmod o+x), or choose another DATA_DIR.`,
     );
   }
+  if (adopt) await listDatabase(home, home);
+  else await assertListed(home);
   return home;
 }
 
 async function createHome(entry: string, account: Account, onProgress: (message: string) => void): Promise<void> {
   if (await admit(dirname(entry), account)) {
-    await createWhole(entry, (directory) => chown(directory, account.uid, account.gid));
+    await createWhole(entry, async (directory) => {
+      await listDatabase(directory, entry);
+      await chown(directory, account.uid, account.gid);
+    });
     return;
   }
   const parent = join(await firstWritable(OUTSIDE), 'speechgate');
@@ -73,6 +82,7 @@ async function createHome(entry: string, account: Account, onProgress: (message:
   const { uid } = await lstat(parent);
   if (uid !== process.geteuid?.()) throw new Error(`${parent} belongs to user id ${uid}: remove it.`);
   const outside = await mkdtemp(join(parent, 'postgres-'));
+  await listDatabase(outside, await realpath(outside));
   await chown(outside, account.uid, account.gid);
   try {
     await symlink(outside, entry);
