@@ -8,7 +8,7 @@ import { endWith } from './arguments.ts';
  */
 export async function commandSettings(): Promise<NodeJS.ProcessEnv> {
   if (process.env.DATABASE_URL?.trim()) return process.env;
-  const sandbox = await readSandboxSettings(dataDir);
+  const sandbox = await readSandboxSettings(dataDir).catch((error) => endWith(error.message));
   if (!sandbox) {
     console.error(`No sandbox runs in ${dataDir}.`);
     return process.env;

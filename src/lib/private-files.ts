@@ -5,6 +5,7 @@ import { dirname } from 'node:path';
 
 const DIRECTORY_MODE = 0o700;
 const FILE_MODE = 0o600;
+const WRITABLE_BY_OTHERS = 0o022;
 const { O_CREAT, O_EXCL, O_WRONLY, O_APPEND, O_RDONLY, O_RDWR, O_NOFOLLOW, O_NONBLOCK } = constants;
 
 /** A file or folder belongs to somebody else, who could read, replace or redirect what is written there. */
@@ -81,6 +82,23 @@ export async function readOwnFile(path: string): Promise<string | undefined> {
 }
 
 /**
+ * Likewise, of a file that is believed: no other user may write to it, or put another one in its place.
+ * @throws ForeignFileError
+ */
+export async function readUnsharedFile(path: string): Promise<string | undefined> {
+  for (const place of [dirname(path), path]) {
+    const status = await stat(place).catch((error) => {
+      if (error.code !== 'ENOENT') throw error;
+      return undefined;
+    });
+    if (!status) return undefined;
+    assertOwn(place, status.uid);
+    assertUnshared(place, status.mode);
+  }
+  return readOwnFile(path);
+}
+
+/**
  * Opens a log to write to its end; one that is made has mode 0600.
  * @throws ForeignFileError
  */
@@ -120,6 +138,14 @@ function assertOwn(path: string, uid: number): void {
   throw new ForeignFileError(
     `${path} belongs to user id ${uid}, and this process runs as user id ${own}: it could be read or replaced there. ` +
       'Start as its owner, or choose a folder of your own (DATA_DIR).',
+  );
+}
+
+/** Windows keeps rights elsewhere, and shows every file as open to all. */
+function assertUnshared(path: string, mode: number): void {
+  if (process.platform === 'win32' || (mode & WRITABLE_BY_OTHERS) === 0) return;
+  throw new ForeignFileError(
+    `Other users of this machine can write to ${path}, so what it says is not used. Look at it, then run: chmod go-w '${path}'`,
   );
 }
 

@@ -1,7 +1,7 @@
 import { realpath, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import pg from 'pg';
-import { readOwnFile, replaceOwnFile } from '../lib/private-files.ts';
+import { readUnsharedFile, replaceOwnFile } from '../lib/private-files.ts';
 import { lockDirectory } from './lock.ts';
 
 /** Any number that nothing else in this database locks. */
@@ -18,7 +18,7 @@ const pidFile = (dataDir: string): string => join(dataDir, 'sandbox.pid');
 /** Makes this process the only sandbox in the folder, until it closes the claim or ends, however that comes. */
 export async function claimFolder(dataDir: string): Promise<Claim> {
   const lock = await lockDirectory(await realpath(dataDir));
-  if (!lock) return { outcome: 'taken', pid: Number(await readOwnFile(pidFile(dataDir))) || undefined };
+  if (!lock) return { outcome: 'taken', pid: Number(await readUnsharedFile(pidFile(dataDir))) || undefined };
   await rm(pidFile(dataDir), { force: true });
   return { outcome: 'claimed', close: () => lock.release() };
 }

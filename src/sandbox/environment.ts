@@ -12,7 +12,12 @@ const OUTSIDE = [
   'X402_PAY_TO',
   'X402_RPC_URL',
 ];
-const LOOPBACK = /^(localhost|127(\.\d+){3}|\[::1\])$/;
+/** A program that listens on all addresses (0.0.0.0, ::) names itself by that one. */
+const LOCAL = /^(localhost|127(\.\d+){3}|\[::1\]|0\.0\.0\.0|\[::\])$/;
+
+/** Whether it is the HTTP address of a program on this machine. */
+export const isLocalUrl = (url: string): boolean =>
+  URL.canParse(url) && /^https?:$/.test(new URL(url).protocol) && LOCAL.test(new URL(url).hostname);
 
 /**
  * The settings that a sandbox sets whatever its shell says, which may be that of production (R63): its own parts, and
@@ -23,10 +28,9 @@ export function sandboxSettings(
   ownParts: Readonly<Record<string, string>>,
 ): Readonly<Record<string, string>> {
   const { BASE_URL = '' } = shell;
-  const isHere = URL.canParse(BASE_URL) && LOOPBACK.test(new URL(BASE_URL).hostname);
   return {
     ...Object.fromEntries(OUTSIDE.map((name) => [name, ''])),
-    BASE_URL: isHere ? BASE_URL : '',
+    BASE_URL: isLocalUrl(BASE_URL) ? BASE_URL : '',
     ...ownParts,
   };
 }

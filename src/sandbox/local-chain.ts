@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Address } from 'viem';
-import { ownFolder, ownSubfolder, readOwnFile, replaceOwnFile } from '../lib/private-files.ts';
+import { ownFolder, ownSubfolder, readUnsharedFile, replaceOwnFile } from '../lib/private-files.ts';
 import {
   type AnvilProcess,
   chainSocket,
@@ -176,7 +176,7 @@ async function run(
 /** At the address of the last start, unless another port is asked for or that one is taken. */
 async function openProxy(directory: string, socketPath: string, port: number | undefined): Promise<RpcProxy> {
   const file = join(directory, 'rpc-url');
-  const formerUrl = await readOwnFile(file);
+  const formerUrl = await readUnsharedFile(file);
   const formerPort = formerUrl !== undefined && URL.canParse(formerUrl) ? Number(new URL(formerUrl).port) : undefined;
   const proxy = await startRpcProxy({ socketPath, formerUrl, port: port ?? (await freePort(formerPort)) });
   await replaceOwnFile(file, proxy.url);

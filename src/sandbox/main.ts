@@ -17,7 +17,14 @@ import { startMailSink } from './local-mail.ts';
 import { readOffered } from './offered.ts';
 import { UnknownDatabaseError } from './postgres/own-databases.ts';
 import { startPostgres } from './postgres.ts';
-import { dataDir, readSandboxFile, removeSandboxFile, type SandboxFile, writeSandboxFile } from './sandbox-file.ts';
+import {
+  DamagedSandboxFileError,
+  dataDir,
+  readSandboxFile,
+  removeSandboxFile,
+  type SandboxFile,
+  writeSandboxFile,
+} from './sandbox-file.ts';
 import { sandboxKeys } from './sandbox-keys.ts';
 import { removeSandboxSettings, writeSandboxSettings } from './settings-file.ts';
 import { startUsdc } from './usdc.ts';
@@ -36,13 +43,17 @@ const progress = (message: string) => console.log(`${seconds().padStart(5)} s  $
 const started: { close(): Promise<void> }[] = [];
 
 closeWithGrace({ delay: 60_000, logger: false }, async ({ err }) => {
-  if (err) console.error('The sandbox stops after an error:', err);
+  if (err) console.error('The sandbox stops after an error:', err instanceof ForeignFileError ? err.message : err);
   await stopParts();
 });
 stopWithParent();
 
 await ownFolder(dataDir).catch(stopIfRefused);
-const before = await readSandboxFile(dataDir);
+const before = await readSandboxFile(dataDir).catch((error) => {
+  // It is written again.
+  if (error instanceof DamagedSandboxFileError) return undefined;
+  return stopIfRefused(error);
+});
 await keep(await claimFolder(dataDir), `in ${dataDir} already${before ? `, on ${before.baseUrl}` : ''}`, 'DATA_DIR');
 await removeSandboxFile(dataDir);
 await removeSandboxSettings(dataDir);

@@ -5,7 +5,10 @@ import { dataDir, readSandboxFile, SANDBOX_FILE, type SandboxFile } from './sand
 
 /** The running sandbox; the program ends when there is none. */
 export async function runningSandbox(): Promise<SandboxFile> {
-  const sandbox = await readSandboxFile(dataDir);
+  const sandbox = await readSandboxFile(dataDir).catch((error) => {
+    console.error(error.message);
+    process.exit(1);
+  });
   if (sandbox) return sandbox;
   console.error(`There is no ${join(dataDir, SANDBOX_FILE)}. Start the sandbox first: npm run sandbox`);
   process.exit(1);

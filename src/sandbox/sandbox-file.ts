@@ -1,6 +1,8 @@
-import { readFile, rm } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { replaceOwnFile } from '../lib/private-files.ts';
+import { readUnsharedFile, replaceOwnFile } from '../lib/private-files.ts';
+import { isUuid } from '../lib/uuid.ts';
+import { isLocalUrl } from './environment.ts';
 
 /** Where the sandbox of this shell keeps its files. */
 export const dataDir = resolve(process.env.DATA_DIR ?? './data');
@@ -19,10 +21,49 @@ export interface SandboxFile {
   readonly databaseUrl: string;
 }
 
-/** What the last sandbox on this directory wrote; undefined when there was none, or its file is damaged. */
+/** A sandbox.json is not what a sandbox writes. */
+export class DamagedSandboxFileError extends Error {}
+
+/**
+ * What the last sandbox on this directory wrote; undefined when there was none.
+ * @throws ForeignFileError where another user may have written it, and DamagedSandboxFileError
+ */
 export async function readSandboxFile(dataDir: string): Promise<SandboxFile | undefined> {
+  const path = join(dataDir, SANDBOX_FILE);
+  const text = await readUnsharedFile(path);
+  if (text === undefined) return undefined;
+  const content = parse(text);
+  const faulty = Object.entries(MEMBERS).find(([name, isValid]) => !isValid(content?.[name]));
+  if (content && !faulty) return content as unknown as SandboxFile;
+  const fault = faulty && content ? `${faulty[0]} is wrong` : 'it is no JSON object';
+  throw new DamagedSandboxFileError(
+    `${path} is not what a sandbox writes: ${fault}. Nothing of it is used. Start the sandbox again, which writes it.`,
+  );
+}
+
+type Json = Readonly<Record<string, unknown>>;
+
+const isObject = (value: unknown): value is Json => typeof value === 'object' && value !== null;
+const isLocal = (value: unknown): boolean => typeof value === 'string' && isLocalUrl(value);
+const isHex = (value: unknown, bytes: number): boolean =>
+  typeof value === 'string' && new RegExp(`^0x[0-9a-f]{${2 * bytes}}$`, 'i').test(value);
+
+const MEMBERS: Readonly<Record<keyof SandboxFile, (value: unknown) => boolean>> = {
+  baseUrl: isLocal,
+  creditAccount: (value) => typeof value === 'string' && isUuid(value),
+  checkoutUrl: isLocal,
+  chain: (value) =>
+    value === null ||
+    (isObject(value) && isLocal(value.rpcUrl) && Number.isSafeInteger(value.chainId) && isHex(value.asset, 20)),
+  facilitatorUrl: (value) => value === null || isLocal(value),
+  wallet: (value) => value === null || (isObject(value) && isHex(value.address, 20) && isHex(value.privateKey, 32)),
+  databaseUrl: (value) => typeof value === 'string',
+};
+
+function parse(text: string): Json | undefined {
   try {
-    return JSON.parse(await readFile(join(dataDir, SANDBOX_FILE), 'utf8'));
+    const value: unknown = JSON.parse(text);
+    return isObject(value) ? value : undefined;
   } catch {
     return undefined;
   }

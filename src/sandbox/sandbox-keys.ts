@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import type { Hex } from 'viem';
 import { generatePrivateKey } from 'viem/accounts';
-import { readOwnFile, replaceOwnFile } from '../lib/private-files.ts';
+import { readUnsharedFile, replaceOwnFile } from '../lib/private-files.ts';
 
 /** Secrets that the sandbox makes for itself once, and keeps. */
 export interface SandboxKeys {
@@ -36,7 +36,7 @@ export async function sandboxKeys(dataDir: string): Promise<SandboxKeys> {
     facilitatorKey: generatePrivateKey(),
     walletKey: generatePrivateKey(),
   };
-  const kept = (await readOwnFile(file)) ?? '{}';
+  const kept = (await readUnsharedFile(file)) ?? '{}';
   const keys = { ...made, ...JSON.parse(kept) };
   await replaceOwnFile(file, `${JSON.stringify(keys, null, 2)}\n`);
   return keys;

@@ -1,6 +1,6 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { readOwnFile, replaceOwnFile } from '../lib/private-files.ts';
+import { readUnsharedFile, replaceOwnFile } from '../lib/private-files.ts';
 
 const file = (dataDir: string): string => join(dataDir, 'settings.json');
 
@@ -15,8 +15,11 @@ export async function writeSandboxSettings(dataDir: string, settings: SandboxSet
 /** A sandbox that does not run has none. */
 export const removeSandboxSettings = (dataDir: string): Promise<void> => rm(file(dataDir), { force: true });
 
-/** Those of the sandbox that runs on this directory; undefined when none does. */
+/**
+ * Those of the sandbox that runs on this directory; undefined when none does.
+ * @throws ForeignFileError where another user may have written them
+ */
 export async function readSandboxSettings(dataDir: string): Promise<SandboxSettings | undefined> {
-  const text = await readOwnFile(file(dataDir)).catch(() => undefined);
+  const text = await readUnsharedFile(file(dataDir));
   return text === undefined ? undefined : JSON.parse(text);
 }

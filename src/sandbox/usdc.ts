@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { privateKeyToAccount } from 'viem/accounts';
-import { createOwnFile, readOwnFile } from '../lib/private-files.ts';
+import { createOwnFile, readUnsharedFile } from '../lib/private-files.ts';
 import { rotateKeys } from '../x402/signing-keys.ts';
 import { chainClient } from './chain/chain-client.ts';
 import { fund, usdcBalance } from './chain/fund.ts';
@@ -75,7 +75,7 @@ async function fundedWallet(chain: RunningChain, { walletKey, facilitatorKey }: 
 
 async function signingKeysFile(dataDir: string): Promise<string> {
   const file = join(dataDir, 'signing-keys.json');
-  const kept = await readOwnFile(file);
+  const kept = await readUnsharedFile(file);
   const keys = kept ?? `${JSON.stringify(rotateKeys(undefined, new Date()), null, 2)}\n`;
   if (kept === undefined) await createOwnFile(file, keys);
   await writeTrustFile(dataDir, keys);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { test } from 'tap';
-import { packagedBinary } from '../../src/sandbox/chain/anvil.ts';
+import { httpArguments, packagedBinary } from '../../src/sandbox/chain/anvil.ts';
 import { nobody } from '../../src/sandbox/postgres/account.ts';
 import { packageName } from '../../src/sandbox/postgres/binaries.ts';
 
@@ -39,4 +39,13 @@ test('the account nobody is found in /etc/passwd of Linux and of macOS, where it
   const macOs = '# User Database\nnobody:*:-2:-2:Unprivileged User:/var/empty:/usr/bin/false\n';
   assert.deepEqual(nobody(macOs), { uid: 4294967294, gid: 4294967294, identity: { uid: -2, gid: -2 } });
   assert.equal(nobody('root:x:0:0:root:/root:/bin/sh\n'), undefined);
+});
+
+test('where anvil cannot listen at a multicast address it has a port that browsers block', async () => {
+  for (const platform of ['darwin', 'win32'] as const) {
+    const [, host, , port] = await httpArguments(platform);
+    assert.equal(host, '127.0.0.1');
+    // Node blocks the ports of the same list.
+    await assert.rejects(fetch(`http://127.0.0.1:${port}/`), ({ cause }) => /bad port/.test(String(cause)));
+  }
 });

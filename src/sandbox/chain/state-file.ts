@@ -1,8 +1,8 @@
-import { readFile, rename, rm } from 'node:fs/promises';
+import { rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
-import { createOwnFile, syncFolder } from '../../lib/private-files.ts';
+import { createOwnFile, readUnsharedFile, syncFolder } from '../../lib/private-files.ts';
 import { hasCode } from '../postgres/system-error.ts';
 
 /**
@@ -48,11 +48,12 @@ export function stateFile(directory: string, onProgress: (message: string) => vo
 /** Whether the file holds a complete state; a write that was cut off leaves JSON that doesn't end. */
 async function inspect(path: string): Promise<'whole' | 'damaged' | 'absent'> {
   try {
-    const state: unknown = JSON.parse(await readFile(path, 'utf8'));
+    const text = await readUnsharedFile(path);
+    if (text === undefined) return 'absent';
+    const state: unknown = JSON.parse(text);
     const complete = typeof state === 'object' && state !== null && 'accounts' in state && 'blocks' in state;
     return complete ? 'whole' : 'damaged';
   } catch (error) {
-    if (hasCode(error, 'ENOENT')) return 'absent';
     if (error instanceof SyntaxError) return 'damaged';
     throw error;
   }

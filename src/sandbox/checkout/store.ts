@@ -1,6 +1,6 @@
-import { type FileHandle, readFile } from 'node:fs/promises';
+import type { FileHandle } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { openOwnLog, ownFolder, replaceOwnFile } from '../../lib/private-files.ts';
+import { openOwnLog, ownFolder, readUnsharedFile, replaceOwnFile } from '../../lib/private-files.ts';
 import type { BalanceTransaction } from './balance-transaction.ts';
 import type { Dispute } from './dispute.ts';
 import { type Payment, takePayment } from './payment.ts';
@@ -145,13 +145,8 @@ async function readState(file: string): Promise<MutableState> {
 }
 
 async function readChanges(file: string): Promise<Change[]> {
-  let text: string;
-  try {
-    text = await readFile(file, 'utf8');
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return [];
-    throw error;
-  }
+  const text = await readUnsharedFile(file);
+  if (text === undefined) return [];
   const lines = text.split('\n');
   // What follows the last line's end is a change that a kill has cut off. Release 2.0 wrote one line without an end.
   if (lines.length > 1) lines.pop();
