@@ -8,7 +8,6 @@ import { runInNewContext } from 'node:vm';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { InMemoryTransport } from '@modelcontextprotocol/sdk/inMemory.js';
 import { type Test, t, test } from 'tap';
-import type { LocalAccount } from 'viem';
 import { startBridge } from '../../src/bridge/bridge.ts';
 import { keptSpeech } from '../../src/cli/caller/kept-purchases.ts';
 import {
@@ -35,6 +34,8 @@ const ALL_LIES = 1_000;
 const ORDER = { text: 'Hello world' };
 const PRICE = 198n;
 const CAP = 12n * PRICE;
+const CALLS = 16;
+const FLOWS: readonly Flow[] = ['card', 'direct', 'prepaid'];
 /** Milliseconds after which a call is told to end. */
 const TOLD_AFTER_MS = 300;
 /** Milliseconds in which a program that was told to end has ended. */
@@ -45,27 +46,10 @@ const hostile = await startHostileService(t, new Dice(SEED));
 const gateway = await startPrepaidGateway(t, { BASE_URL: hostile.url }, { worker: true });
 hostile.target = gateway.url;
 
-/** A wallet that adds up what it has signed, in micro-USD. */
-function addingWallet(wallet: LocalAccount) {
-  const signed = { microUsd: 0n };
-  const signTypedData: LocalAccount['signTypedData'] = (typed) => {
-    const { value, maxAmountMicroUsd } = typed.message as { value?: bigint | string; maxAmountMicroUsd?: bigint };
-    signed.microUsd += BigInt(maxAmountMicroUsd ?? value ?? 0n);
-    return wallet.signTypedData(typed);
-  };
-  return { wallet: { ...wallet, signTypedData }, signed };
-}
-
-interface Payer {
-  readonly pay: PaymentWay;
-  /** What was signed so far, in micro-USD; undefined where nothing is signed. */
-  readonly signed: { readonly microUsd: bigint } | undefined;
-}
-
-async function payerOf(flow: Flow): Promise<Payer> {
-  if (flow === 'card') return { pay: cardCredits(await gateway.fund(100)), signed: undefined };
-  const { wallet, signed } = addingWallet((await depositor(gateway, 1_000_000n)).wallet);
-  return { pay: flow === 'prepaid' ? prepaid(wallet) : directX402(wallet), signed };
+async function payWith(flow: Flow): Promise<PaymentWay> {
+  if (flow === 'card') return cardCredits(await gateway.fund(100));
+  const { wallet } = await depositor(gateway, 1_000_000n);
+  return flow === 'prepaid' ? prepaid(wallet) : directX402(wallet);
 }
 
 /** Fails when what was told to end goes on. */
@@ -161,37 +145,41 @@ const agent: Program = async (t, client, flow, path) => {
 test('client, bridge and MCP server come out of 1,000 random lies', async (t) => {
   const dice = new Dice(SEED + 1);
   let before: number | undefined;
-  const memory = () => {
-    collectGarbage();
-    const { heapUsed, external } = process.memoryUsage();
-    return heapUsed + external;
-  };
-  for (let round = 0; hostile.lies < ALL_LIES; round += 1) {
-    await t.test(`round ${round}`, async (t) => {
-      for (const flow of ['card', 'direct', 'prepaid'] as const) {
-        for (const program of [library, bridged, agent]) {
-          const { pay, signed } = await payerOf(flow);
-          const path = await budgetPath(t);
-          const budget = await openBudget(t, path, { totalMicroUsd: CAP });
-          const trust = flow === 'card' ? [] : pinsOf(gateway);
-          const client = new Speechgate({ baseUrl: hostile.url, pay, trust, budget, patienceMs: 100 });
-          const step = await program(t, client, flow, path);
-          hostile.isLying = true;
-          for (let call = 0; call < 12; call += 1) await step(dice);
-          hostile.isLying = false;
-          const state = await budget.read();
-          assert.ok(state.unconfirmedMicroUsd <= CAP, `seed ${SEED}`);
-          if (!signed) continue;
-          assert.ok(signed.microUsd <= CAP, `${flow}, seed ${SEED}: ${signed.microUsd} signed of ${CAP}`);
-          assert.ok(
-            state.spentMicroUsd + state.reservedMicroUsd >= signed.microUsd - state.unconfirmedMicroUsd,
-            `${flow}, seed ${SEED}`,
-          );
-        }
+  while (hostile.lies < ALL_LIES) {
+    for (const flow of FLOWS) {
+      for (const program of [library, bridged, agent]) {
+        await t.test(`${program.name}, ${flow}, after ${hostile.lies} lies`, (t) => round(t, program, flow, dice));
+        before ??= memory();
       }
-    });
-    before ??= memory();
+    }
+    if (!t.passing()) return;
   }
   const growth = memory() - (before as number);
   assert.ok(growth < MOST_GROWTH_BYTES, `memory has grown by ${growth} bytes, seed ${SEED}`);
 });
+
+/** Calls of one program while the service lies. What was signed is counted, whatever was said of it. */
+async function round(t: Test, program: Program, flow: Flow, dice: Dice): Promise<void> {
+  const path = await budgetPath(t);
+  const budget = await openBudget(t, path, { totalMicroUsd: CAP });
+  const trust = flow === 'card' ? [] : pinsOf(gateway);
+  const client = new Speechgate({ baseUrl: hostile.url, pay: await payWith(flow), trust, budget, patienceMs: 100 });
+  const call = await program(t, client, flow, path);
+  hostile.signatures.clear();
+  hostile.isLying = true;
+  for (let calls = 0; calls < CALLS; calls += 1) await call(dice);
+  hostile.isLying = false;
+  const signed = [...hostile.signatures.values()].reduce((sum, microUsd) => sum + microUsd, 0n);
+  assert.ok(signed <= CAP, `seed ${SEED}: ${signed} signed of ${CAP}`);
+  const { spentMicroUsd, reservedMicroUsd } = await budget.read();
+  assert.ok(
+    spentMicroUsd + reservedMicroUsd >= signed,
+    `seed ${SEED}: ${spentMicroUsd} + ${reservedMicroUsd} of ${signed}`,
+  );
+}
+
+function memory(): number {
+  collectGarbage();
+  const { heapUsed, external } = process.memoryUsage();
+  return heapUsed + external;
+}

@@ -151,6 +151,19 @@ export interface HostileService {
   /** Whether it lies; it tells the truth otherwise. */
   isLying: boolean;
   readonly lies: number;
+  /** What the signatures allow that it was given, in micro-USD, by nonce. */
+  readonly signatures: Map<string, bigint>;
+}
+
+/** Nonce and amount of the signature that pays for a request. */
+function signatureOf(
+  headers: Readonly<Record<string, string | undefined>>,
+): [nonce: string, microUsd: bigint] | undefined {
+  const { 'payment-signature': payment, 'x-x402-nonce': nonce, 'x-x402-max-amount': most } = headers;
+  if (nonce !== undefined && most !== undefined) return [nonce, BigInt(most)];
+  if (payment === undefined) return undefined;
+  const { authorization } = JSON.parse(`${Buffer.from(payment, 'base64')}`).payload;
+  return [authorization.nonce, BigInt(authorization.value)];
 }
 
 /** Stands before a service and lies in its answers: sizes, amounts, charges, links, names, headers, and when they end. */
@@ -161,6 +174,8 @@ export async function startHostileService(t: Test, dice: Dice): Promise<HostileS
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk);
     const { host, connection, ...headers } = request.headers as Record<string, string>;
+    const signature = signatureOf(headers);
+    if (signature) hostile.signatures.set(...signature);
     const body = chunks.length > 0 ? { body: Buffer.concat(chunks) } : {};
     const answer = await fetch(hostile.target + request.url, { method: request.method as string, headers, ...body });
     const told: Told = {
@@ -187,6 +202,7 @@ export async function startHostileService(t: Test, dice: Dice): Promise<HostileS
     url,
     target: url,
     isLying: false,
+    signatures: new Map<string, bigint>(),
     get lies() {
       return lies;
     },
