@@ -1,4 +1,5 @@
 import { resolve, sep } from 'node:path';
+import { RUN_SPEECHGATE } from '../lib/run-speechgate.ts';
 import type { Offered } from './offered.ts';
 import type { SandboxFile } from './sandbox-file.ts';
 
@@ -42,8 +43,8 @@ Refund it as the card processor's dashboard does, or dispute it as the buyer's b
   ${checkoutUrl}/dashboard
 
 The same by one command, with --pay x402 or --pay prepaid from the demo wallet:
-  npx speechgate connect --sandbox${isDefault ? '' : ` '${dataDir}'`}
-  npx speechgate say 'Hello world' --out hello.mp3
+  ${RUN_SPEECHGATE} connect --sandbox${isDefault ? '' : ` '${dataDir}'`}
+  ${RUN_SPEECHGATE} say 'Hello world' --out hello.mp3
 
 ${wallet ? usdcInstructions(baseUrl, wallet.address, npmRun) : ''}${npmRun ? demoInstructions(npmRun) : ''}Models, voices and prices:
   curl -fsS ${baseUrl}/tts/models

@@ -79,12 +79,14 @@ test('the package, installed into an empty folder', async (t) => {
     const [code = ''] = (await blocksOf('docs/clients.md')).flatMap(({ language, code }) =>
       language === 'sh' ? code : [],
     );
-    const printed = [...sandbox.output().matchAll(/^ {2}(npx speechgate .+)$/gm)].map(([, command = '']) => command);
+    const printed = [...sandbox.output().matchAll(/^ {2}(npx --no -- speechgate .+)$/gm)].map(
+      ([, command = '']) => command,
+    );
     assert.deepEqual(
       printed.map((command) => command.replace(/(?<=--sandbox) .+/, '')),
       code.split('\n'),
     );
-    const commands = code.replaceAll('npx ', 'node_modules/.bin/');
+    const commands = code.replaceAll('npx --no -- ', 'node_modules/.bin/');
     await succeeds(startCommand(t, ['sh', '-euc', commands], { cwd: folder, env: own }));
     await isSpeech(join(folder, 'hello.mp3'));
   });

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
 import { watchLost } from '../../budget/watch-lost.ts';
 import { ForeignFileError } from '../../lib/private-files.ts';
+import { RUN_SPEECHGATE_ANYWHERE } from '../../lib/run-speechgate.ts';
 import { createMcpServer } from '../../mcp/server.ts';
 import { SpeechFolder } from '../../mcp/speech-folder.ts';
 import { UsageError } from '../usage-error.ts';
@@ -22,7 +23,7 @@ starts it. Its tools are list_voices, quote, speak and balance.
   --folder FOLDER  the one folder that speech is written to; it has to exist
   --pay FLOW       card, x402 or prepaid, instead of the one that is set
   --max USD        the most that one call may cost, beside the caps that are set`,
-  example: 'claude mcp add speechgate -- npx speechgate mcp --folder ~/speech',
+  example: `claude mcp add speechgate -- ${RUN_SPEECHGATE_ANYWHERE} mcp --folder ~/speech`,
   options: {
     ...COMMON_OPTIONS,
     folder: { type: 'string' },
