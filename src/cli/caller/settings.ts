@@ -11,6 +11,9 @@ import { settingsFolder } from './settings-folder.ts';
 import { CONFIG_FILE, readConfig, readTrust, readWallet, type StoredConfig, WALLET_FILE } from './stored-settings.ts';
 import { readWalletKey } from './wallet-key.ts';
 
+/** What an account's id may be in a header. */
+const SENDABLE = /^[\x21-\x7e]{1,200}$/;
+
 /** All that a caller has set, of the service that is used now. */
 export interface Settings {
   readonly folder: string;
@@ -43,11 +46,21 @@ export async function readSettings(env: NodeJS.ProcessEnv, pay?: Flow): Promise<
     folder,
     baseUrl,
     flow: pay ?? readFlow(said('SPEECHGATE_PAY') ?? config.pay ?? 'card', 'SPEECHGATE_PAY'),
-    account: said('SPEECHGATE_ACCOUNT') ?? config.accounts?.[baseUrl],
+    account: accountOf(said('SPEECHGATE_ACCOUNT'), config.accounts?.[baseUrl]),
     walletKey: walletKey ? readWalletKey(walletKey, 'SPEECHGATE_WALLET_KEY') : await storedKey(folder, baseUrl),
     trust: trust ? await readPinnedKeys(trust, 'SPEECHGATE_TRUST') : await readTrust(folder, baseUrl),
     caps: capsOf(env, config),
   };
+}
+
+/** @throws UsageError, which does not show it: a request with it would fail once something is to be bought */
+function accountOf(said: string | undefined, stored: unknown): string | undefined {
+  const account = said ?? stored;
+  if (account === undefined || (typeof account === 'string' && SENDABLE.test(account))) return account;
+  const place = said === undefined ? `accounts in ${CONFIG_FILE}` : 'SPEECHGATE_ACCOUNT';
+  throw new UsageError(
+    `${place} is no id of a credit account: it can't be sent in a header. Nothing was sent or bought.`,
+  );
 }
 
 /** What may be spent, whatever the service. @throws UsageError */

@@ -74,6 +74,21 @@ test('what is stored is read, and a variable goes before it', async (t) => {
   assert.equal((await readSettings(env, 'card')).flow, 'card');
 });
 
+test('an account that no header can carry is refused before anything is sent', async (t) => {
+  const folder = await stored(t);
+  for (const account of ['a\nb', 'a b', 'ä', '\u{1f388}', 'a\u0000', 'a'.repeat(201)]) {
+    const refused = (env: NodeJS.ProcessEnv, place: RegExp) =>
+      assert.rejects(
+        readSettings({ SPEECHGATE_CONFIG_DIR: folder, ...env }),
+        (error: Error) => error instanceof UsageError && place.test(error.message) && !error.message.includes(account),
+        JSON.stringify(account),
+      );
+    await refused({ SPEECHGATE_ACCOUNT: account }, /^SPEECHGATE_ACCOUNT is no id/);
+    await changeConfig(folder, () => ({ accounts: { [OURS]: account } }));
+    await refused({}, /^accounts in config\.json is no id/);
+  }
+});
+
 test('account, wallet and keys of one service are never those of another one', async (t) => {
   const folder = await stored(t);
   const other = await readSettings({ SPEECHGATE_CONFIG_DIR: folder, SPEECHGATE_URL: `${OTHER}/` });
