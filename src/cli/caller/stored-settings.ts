@@ -123,6 +123,12 @@ export async function readWallet(folder: string, baseUrl: string): Promise<Store
   throw new UsageError(`${WALLET_FILE} has no privateKey for ${baseUrl}. Run speechgate connect --wallet FILE.`);
 }
 
+/** The other services that know a wallet with this address. */
+export async function otherServicesOfWallet(folder: string, baseUrl: string, address: Address): Promise<string[]> {
+  const wallets = Object.entries(await readObject<StoredWallet>(folder, WALLET_FILE));
+  return wallets.filter(([url, wallet]) => url !== baseUrl && wallet?.address === address).map(([url]) => url);
+}
+
 /** Puts a wallet in the place of a former one, whose key is kept in a file of its own: it may hold money. */
 export const storeWallet = (folder: string, baseUrl: string, privateKey: Hex): Promise<Address> =>
   changeSettings(folder, async () => {

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { type Test, test } from 'tap';
 import { generatePrivateKey, privateKeyToAccount } from 'viem/accounts';
 import { readBaseUrl } from '../../../src/cli/caller/base-url.ts';
+import { describeSettings } from '../../../src/cli/caller/describe-settings.ts';
 import { readPinnedKeys } from '../../../src/cli/caller/pinned-keys.ts';
 import { readSettings } from '../../../src/cli/caller/settings.ts';
 import { settingsFolder } from '../../../src/cli/caller/settings-folder.ts';
@@ -96,6 +97,17 @@ test('account, wallet and keys of one service are never those of another one', a
   await changeConfig(folder, () => ({ url: OTHER, maxPerDay: undefined }));
   const back = await readSettings({ SPEECHGATE_CONFIG_DIR: folder, SPEECHGATE_URL: OURS });
   assert.deepEqual([back.account, back.walletKey, back.caps], [ACCOUNT, WALLET, {}]);
+});
+
+test('a wallet that another service knows is told', async (t) => {
+  const folder = await stored(t);
+  const described = async (url: string) =>
+    describeSettings(await readSettings({ SPEECHGATE_CONFIG_DIR: folder, SPEECHGATE_URL: url }));
+  assert.ok(!(await described(OURS)).lines.some((line) => line.startsWith('WARNING')));
+  await storeWallet(folder, OTHER, WALLET);
+  const { lines, document } = await described(OTHER);
+  assert.ok(lines.some((line) => line.startsWith(`WARNING   ${OURS} knows this wallet too.`)));
+  assert.deepEqual((document as { walletAlsoAt: string[] }).walletAlsoAt, [OURS]);
 });
 
 test('a wallet that is replaced is kept, since it may hold money', async (t) => {
