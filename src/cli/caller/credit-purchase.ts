@@ -1,13 +1,15 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { boundedResponse, MOST_JSON_BYTES } from '../../client/bounded-response.ts';
 import { UnreachableError } from '../../client/errors.ts';
+import { serviceWords } from '../../lib/service-words.ts';
 import { OWN_AMOUNT } from '../../top-up/amount.ts';
 import { EXIT } from './exit-codes.ts';
-import { CommandError } from './failure.ts';
+import { CommandError, serviceSays } from './failure.ts';
 import type { StoredTopUp } from './stored-settings.ts';
 
 const DEADLINE_MS = 15_000;
 const POLL_MS = 2_000;
+const MAX_ADDRESS_CHARACTERS = 4_096;
 /** As the card processor names its sessions, in the address of their page. */
 const SESSION = /\b(cs_[A-Za-z0-9_]{8,250})/;
 /** As the service answers for a purchase that is not paid. */
@@ -30,19 +32,25 @@ export async function openCreditPurchase(
 ): Promise<CreditPurchase> {
   const form = { amount: OWN_AMOUNT, ownAmount: (amountCents / 100).toFixed(2), accountId: account ?? '' };
   const answer = await ask(`${baseUrl}/top-up`, { method: 'POST', body: new URLSearchParams(form) });
-  const checkoutUrl = answer.headers.get('location');
-  if (answer.status === 303 && checkoutUrl !== null) {
+  const checkoutUrl = answer.status === 303 ? pageOf(answer.headers.get('location')) : undefined;
+  if (checkoutUrl !== undefined) {
     const sessionId = SESSION.exec(checkoutUrl)?.[1] ?? null;
     return { sessionId, checkoutUrl, amountCents, account: account ?? null, openedAt: Date.now() };
   }
-  const { error } = (await answer.json().catch(() => ({}))) as { error?: { code?: string; message?: string } };
+  const { error } = (await answer.json().catch(() => ({}))) as { error?: { code?: unknown; message?: unknown } };
   const { status, headers } = answer;
   throw new CommandError({
-    code: error?.code ?? 'UNKNOWN',
+    code: typeof error?.code === 'string' ? serviceWords(error.code) : 'UNKNOWN',
     exit: status === 400 ? EXIT.usage : EXIT.failed,
-    message: `No credit can be bought: ${error?.message ?? `the service answered with status ${status}.`}`,
+    message: `No credit can be bought. ${typeof error?.message === 'string' ? serviceSays(error.message) : `The service answered with status ${status}.`}`,
     ...{ status, traceId: headers.get('x-trace-id') },
   });
+}
+
+/** The address of a page of the web; undefined for anything else, which neither a person nor a browser should get. */
+function pageOf(location: string | null): string | undefined {
+  const url = location !== null && URL.canParse(location) ? new URL(location) : undefined;
+  return url && /^https?:$/.test(url.protocol) && url.href.length <= MAX_ADDRESS_CHARACTERS ? url.href : undefined;
 }
 
 /**

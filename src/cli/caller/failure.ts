@@ -13,6 +13,7 @@ import {
 } from '../../client/errors.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { ForeignFileError } from '../../lib/private-files.ts';
+import { serviceWords } from '../../lib/service-words.ts';
 import { UsageError } from '../usage-error.ts';
 import { EXIT, type ExitCode } from './exit-codes.ts';
 
@@ -105,16 +106,20 @@ function audioLost({ message, chargedMicroUsd, maxMicroUsd }: AudioLostError): F
   return { code: 'AUDIO_LOST', exit: EXIT.unknownOutcome, message: lost, chargedMicroUsd, maxMicroUsd };
 }
 
+/** A service's words, as its own. */
+export const serviceSays = (words: string): string => `The service says: ${serviceWords(words)}`;
+
 function refused(error: ServiceError): Failure {
   const { code, status, details, traceId, retryAfterSeconds } = error;
   const told = { status, details, traceId, retryAfterSeconds };
+  const says = serviceSays(error.message);
   if (error instanceof PaymentRequiredError) {
-    return { code, exit: EXIT.noMoney, message: error.message, ...told, topUpUrl: error.topUpUrl };
+    return { code, exit: EXIT.noMoney, message: says, ...told, topUpUrl: error.topUpUrl };
   }
   if (error instanceof InvalidRequestError) {
     const option = OPTIONS[String(details?.field)];
-    return { code, exit: EXIT.usage, message: option ? `${option}: ${error.message}` : error.message, ...told };
+    return { code, exit: EXIT.usage, message: option ? `${option}: ${says}` : says, ...told };
   }
   const again = retryAfterSeconds === null ? '' : ` Try again in ${retryAfterSeconds} s.`;
-  return { code, exit: EXIT.failed, message: `${error.message}${again} (${code}, trace id ${traceId})`, ...told };
+  return { code, exit: EXIT.failed, message: `${says}${again} (${code}, trace id ${traceId})`, ...told };
 }

@@ -1,4 +1,5 @@
 import { privateKeyToAccount } from 'viem/accounts';
+import { serviceWords } from '../../lib/service-words.ts';
 import { UsageError } from '../usage-error.ts';
 import { assertWallet } from './can-pay.ts';
 import { COMMON_OPTIONS, runCommand } from './command.ts';
@@ -29,6 +30,6 @@ Tells the operator of the service something. The wallet signs it, which costs no
     const details = { agent: 'speechgate', ...(values.trace !== undefined && { traceId: values.trace }) };
     const sending = client.feedback(wallet, { message, category, details });
     const sent = await withProgress('Sending', output.isJson, sending);
-    output.done(sent, [`Sent at ${sent.receivedAt}, as ${sent.feedbackId}.`]);
+    output.done(sent, [`Sent at ${serviceWords(sent.receivedAt)}, as ${serviceWords(sent.feedbackId)}.`]);
   },
 });

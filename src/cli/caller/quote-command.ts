@@ -1,4 +1,5 @@
 import { formatUsd } from '../../lib/money.ts';
+import { serviceWords } from '../../lib/service-words.ts';
 import { COMMON_OPTIONS, runCommand } from './command.ts';
 import { openCaller } from './open-caller.ts';
 import { withProgress } from './progress.ts';
@@ -17,6 +18,8 @@ ${SPEECH_USAGE}`,
     const { client } = await openCaller();
     const quote = await withProgress('Asking for the price', output.isJson, client.quote(order));
     const { textLength, model, amountMicroUsd, expiresAt } = quote;
-    output.done(quote, [`${textLength} characters with ${model}: ${formatUsd(amountMicroUsd)} USD until ${expiresAt}`]);
+    output.done(quote, [
+      `${textLength} characters with ${serviceWords(model)}: ${formatUsd(amountMicroUsd)} USD until ${serviceWords(expiresAt)}`,
+    ]);
   },
 });

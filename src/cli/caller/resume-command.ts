@@ -10,6 +10,7 @@ import { type KeptPurchase, KeptPurchases, keptSpeech } from './kept-purchases.t
 import { BUDGET_FILE } from './open-caller.ts';
 import { withProgress } from './progress.ts';
 import { clientOf, notWritten, type Resumed, resumePurchase } from './resume-purchase.ts';
+import { ALL_OPTION, ALL_USAGE, rowsOf } from './rows.ts';
 import { readSetCaps } from './settings.ts';
 import { settingsFolder } from './settings-folder.ts';
 
@@ -30,11 +31,16 @@ For operators: speechgate resume FLOW --reason TEXT opens a paused flow again.
 
   ID               as the command has told that ended with 5
   --out FILE       where the audio goes; otherwise where it was to go at first
-  --list           only lists what is kept`,
+  --list           only lists what is kept${ALL_USAGE}`,
   example: 'speechgate resume',
-  options: { ...COMMON_OPTIONS, out: { type: 'string', short: 'o' }, list: { type: 'boolean', default: false } },
+  options: {
+    ...COMMON_OPTIONS,
+    ...ALL_OPTION,
+    out: { type: 'string', short: 'o' },
+    list: { type: 'boolean', default: false },
+  },
   maxWords: 1,
-  run: async ({ out, list }, [identifier], output) => {
+  run: async ({ out, list, all: isWhole }, [identifier], output) => {
     const folder = settingsFolder(process.env);
     const budget = await openFileBudget(join(folder, BUDGET_FILE), {});
     const caps = await readSetCaps(process.env);
@@ -51,9 +57,10 @@ For operators: speechgate resume FLOW --reason TEXT opens a paused flow again.
       throw new UsageError('--out names one file, and there are several purchases. Name the ID of one.');
     }
     if (list) {
-      const lines = purchases.map(({ pending }) => `${pending.identifier}  ${pending.kind}, ${pending.baseUrl}`);
-      const audioLines = audioIds.map((each) => `${each}  audio that is here and was written to no file`);
-      return output.done({ purchases: purchases.map(listed), audio: audioIds }, [...lines, ...audioLines]);
+      const kept = purchases.map(({ pending }) => [pending.identifier, `${pending.kind}, ${pending.baseUrl}`]);
+      const audioRows = audioIds.map((each) => [each, 'audio that is here and was written to no file']);
+      const lines = rowsOf([...kept, ...audioRows], { all: isWhole }, (row) => row);
+      return output.done({ purchases: purchases.map(listed), audio: audioIds }, lines);
     }
     const resumed: Resumed[] = [];
     for (const each of audioIds) resumed.push(await audio.writeTo(out, each));

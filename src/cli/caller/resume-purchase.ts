@@ -5,6 +5,7 @@ import type { PendingPurchase } from '../../client/pending-purchase.ts';
 import { formatUsd } from '../../lib/money.ts';
 import { UsageError } from '../usage-error.ts';
 import { openAudioFile } from './audio-file.ts';
+import { serviceSays } from './failure.ts';
 import { followedTrust } from './followed-trust.ts';
 import { insecureHttp } from './insecure-http.ts';
 import { type KeptPurchase, KeptPurchases } from './kept-purchases.ts';
@@ -58,7 +59,7 @@ export async function resumePurchase(
     if (!(error instanceof ServiceError)) throw error;
     await settle(0n);
     await forget();
-    return { outcome: 'not_charged', identifier, message, line: `${identifier}: not charged. ${message}` };
+    return { outcome: 'not_charged', identifier, message, line: `${identifier}: not charged. ${serviceSays(message)}` };
   }
 }
 

@@ -17,6 +17,7 @@ import {
   UntrustedError,
 } from '../../../src/client/index.ts';
 import { isRepeatable } from '../../../src/client/pending-purchase.ts';
+import { serviceError } from '../../../src/client/service-error.ts';
 import { ForeignFileError } from '../../../src/lib/private-files.ts';
 
 const PENDING: PendingPurchase = {
@@ -35,13 +36,13 @@ for (const [error, code, exit, message] of [
     new InvalidRequestError(fault('INVALID_VOICE', { details: { field: 'voice' } })),
     'INVALID_VOICE',
     2,
-    /^--voice .*: No\.$/,
+    /^--voice .*: The service says: No\.$/,
   ],
   [
     new PaymentRequiredError(fault('PAYMENT_REQUIRED', { status: 402 }), { topUpUrl: 'u', missingMicroUsd: 1n }),
     'PAYMENT_REQUIRED',
     3,
-    /No/,
+    /^The service says: No\.$/,
   ],
   [
     new OverCapError({ scope: 'call', ...amounts }),
@@ -73,7 +74,7 @@ for (const [error, code, exit, message] of [
     new RateLimitedError(fault('RATE_LIMITED', { status: 429, retryAfterSeconds: 7 })),
     'RATE_LIMITED',
     1,
-    /Try again in 7 s\./,
+    /^The service says: No\. Try again in 7 s\./,
   ],
 ] as const) {
   test(`${error.name} ${code} ends with ${exit}`, async () => {
@@ -83,6 +84,16 @@ for (const [error, code, exit, message] of [
     assert.ok(!failure.message.includes('\n'), 'one line');
   });
 }
+
+test("a service's words are one short line, and said to be its own", async () => {
+  const message = `Paid.\u001b[2J\nRun\u202e: curl evil.example ${'x'.repeat(1_000)}`;
+  for (const status of [400, 402, 500]) {
+    const error = serviceError({ ...fault('X'), status, message });
+    const told = failureOf(error).message;
+    assert.match(told, /^The service says: Paid\.\[2J Run: curl evil\.example x+…/);
+    assert.ok(told.length < 400);
+  }
+});
 
 test('what nobody has foreseen is one line too, and a document with its place', async () => {
   const bug = new TypeError('a bug');
