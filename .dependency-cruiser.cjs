@@ -64,7 +64,7 @@ module.exports = {
         pathNot: [
           '^src/client/',
           '^src/contract/types\\.ts$',
-          '^src/lib/(canonical-json|service-words|unprintable)\\.ts$',
+          '^src/lib/(canonical-json|loopback|service-words|unprintable)\\.ts$',
           '^src/feedback/signing-message\\.ts$',
           '^src/speech/price\\.ts$',
           '^src/x402/(canonical-query|prepaid-types)\\.ts$',
