@@ -41,7 +41,7 @@ export interface SignedPayment {
 }
 
 /**
- * Signs a challenge by the official client: nothing of it but the offer, its resource and our own identifier.
+ * Signs a challenge by the official client: nothing of it but the offer, the address of its resource and our own identifier.
  * @param offer its entry, which was checked
  * @param identifier 16 to 128 characters of A-Z a-z 0-9 _ -
  */
@@ -64,7 +64,7 @@ export async function signPayment(
   }
   const payload = await client.createPaymentPayload({
     x402Version: 2,
-    resource: challenge.resource,
+    resource: { url: challenge.resource.url },
     accepts: [offer],
     extensions: { [PAYMENT_IDENTIFIER]: { ...declared, info: { ...declared.info, id: identifier } } },
   });

@@ -46,10 +46,10 @@ const hostile = await startHostileService(t, new Dice(SEED));
 const gateway = await startPrepaidGateway(t, { BASE_URL: hostile.url }, { worker: true });
 hostile.target = gateway.url;
 
-async function payWith(flow: Flow): Promise<PaymentWay> {
-  if (flow === 'card') return cardCredits(await gateway.fund(100));
+async function payWith(flow: Flow): Promise<{ readonly pay: PaymentWay; readonly address: string }> {
+  if (flow === 'card') return { pay: cardCredits(await gateway.fund(100)), address: '' };
   const { wallet } = await depositor(gateway, 1_000_000n);
-  return flow === 'prepaid' ? prepaid(wallet) : directX402(wallet);
+  return { pay: flow === 'prepaid' ? prepaid(wallet) : directX402(wallet), address: wallet.address };
 }
 
 /** Fails when what was told to end goes on. */
@@ -163,13 +163,13 @@ async function round(t: Test, program: Program, flow: Flow, dice: Dice): Promise
   const path = await budgetPath(t);
   const budget = await openBudget(t, path, { totalMicroUsd: CAP });
   const trust = flow === 'card' ? [] : pinsOf(gateway);
-  const client = new Speechgate({ baseUrl: hostile.url, pay: await payWith(flow), trust, budget, patienceMs: 100 });
+  const { pay, address } = await payWith(flow);
+  const client = new Speechgate({ baseUrl: hostile.url, pay, trust, budget, patienceMs: 100 });
   const call = await program(t, client, flow, path);
-  hostile.signatures.clear();
   hostile.isLying = true;
   for (let calls = 0; calls < CALLS; calls += 1) await call(dice);
   hostile.isLying = false;
-  const signed = [...hostile.signatures.values()].reduce((sum, microUsd) => sum + microUsd, 0n);
+  const signed = hostile.signedBy(address);
   assert.ok(signed <= CAP, `seed ${SEED}: ${signed} signed of ${CAP}`);
   const { spentMicroUsd, reservedMicroUsd } = await budget.read();
   assert.ok(

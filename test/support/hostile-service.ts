@@ -151,31 +151,39 @@ export interface HostileService {
   /** Whether it lies; it tells the truth otherwise. */
   isLying: boolean;
   readonly lies: number;
-  /** What the signatures allow that it was given, in micro-USD, by nonce. */
-  readonly signatures: Map<string, bigint>;
+  /** What the signatures of a wallet allow that it was given, in micro-USD. */
+  signedBy(address: string): bigint;
 }
 
-/** Nonce and amount of the signature that pays for a request. */
-function signatureOf(
-  headers: Readonly<Record<string, string | undefined>>,
-): [nonce: string, microUsd: bigint] | undefined {
-  const { 'payment-signature': payment, 'x-x402-nonce': nonce, 'x-x402-max-amount': most } = headers;
-  if (nonce !== undefined && most !== undefined) return [nonce, BigInt(most)];
+interface Signature {
+  readonly nonce: string;
+  readonly address: string;
+  readonly microUsd: bigint;
+}
+
+/** The signature that pays for a request. */
+function signatureOf(headers: Readonly<Record<string, string | undefined>>): Signature | undefined {
+  const { 'payment-signature': payment, 'x-x402-account': address, 'x-x402-nonce': nonce } = headers;
+  const most = headers['x-x402-max-amount'];
+  if (address !== undefined && nonce !== undefined && most !== undefined) {
+    return { nonce, address, microUsd: BigInt(most) };
+  }
   if (payment === undefined) return undefined;
   const { authorization } = JSON.parse(`${Buffer.from(payment, 'base64')}`).payload;
-  return [authorization.nonce, BigInt(authorization.value)];
+  return { nonce: authorization.nonce, address: authorization.from, microUsd: BigInt(authorization.value) };
 }
 
 /** Stands before a service and lies in its answers: sizes, amounts, charges, links, names, headers, and when they end. */
 export async function startHostileService(t: Test, dice: Dice): Promise<HostileService> {
   let lies = 0;
+  const signatures = new Map<string, Signature>();
   const server = createServer(async (request, response) => {
     response.on('error', () => {});
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk);
     const { host, connection, ...headers } = request.headers as Record<string, string>;
     const signature = signatureOf(headers);
-    if (signature) hostile.signatures.set(...signature);
+    if (signature) signatures.set(signature.nonce, signature);
     const body = chunks.length > 0 ? { body: Buffer.concat(chunks) } : {};
     const answer = await fetch(hostile.target + request.url, { method: request.method as string, headers, ...body });
     const told: Told = {
@@ -202,7 +210,8 @@ export async function startHostileService(t: Test, dice: Dice): Promise<HostileS
     url,
     target: url,
     isLying: false,
-    signatures: new Map<string, bigint>(),
+    signedBy: (address: string) =>
+      [...signatures.values()].reduce((sum, each) => (each.address === address ? sum + each.microUsd : sum), 0n),
     get lies() {
       return lies;
     },
